@@ -35,55 +35,55 @@ FILES = {
 
 PROMISES = """
 USM, Content-Type: RSS comes as application/rss+xml
-    usm every_version_of_rss_is_sent_as_application_rss_xml
-    usm rdf_is_sent_as_application_rss_xml_which_is_preferred
+    usm media_type_of_every_rss_version_is_application_rss_xml
+    usm media_type_of_rdf_is_application_rss_xml_by_default
 USM, Content-Type: application/rdf+xml is allowed, and discouraged
-    usm rdf_may_be_sent_as_application_rdf_xml_which_is_allowed
-    client the_type_that_is_discouraged
+    usm media_type_of_rdf_may_be_application_rdf_xml
+    client discover_accepts_the_discouraged_type_application_rdf_xml
 USM, Atom Link Construct: the feed holds its subscription URL, for it may be saved elsewhere
-    usm the_href_is_the_subscription_url
-    client from_a_saved_file_with_one_look
+    usm self_link_href_is_the_subscription_url
+    client discover_reads_the_self_link_of_a_saved_file_without_a_request
 USM, Atom Link Construct: clients look for the namespace of today and the one before
-    usm links_of_both_namespaces_and_with_both_rels_are_recognised
-    usm the_namespace_that_was_deprecated_is_put_right
-    client both_namespaces
+    usm self_link_is_recognised_in_both_namespaces_and_with_both_rels
+    usm self_link_in_the_deprecated_namespace_is_corrected
+    client discover_recognises_both_atom_namespaces
 USM, Atom Link Construct: it is a child of the channel
-    usm the_link_is_a_child_of_the_channel_and_has_all_that_the_example_has
-    client a_child_of_the_channel
+    usm self_link_is_a_child_of_the_channel_with_all_attributes_of_the_example
+    client discover_ignores_self_links_outside_the_channel
 USM, rel: self is preferred, start is accepted
-    usm the_value_self_is_preferred
-    usm links_with_other_rels_name_no_subscription_url
-    client self_before_start
+    usm self_link_rel_start_is_corrected_to_self
+    usm self_link_with_another_rel_is_not_recognised
+    client discover_prefers_self_to_start
 USM, type: the media type of RSS; application/rdf+xml is to be expected
-    usm the_type_application_rdf_xml_is_allowed_in_rdf
+    usm self_link_type_application_rdf_xml_is_allowed_in_rdf
 USM, title: that of the channel
-    usm the_title_is_that_of_the_channel
+    usm self_link_title_is_that_of_the_channel
 USM, href: the subscription URL, which may be another than where the feed came from
-    usm the_href_is_put_right_where_it_names_another_place
-    client the_href_counts_before_where_it_was_found
+    usm self_link_href_to_another_address_is_corrected
+    client discover_prefers_the_self_link_to_the_fetched_url
 USM, the link bug: the channel's link may be repeated as text
-    usm the_channels_link_is_repeated_inside_the_element_where_that_is_wanted
-    usm without_that_wish_the_element_is_empty
-    usm the_channels_own_link_comes_first_for_readers_that_take_the_first_link
-    client text_in_the_link_element_changes_nothing
+    usm self_link_repeats_the_channel_link_with_link_text
+    usm self_link_is_empty_without_link_text
+    usm self_link_follows_the_link_of_the_channel
+    client discover_ignores_text_in_the_self_link
 USM, reflexive: the feed's page names the feed
-    client reflexive_autodiscovery
-    client relative_links_belong_to_where_the_redirects_end
+    client discover_finds_the_feed_through_the_page_of_a_saved_file
+    client discover_resolves_relative_links_against_the_redirect_target
 USM, reflexive: it verifies that the feed belongs to the page
-    client feed_page_feed_is_verified
-    client of_several_feeds_of_its_page_it_is_the_one_that_was_asked_for
+    client discover_verify_requires_the_page_to_name_the_feed
+    client discover_prefers_the_requested_feed_among_those_of_its_page
 USM, sample client: what the browser has saved is opened in the reader
-    client the_reader_is_given_the_subscription_url
+    client subscribe_passes_the_subscription_url_to_the_reader
     subscribe xdg_open_opens_a_downloaded_feed_in_the_reader
     subscribe xdg_mime_names_feedproxy_for_both_types
 USM, RSS versions: to all but Atom, which has its own, and 0.91, which is not extensible
-    usm the_link_goes_into_every_version_of_rss_that_is_extensible
-    usm rss_091_is_not_extensible
-    usm atom_10_has_a_mechanism_of_its_own_with_self
+    usm self_link_is_added_to_every_extensible_rss_version
+    usm self_link_is_not_added_to_rss_091
+    usm self_link_in_atom_10_uses_its_own_link_element
 USM, RSS versions: self is invalid in Atom 0.3, where it is start
-    usm atom_03_gets_start_because_self_is_invalid_there
-    usm self_in_atom_03_is_put_right
-    client start_in_atom_03
+    usm self_link_in_atom_03_uses_rel_start
+    usm self_link_in_atom_03_with_rel_self_is_corrected
+    client discover_accepts_start_in_atom_03
 
 Feeds 11.1: an item has author, title, body, time, address, enclosures; a feed title, description, author, time
     here feedparser_reads_feed_and_items_from_every_format
@@ -101,7 +101,7 @@ Feeds 11.1.4: CDF, too
     here cdf_is_read_like_every_other_format
 Feeds 11.1.5: link elements in a page's head name its feeds, as many as there are
     discovery a_page_names_its_feeds_in_its_own_order_with_type_and_title
-    client a_page_names_as_many_as_it_likes
+    client discover_lists_every_feed_of_a_page
 Feeds 11.1.6: each feed is read once, and rendered into whatever users request
     formats a_feed_can_be_had_in_every_format
     formats all_formats_cost_the_origin_one_request

@@ -115,7 +115,7 @@ def test_use_as_dictionary_is_written_as_it_is_read() -> None:
         ("/", "/"),
     ],
 )
-def test_pattern_of_a_path_takes_every_sign_its_meaning(path: str, pattern: str) -> None:
+def test_pattern_of_a_path_escapes_special_characters(path: str, pattern: str) -> None:
     found = exact_pattern(path)
 
     assert found == pattern
@@ -123,7 +123,7 @@ def test_pattern_of_a_path_takes_every_sign_its_meaning(path: str, pattern: str)
 
 
 @pytest.mark.parametrize("path", ["", "feed", "/a:?b", "/a#b", "/ä", "/a\n"])
-def test_path_that_no_pattern_can_name_has_none(path: str) -> None:
+def test_pattern_is_absent_for_a_path_that_no_pattern_can_match(path: str) -> None:
     assert exact_pattern(path) is None
 
 
@@ -147,11 +147,11 @@ def test_available_dictionary_is_the_sha_256_as_a_byte_sequence() -> None:
      ":pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4=", ":pZGm1Av0IEBKARczz7ex=kNYsZb8LzaMrV7J32a2fFG4:",
      ":pZGm1Av0IEBKARczz7exkNYsZb8LzaMrV7J32a2fFG4AAAA=:", ":p:", "?1", ":é:"],
 )  # fmt: skip
-def test_what_is_no_single_sha_256_names_no_dictionary(value: str) -> None:
+def test_available_dictionary_other_than_one_sha_256_is_ignored(value: str) -> None:
     assert parse_available_dictionary(value) is None
 
 
-def test_two_hashes_name_no_dictionary() -> None:
+def test_available_dictionary_with_two_hashes_is_ignored() -> None:
     # "MUST only send a single "Available-Dictionary" request header field with a single hash value" -- 2.2
     one = f":{base64.b64encode(HASH).decode()}:"
 
@@ -180,18 +180,18 @@ def test_dcz_header_is_a_frame_that_zstandard_decoders_skip() -> None:
     assert read.read() == NEW
 
 
-def test_dcz_is_smaller_than_gzip_by_what_both_versions_share() -> None:
+def test_dcz_of_similar_versions_is_smaller_than_gzip() -> None:
     assert len(encode(NEW, OLD)) < 150
 
 
 @pytest.mark.parametrize("content", [b"", b"x", NEW, os.urandom(70_000)])
 @pytest.mark.parametrize("dictionary", [b"", b"x", b"1234567", OLD, bytes.fromhex("37a430ec") + OLD])
-def test_dcz_is_decoded_to_the_same_bytes(content: bytes, dictionary: bytes) -> None:
+def test_dcz_round_trip_returns_the_same_bytes(content: bytes, dictionary: bytes) -> None:
     # Bytes that begin as a trained dictionary does are raw, too (the last one): 'is a "raw" dictionary type' -- 5
     assert decode(encode(content, dictionary), dictionary, limit=len(content)) == content
 
 
-def test_dcz_is_the_same_bytes_each_time() -> None:
+def test_dcz_output_is_deterministic() -> None:
     assert encode(NEW, OLD) == encode(NEW, OLD)
 
 
@@ -218,7 +218,7 @@ def test_window_is_8_mb_or_a_quarter_more_than_the_dictionary(size: int, limit: 
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 5 * MB, 8 * MB - 1, 8 * MB, 9 * MB])
-def test_window_that_is_written_is_below_the_limit(size: int) -> None:
+def test_window_of_the_encoder_is_below_the_limit(size: int) -> None:
     # "it MUST be lower than this limit" -- 5
     content = (OLD * (size // len(OLD) + 1))[:size]
 
@@ -228,7 +228,7 @@ def test_window_that_is_written_is_below_the_limit(size: int) -> None:
     assert decode(made, OLD, limit=size) == content
 
 
-def test_dictionary_reaches_to_the_end_of_a_content_larger_than_itself() -> None:
+def test_dictionary_is_available_to_the_end_of_larger_content() -> None:
     # "the full dictionary is available … until the size of the input exceeds the compression window" -- 5
     noise = random.Random(9842)
     old = noise.randbytes(300_000)
@@ -268,7 +268,7 @@ def test_bytes_behind_the_stream_are_refused(rest: bytes) -> None:
         decode(encode(NEW, OLD) + rest, OLD, limit=LIMIT)
 
 
-def test_plain_zstd_is_no_dcz() -> None:
+def test_plain_zstd_is_rejected_as_dcz() -> None:
     with pytest.raises(Undecodable, match="header"):
         decode(zstandard.compress(NEW), OLD, limit=LIMIT)
 

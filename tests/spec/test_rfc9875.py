@@ -21,16 +21,16 @@ def test_cache_groups_is_a_list_of_strings() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "a", '"a" "b"', '"a",', '"a", b', '("a" "b")', '"a", 5', '"a', ":YQ==:", '"é"'])
-def test_field_that_is_no_list_of_strings_is_ignored(value: str) -> None:
+def test_cache_groups_other_than_a_list_of_strings_is_ignored(value: str) -> None:
     assert parse_groups(value) == frozenset()
 
 
-def test_order_and_parameters_have_no_meaning() -> None:
+def test_cache_groups_ignores_order_and_parameters() -> None:
     # "The ordering of members is not significant. Unrecognised Parameters are to be ignored." -- 2
     assert parse_groups('"b";x=1, "a";y') == parse_groups('"a","b"') == {"a", "b"}
 
 
-def test_32_groups_of_32_characters_are_supported() -> None:
+def test_cache_groups_supports_32_groups_of_32_characters() -> None:
     # "MUST support at least 32 groups in a field value, with up to at least 32 characters in each member" -- 2 and 3
     names = [f"{number:032}" for number in range(32)]
     value = ", ".join(f'"{name}"' for name in names)
@@ -39,13 +39,13 @@ def test_32_groups_of_32_characters_are_supported() -> None:
     assert invalidated("POST", value) == set(names)
 
 
-def test_field_above_the_limits_is_ignored() -> None:
+def test_cache_groups_above_the_limits_is_ignored() -> None:
     assert len(parse_groups(", ".join(f'"{number}"' for number in range(GROUPS_MAX)))) == GROUPS_MAX
     assert parse_groups(", ".join(f'"{number}"' for number in range(GROUPS_MAX + 1))) == frozenset()
     assert parse_groups('"' + "x" * (GROUP_LENGTH_MAX + 1) + '"') == frozenset()
 
 
-def test_groups_are_compared_with_case() -> None:
+def test_cache_groups_are_compared_case_sensitively() -> None:
     # "when compared character-by-character (case sensitive)" -- 2.1
     assert parse_groups('"News"').isdisjoint(parse_groups('"news"'))
 
@@ -57,13 +57,13 @@ def test_invalidation_is_ignored_on_responses_to_safe_methods(method: str) -> No
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "UNKNOWN"])
-def test_response_to_an_unsafe_method_invalidates_its_groups(method: str) -> None:
+def test_invalidation_by_a_response_to_an_unsafe_method_covers_its_groups(method: str) -> None:
     # "MAY invalidate any stored responses that share groups … with any of the listed groups" -- 3
     assert invalidated(method, '"eurovision-results", "australia"') == {"eurovision-results", "australia"}
 
 
 @pytest.mark.parametrize(("status", "counts"), [(201, True), (303, True), (400, False), (403, False), (500, False)])
-def test_error_invalidates_no_group(status: int, counts: bool) -> None:
+def test_invalidation_is_ignored_on_error_responses(status: int, counts: bool) -> None:
     assert bool(invalidated("POST", '"a"', status)) is counts
 
 

@@ -57,7 +57,7 @@ def days(*names: str) -> str:
 SAMPLE = schedule_of(hours(6, 7, 8, 9, 10, 11) + days("Sunday"))
 
 
-def test_the_sample_is_not_polled_from_6_am_until_noon_gmt() -> None:
+def test_skip_hours_of_the_sample_cover_6_am_until_noon_gmt() -> None:
     """ "not to poll the RSS feed during the six hours from 6AM GMT to 11AM GMT (until noon)" """
     assert not is_skipped(SAMPLE, at("2026-11-17T05:59:59"))
     assert is_skipped(SAMPLE, at("2026-11-17T06:00"))
@@ -65,7 +65,7 @@ def test_the_sample_is_not_polled_from_6_am_until_noon_gmt() -> None:
     assert not is_skipped(SAMPLE, at("2026-11-17T12:00"))
 
 
-def test_the_sample_is_not_polled_the_entire_day_of_sunday() -> None:
+def test_skip_days_of_the_sample_cover_all_of_sunday() -> None:
     """ "and neither to poll the entire day of Sunday" """
     assert not is_skipped(SAMPLE, at("2026-11-21T23:59:59"))
     assert is_skipped(SAMPLE, at("2026-11-22T00:00"))
@@ -73,7 +73,7 @@ def test_the_sample_is_not_polled_the_entire_day_of_sunday() -> None:
     assert not is_skipped(SAMPLE, at("2026-11-23T00:00"))
 
 
-def test_a_copy_is_held_over_skipped_hours_and_asked_for_when_they_end() -> None:
+def test_skip_hours_extend_the_copy_until_their_end() -> None:
     found = held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T06:00", expires=at("2026-11-17T05:50"))
 
     assert found is not None
@@ -81,22 +81,22 @@ def test_a_copy_is_held_over_skipped_hours_and_asked_for_when_they_end() -> None
     assert "12:00 GMT" in found.reason
 
 
-def test_before_a_skipped_hour_begins_nothing_is_held() -> None:
+def test_skip_hours_do_not_apply_before_they_begin() -> None:
     assert held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T05:59", expires=at("2026-11-17T05:50")) is None
 
 
-def test_after_a_skipped_hour_ends_nothing_is_held() -> None:
+def test_skip_hours_do_not_apply_after_they_end() -> None:
     assert held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T12:00", expires=at("2026-11-17T05:50")) is None
 
 
-def test_a_lifetime_that_ends_in_a_skipped_hour_is_known_beforehand_to_last_until_its_end() -> None:
+def test_skip_hours_extend_a_lifetime_that_ends_within_them() -> None:
     found = held(SAMPLE, "2026-11-17T05:30", expires=at("2026-11-17T06:30"))
 
     assert found is not None
     assert found.until == at("2026-11-17T12:00")
 
 
-def test_a_copy_got_within_a_skipped_hour_is_held_to_its_end_and_has_its_usual_lifetime_then() -> None:
+def test_skip_hours_extend_a_copy_fetched_within_them_to_their_end_only() -> None:
     held_on = held(SAMPLE, "2026-11-17T11:59")
     afterwards = held(SAMPLE, "2026-11-17T11:59", now="2026-11-17T12:00")
 
@@ -105,7 +105,7 @@ def test_a_copy_got_within_a_skipped_hour_is_held_to_its_end_and_has_its_usual_l
     assert afterwards is None
 
 
-def test_every_second_hour_makes_gaps_of_one_hour() -> None:
+def test_skip_hours_of_every_second_hour_last_one_hour_each() -> None:
     """ "A technique I once used … was to put every second hour." """
     schedule = schedule_of(hours(*range(0, 24, 2)))
 
@@ -115,18 +115,18 @@ def test_every_second_hour_makes_gaps_of_one_hour() -> None:
         assert skipped_until(schedule, moment, 3 * DAY) == expected
 
 
-def test_skipped_hours_run_on_over_midnight() -> None:
+def test_skip_hours_continue_over_midnight() -> None:
     schedule = schedule_of(hours(22, 23, 0, 1))
 
     assert skipped_until(schedule, at("2026-11-17T22:00"), 3 * DAY) == at("2026-11-18T02:00")
     assert skipped_until(schedule, at("2026-11-18T00:30"), 3 * DAY) == at("2026-11-18T02:00")
 
 
-def test_hour_23_alone_ends_at_midnight() -> None:
+def test_skip_hour_23_ends_at_midnight() -> None:
     assert skipped_until(schedule_of(hours(23)), at("2026-11-17T23:59:59"), 3 * DAY) == at("2026-11-18T00:00")
 
 
-def test_a_weekend_is_held_from_saturday_until_monday() -> None:
+def test_skip_days_of_a_weekend_last_until_monday() -> None:
     found = held(schedule_of(days("Saturday", "Sunday")), "2026-11-21T09:00")
 
     assert found is not None
@@ -134,7 +134,7 @@ def test_a_weekend_is_held_from_saturday_until_monday() -> None:
     assert "Mon 00:00 GMT" in found.reason
 
 
-def test_a_weekend_and_the_hours_at_its_edges_are_one_stretch() -> None:
+def test_skip_days_and_adjacent_skip_hours_are_one_interval() -> None:
     found = held(schedule_of(days("Saturday", "Sunday") + hours(22, 23, 0, 1)), "2026-11-20T22:30")
 
     assert found is not None
@@ -151,16 +151,16 @@ def test_a_weekend_and_the_hours_at_its_edges_are_one_stretch() -> None:
         ("2027-02-28T23:30", "2027-03-01T01:00"),
     ],
 )
-def test_stretches_cross_the_ends_of_months_and_years_and_leap_days(inside: str, end: str) -> None:
+def test_skip_intervals_cross_ends_of_months_years_and_leap_days(inside: str, end: str) -> None:
     assert skipped_until(schedule_of(hours(23, 0)), at(inside), 3 * DAY) == at(end)
 
 
-def test_hour_24_is_midnight() -> None:
+def test_skip_hour_24_means_midnight() -> None:
     assert schedule_of(hours(24)).skip_hours == {0}
     assert schedule_of(hours(0, 24)).skip_hours == {0}
 
 
-def test_hours_may_be_padded_and_repeated() -> None:
+def test_skip_hours_may_be_padded_and_repeated() -> None:
     schedule = schedule_of("<skipHours><hour>06</hour><hour> 7 </hour><hour>7</hour></skipHours>")
 
     assert schedule.skip_hours == {6, 7}
@@ -168,14 +168,14 @@ def test_hours_may_be_padded_and_repeated() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["-1", "25", "noon", "", "6-11", "6.5.1", "٦"])
-def test_what_is_no_hour_is_ignored_and_noted(wrong: str) -> None:
+def test_skip_hour_that_is_invalid_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(f"<skipHours><hour>{wrong}</hour><hour>3</hour></skipHours>")
 
     assert schedule.skip_hours == {3}
     assert len(schedule.notes) == 1
 
 
-def test_all_24_hours_are_nonsense() -> None:
+def test_skip_hours_listing_all_24_hours_are_ignored() -> None:
     schedule = schedule_of(hours(*range(24)))
 
     assert schedule.skip_hours == frozenset()
@@ -183,7 +183,7 @@ def test_all_24_hours_are_nonsense() -> None:
     assert held(schedule, "2026-11-17T06:00") is None
 
 
-def test_all_7_days_are_nonsense() -> None:
+def test_skip_days_listing_all_7_days_are_ignored() -> None:
     schedule = schedule_of(days("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"))
 
     assert schedule.skip_days == frozenset()
@@ -192,7 +192,7 @@ def test_all_7_days_are_nonsense() -> None:
 
 
 @pytest.mark.parametrize("written", ["Sunday", "sunday", "SUNDAY", " Sunday ", "Sun", "sun.", "Sund"])
-def test_names_of_days_count_in_any_case_and_cut_short(written: str) -> None:
+def test_skip_day_names_are_case_insensitive_and_may_be_abbreviated(written: str) -> None:
     schedule = schedule_of(days(written))
 
     assert schedule.skip_days == {6}
@@ -200,14 +200,14 @@ def test_names_of_days_count_in_any_case_and_cut_short(written: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["Sonntag", "dimanche", "Su", "7", "weekend", ""])
-def test_what_is_no_english_day_is_ignored_and_noted(wrong: str) -> None:
+def test_skip_day_that_is_not_english_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(days(wrong, "Monday"))
 
     assert schedule.skip_days == {0}
     assert len(schedule.notes) == 1
 
 
-def test_a_skipped_stretch_counts_for_so_long_from_its_beginning_and_no_longer() -> None:
+def test_skip_interval_is_capped_from_its_beginning() -> None:
     schedule = schedule_of(days("Monday", "Tuesday", "Wednesday", "Thursday", "Friday"))
 
     early = held(schedule, "2026-11-16T08:00")
@@ -221,14 +221,14 @@ def test_a_skipped_stretch_counts_for_so_long_from_its_beginning_and_no_longer()
 # ttl
 
 
-def test_the_sample_with_a_ttl_of_120_is_kept_for_two_hours() -> None:
+def test_ttl_of_120_keeps_the_copy_for_two_hours() -> None:
     """ "an RSS feed that sets the refresh hint to two hours" """
     found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00")
 
     assert found == HintExpiry(at("2026-11-17T10:00"), "ttl-hint", "ttl of 120 minutes")
 
 
-def test_when_the_ttl_is_exceeded_the_time_of_the_copy_is_over() -> None:
+def test_ttl_that_has_passed_ends_in_the_past() -> None:
     """ "it only needs to refresh from source when the TTL is exceeded" """
     found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00", now="2026-11-17T15:00")
 
@@ -236,25 +236,25 @@ def test_when_the_ttl_is_exceeded_the_time_of_the_copy_is_over() -> None:
     assert found.until == at("2026-11-17T10:00")
 
 
-def test_a_ttl_holds_the_copy_on_where_the_lifetime_of_http_has_ended() -> None:
+def test_ttl_extends_a_shorter_http_lifetime() -> None:
     found = held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00", expires=at("2026-11-17T08:05"))
 
     assert found is not None
     assert found.until == at("2026-11-17T10:00")
 
 
-def test_a_ttl_that_ends_before_http_lets_it_adds_nothing() -> None:
+def test_ttl_shorter_than_the_http_lifetime_has_no_effect() -> None:
     assert held(schedule_of("<ttl>120</ttl>"), "2026-11-17T08:00", expires=at("2026-11-17T10:00")) is None
 
 
-def test_a_ttl_counts_from_when_the_copy_was_got_and_not_from_now() -> None:
+def test_ttl_counts_from_the_time_of_the_fetch() -> None:
     schedule = schedule_of("<ttl>120</ttl>")
 
     assert held(schedule, "2026-11-17T08:00", now="2026-11-17T09:59") == held(schedule, "2026-11-17T08:00")
 
 
 @pytest.mark.parametrize("wrong", ["0", "-60", "never", "", "1e3", "0.5", "<b/>", "<b>60</b>"])
-def test_a_ttl_that_is_no_number_above_0_is_ignored_and_noted(wrong: str) -> None:
+def test_ttl_that_is_no_positive_number_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(f"<ttl>{wrong}</ttl>")
 
     assert schedule.ttl is None
@@ -263,11 +263,11 @@ def test_a_ttl_that_is_no_number_above_0_is_ignored_and_noted(wrong: str) -> Non
 
 
 @pytest.mark.parametrize("written", ["60", " 60\n", "060", "+60", "60.0", "<![CDATA[60]]>", "6<!-- -->0"])
-def test_a_ttl_that_can_mean_one_thing_only_is_understood(written: str) -> None:
+def test_ttl_in_an_unambiguous_spelling_is_accepted(written: str) -> None:
     assert schedule_of(f"<ttl>{written}</ttl>").ttl == 60
 
 
-def test_of_two_ttls_the_first_that_makes_sense_counts() -> None:
+def test_ttl_repeated_uses_the_first_valid_value() -> None:
     schedule = schedule_of("<ttl>0</ttl><ttl>30</ttl><ttl>120</ttl>")
 
     assert schedule.ttl == 30
@@ -275,28 +275,28 @@ def test_of_two_ttls_the_first_that_makes_sense_counts() -> None:
 
 
 @pytest.mark.parametrize("minutes", [1441, 100_000, 10**17, 10**18, 10**40])
-def test_a_hint_reaches_no_further_than_its_cap(minutes: int) -> None:
+def test_ttl_is_capped(minutes: int) -> None:
     found = held(schedule_of(f"<ttl>{minutes}</ttl>"), "2026-11-17T08:00")
 
     assert found is not None
     assert found.until == at("2026-11-18T08:00")
 
 
-def test_a_ttl_that_ends_in_a_skipped_hour_lasts_until_that_ends() -> None:
+def test_ttl_that_ends_in_a_skip_hour_is_extended_to_its_end() -> None:
     found = held(schedule_of("<ttl>60</ttl>" + hours(6, 7)), "2026-11-17T05:30")
 
     assert found is not None
     assert (found.until, found.detail) == (at("2026-11-17T08:00"), "skip-hours")
 
 
-def test_a_ttl_that_ends_behind_a_skipped_hour_is_not_touched_by_it() -> None:
+def test_ttl_that_ends_after_a_skip_hour_is_not_extended() -> None:
     found = held(schedule_of("<ttl>180</ttl>" + hours(6, 7)), "2026-11-17T05:30", now="2026-11-17T06:30")
 
     assert found is not None
     assert (found.until, found.detail) == (at("2026-11-17T08:30"), "ttl-hint")
 
 
-def test_a_ttl_in_an_item_or_a_comment_or_quoted_is_no_hint() -> None:
+def test_ttl_in_item_image_comment_or_cdata_is_ignored() -> None:
     assert schedule_of("<!-- <ttl>5</ttl> -->", item="<ttl>6</ttl>").ttl is None
     assert schedule_of("<description><![CDATA[<ttl>5</ttl>]]></description>").ttl is None
     assert schedule_of("<image><ttl>5</ttl></image>").ttl is None
@@ -305,7 +305,7 @@ def test_a_ttl_in_an_item_or_a_comment_or_quoted_is_no_hint() -> None:
 # the syndication module
 
 
-def test_the_sample_is_updated_twice_an_hour_counted_from_its_base() -> None:
+def test_syndication_sample_updates_twice_an_hour_from_its_base() -> None:
     schedule = schedule_of(
         "<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency>"
         "<sy:updateBase>2000-01-01T12:00+00:00</sy:updateBase>"
@@ -317,22 +317,22 @@ def test_the_sample_is_updated_twice_an_hour_counted_from_its_base() -> None:
     assert (found.until, found.detail) == (at("2026-11-17T08:30"), "sy-hint")
 
 
-def test_without_a_base_the_schedule_counts_from_the_fetch() -> None:
+def test_syndication_schedule_without_base_counts_from_the_fetch() -> None:
     schedule = schedule_of("<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>4</sy:updateFrequency>")
 
     assert next_update(schedule, at("2026-11-17T08:10")) == at("2026-11-17T14:10")
 
 
-def test_period_is_daily_and_frequency_1_where_they_are_left_out() -> None:
+def test_syndication_period_defaults_to_daily_and_frequency_to_1() -> None:
     assert schedule_of("<sy:updateFrequency>3</sy:updateFrequency>").period is Period.DAILY
     assert schedule_of("<sy:updatePeriod>weekly</sy:updatePeriod>").frequency == 1
 
 
-def test_the_period_counts_in_any_case() -> None:
+def test_syndication_period_is_case_insensitive() -> None:
     assert schedule_of("<sy:updatePeriod> HOURLY </sy:updatePeriod>").period is Period.HOURLY
 
 
-def test_an_unknown_period_makes_the_schedule_none() -> None:
+def test_syndication_period_that_is_unknown_is_ignored_and_noted() -> None:
     schedule = schedule_of("<sy:updatePeriod>minutely</sy:updatePeriod>")
 
     assert schedule.period is None
@@ -340,7 +340,7 @@ def test_an_unknown_period_makes_the_schedule_none() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "often"])
-def test_a_frequency_that_is_no_positive_number_is_ignored_and_noted(wrong: str) -> None:
+def test_syndication_frequency_that_is_no_positive_number_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(f"<sy:updatePeriod>hourly</sy:updatePeriod><sy:updateFrequency>{wrong}</sy:updateFrequency>")
 
     assert (schedule.period, schedule.frequency) == (Period.HOURLY, 1)
@@ -348,14 +348,14 @@ def test_a_frequency_that_is_no_positive_number_is_ignored_and_noted(wrong: str)
 
 
 @pytest.mark.parametrize("wrong", ["yesterday", "2000-13-01T00:00", "0001-01-01T00:00+14:00", "9999-12-31T23:59"])
-def test_a_base_that_is_no_date_is_ignored_and_noted(wrong: str) -> None:
+def test_syndication_base_that_is_no_date_is_ignored_and_noted(wrong: str) -> None:
     schedule = schedule_of(f"<sy:updatePeriod>daily</sy:updatePeriod><sy:updateBase>{wrong}</sy:updateBase>")
 
     assert schedule.base is None
     assert len(schedule.notes) == 1
 
 
-def test_a_base_with_an_offset_is_understood() -> None:
+def test_syndication_base_with_an_offset_is_converted() -> None:
     schedule = schedule_of(
         "<sy:updatePeriod>daily</sy:updatePeriod><sy:updateBase>2004-02-10T17:10:15+01:00</sy:updateBase>"
     )
@@ -381,7 +381,7 @@ def test_a_base_with_an_offset_is_understood() -> None:
         (Period.YEARLY, 1, None, "2028-02-29T06:00", "2029-02-28T06:00"),
     ],
 )
-def test_updates_come_by_the_calendar(
+def test_syndication_updates_follow_the_calendar(
     period: Period, frequency: int, base: str | None, after: str, update: str
 ) -> None:
     schedule = Schedule(period=period, frequency=frequency, base=at(base) if base else None)
@@ -389,7 +389,7 @@ def test_updates_come_by_the_calendar(
     assert next_update(schedule, at(after)) == at(update)
 
 
-def test_of_ttl_and_syndication_module_the_later_end_holds() -> None:
+def test_ttl_and_syndication_schedule_use_the_later_end() -> None:
     daily = "<sy:updatePeriod>daily</sy:updatePeriod>"
 
     long = held(schedule_of("<ttl>15</ttl>" + daily), "2026-11-17T08:00")
@@ -401,18 +401,18 @@ def test_of_ttl_and_syndication_module_the_later_end_holds() -> None:
     assert (short.until, short.detail) == (at("2026-11-17T09:30"), "ttl-hint")
 
 
-def test_updates_once_a_year_hold_no_longer_than_the_cap() -> None:
+def test_syndication_period_of_a_year_is_capped() -> None:
     found = held(schedule_of("<sy:updatePeriod>yearly</sy:updatePeriod>"), "2026-11-17T08:00")
 
     assert found is not None
     assert found.until == at("2026-11-18T08:00")
 
 
-def test_a_schedule_of_cdf_holds_for_its_interval() -> None:
+def test_cdf_schedule_extends_the_copy_for_its_interval() -> None:
     found = held(Schedule(interval=2 * HOUR), "2026-11-17T08:00")
 
     assert found == HintExpiry(at("2026-11-17T10:00"), "cdf-hint", "CDF schedule of 120 minutes")
 
 
-def test_a_feed_without_hints_holds_nothing() -> None:
+def test_feed_without_hints_is_not_extended() -> None:
     assert held(Schedule(), "2026-11-17T08:00") is None

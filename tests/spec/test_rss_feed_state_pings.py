@@ -70,7 +70,7 @@ def fetches(door: Door) -> int:
 # -- HTTP Ping
 
 
-async def test_a_get_ping_that_succeeds_has_status_200_and_a_page_for_people(door: Door) -> None:
+async def test_get_ping_that_succeeds_is_answered_200_with_an_html_page(door: Door) -> None:
     """ "the response should have the HTTP 200 status code and the content should be an HTML human readable page" """
     answer = await door.get_ping("name=The+Blog&url=http%3A%2F%2Fexample.com%2F")
     await door.stand.settled()
@@ -84,7 +84,7 @@ async def test_a_get_ping_that_succeeds_has_status_200_and_a_page_for_people(doo
 @pytest.mark.parametrize(
     "query", ["", "name=x", "name=x&url=", "name=x&url=nonsense", "url=ftp://a/", "url=javascript:1"]
 )
-async def test_a_get_ping_that_fails_has_another_status_and_a_page_that_says_why(door: Door, query: str) -> None:
+async def test_get_ping_that_fails_is_answered_400_with_an_html_page_stating_the_reason(door: Door, query: str) -> None:
     """ "the appropriate non-HTTP 200 status code and … an HTML human readable page informing the user why" """
     answer = await door.get_ping(query)
 
@@ -93,13 +93,13 @@ async def test_a_get_ping_that_fails_has_another_status_and_a_page_that_says_why
     assert b"<p>" in answer.body
 
 
-async def test_the_parameters_of_a_get_ping_are_uri_encoded(door: Door) -> None:
+async def test_get_ping_parameters_are_uri_encoded(door: Door) -> None:
     answer = await door.get_ping("name=Caf%C3%A9+%26+%3Cb%3E&url=http%3A%2F%2Fexample.com%2F")
 
     assert "Café &amp; &lt;b&gt;" in answer.body.decode()
 
 
-async def test_a_ping_may_name_a_feed_by_its_address_at_this_gateway(door: Door) -> None:
+async def test_ping_may_identify_a_feed_by_its_gateway_url(door: Door) -> None:
     address = f"http://proxy.example/{TARGET}"
     await door.get_ping(f"name=x&url={quote(address, safe='')}")
     await door.stand.settled()
@@ -111,7 +111,7 @@ async def test_a_ping_may_name_a_feed_by_its_address_at_this_gateway(door: Door)
     assert fetches(door) == 2
 
 
-async def test_the_page_writes_an_address_without_a_name_as_it_is(door: Door) -> None:
+async def test_get_ping_page_shows_the_url_of_a_site_without_a_name(door: Door) -> None:
     answer = await door.get_ping("url=http%3A%2F%2Fexample.com%2F")
 
     assert b" http://example.com/ has changed" in answer.body
@@ -121,7 +121,7 @@ async def test_the_page_writes_an_address_without_a_name_as_it_is(door: Door) ->
 
 
 @pytest.mark.parametrize("url", [SITE, TARGET])
-async def test_the_url_of_a_simple_ping_is_the_home_page_or_the_feed(door: Door, url: str) -> None:
+async def test_simple_ping_url_is_the_home_page_or_the_feed(door: Door, url: str) -> None:
     """ "The url can either be the HTML homepage of the site or the RSS feed for the site." """
     told = await door.ping("The Blog", url)
     await door.stand.settled()
@@ -130,7 +130,7 @@ async def test_the_url_of_a_simple_ping_is_the_home_page_or_the_feed(door: Door,
     assert fetches(door) == 1
 
 
-async def test_a_value_without_a_type_is_a_string(door: Door) -> None:
+async def test_xml_rpc_value_without_a_type_is_a_string(door: Door) -> None:
     """As the sample has it: `<value>The RSS Blog</value>`, with white space between the elements."""
     told = await door.rpc(
         b"""<?xml version="1.0"?>
@@ -151,7 +151,7 @@ async def test_a_value_without_a_type_is_a_string(door: Door) -> None:
 
 
 @pytest.mark.parametrize("tags", [(), ("rss|opml",)])
-async def test_an_extended_ping_has_four_or_five_parameters_and_the_fourth_is_the_feed(
+async def test_extended_ping_has_four_or_five_parameters_and_the_fourth_is_the_feed(
     door: Door, tags: tuple[str, ...]
 ) -> None:
     """ "The fourth parameter the url of the RSS feed." """
@@ -169,13 +169,13 @@ async def test_an_extended_ping_has_four_or_five_parameters_and_the_fourth_is_th
     assert fetches(door) == 1
 
 
-async def test_the_changed_page_of_an_extended_ping_may_be_empty(door: Door) -> None:
+async def test_extended_ping_accepts_an_empty_changed_page(door: Door) -> None:
     told = await door.ping("The Blog", SITE, "", TARGET, method="weblogUpdates.extendedPing")
 
     assert told["flerror"] is False
 
 
-async def test_the_response_is_a_struct_of_flerror_and_message(door: Door) -> None:
+async def test_xml_rpc_response_is_a_struct_of_flerror_and_message(door: Door) -> None:
     """ "The response is a struct with two named parameters, flerror and message. The flerror is a boolean." """
     told = await door.ping("The Blog", SITE)
 
@@ -187,7 +187,7 @@ async def test_the_response_is_a_struct_of_flerror_and_message(door: Door) -> No
 @pytest.mark.parametrize(
     "url", ["", "nonsense", "file:///etc/passwd", "http://user:word@example.com/", "http://" + "a" * 3000]
 )
-async def test_a_ping_that_is_refused_is_no_fault_and_says_why(door: Door, url: str) -> None:
+async def test_ping_that_is_rejected_returns_flerror_with_the_reason(door: Door, url: str) -> None:
     """ "otherwise it is 1 (true). The message describes the success or failure … in human readable language" """
     told = await door.ping("The Blog", url)
 
@@ -215,7 +215,7 @@ async def test_a_ping_that_is_refused_is_no_fault_and_says_why(door: Door, url: 
         (xmlrpc.client.dumps(("a", {"b": 1}), "weblogUpdates.ping").encode(), -32602),
     ],
 )  # fmt: skip
-async def test_a_call_that_is_none_is_a_fault(door: Door, content: bytes, code: int) -> None:
+async def test_xml_rpc_call_that_is_invalid_returns_a_fault(door: Door, content: bytes, code: int) -> None:
     with pytest.raises(xmlrpc.client.Fault) as raised:
         await door.rpc(content)
 
@@ -223,7 +223,7 @@ async def test_a_call_that_is_none_is_a_fault(door: Door, content: bytes, code: 
     assert fetches(door) == 0
 
 
-async def test_entities_are_never_expanded(door: Door) -> None:
+async def test_xml_rpc_entities_are_never_expanded(door: Door) -> None:
     bomb = "".join(f'<!ENTITY l{n + 1} "{f"&l{n};" * 10}">' for n in range(9))
     content = f'<!DOCTYPE x [<!ENTITY l0 "lol">{bomb}]><methodCall><methodName>&l9;</methodName></methodCall>'
 
@@ -234,7 +234,7 @@ async def test_entities_are_never_expanded(door: Door) -> None:
 # -- what a ping does, and what it cannot do
 
 
-async def test_however_many_pings_come_the_feed_is_fetched_once(door: Door) -> None:
+async def test_pings_in_any_number_cause_one_fetch(door: Door) -> None:
     for number in range(20):
         await door.ping("The Blog", SITE, address=f"192.0.2.{number + 1}")
     await door.stand.settled()
@@ -242,7 +242,7 @@ async def test_however_many_pings_come_the_feed_is_fetched_once(door: Door) -> N
     assert fetches(door) == 1
 
 
-async def test_a_ping_after_the_fetch_leads_to_one_more_when_the_interval_has_passed(door: Door) -> None:
+async def test_ping_after_a_fetch_causes_one_fetch_after_the_interval(door: Door) -> None:
     await door.ping("The Blog", SITE)
     await door.stand.settled()
     for _ in range(5):
@@ -256,7 +256,7 @@ async def test_a_ping_after_the_fetch_leads_to_one_more_when_the_interval_has_pa
     assert fetches(door) == 2
 
 
-async def test_a_ping_within_the_floor_is_accepted_and_waits_its_turn(stand_at: Callable[..., Any]) -> None:
+async def test_ping_within_the_minimum_interval_is_accepted_and_deferred(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(feed_min_interval=60)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -271,7 +271,7 @@ async def test_a_ping_within_the_floor_is_accepted_and_waits_its_turn(stand_at: 
     assert fetches(door) == 1
 
 
-async def test_an_accepted_ping_survives_a_restart(stand_at: Callable[..., Any]) -> None:
+async def test_ping_accepted_before_a_restart_is_processed_after_it(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(folder="store", feed_min_interval=60)
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -284,7 +284,7 @@ async def test_an_accepted_ping_survives_a_restart(stand_at: Callable[..., Any])
     assert stand.origin.requests == 2
 
 
-async def test_one_address_may_ping_so_often_a_minute_and_is_told_when_it_does_more(
+async def test_ping_rate_per_address_is_limited_per_minute(
     stand_at: Callable[..., Any],
 ) -> None:
     stand = await stand_at(source_limit=3)
@@ -302,7 +302,7 @@ async def test_one_address_may_ping_so_often_a_minute_and_is_told_when_it_does_m
     assert later["flerror"] is False
 
 
-async def test_all_addresses_of_an_ipv6_network_count_as_one(stand_at: Callable[..., Any]) -> None:
+async def test_ping_rate_treats_an_ipv6_network_as_one_address(stand_at: Callable[..., Any]) -> None:
     door = Door(await stand_at(source_limit=3))
 
     told = [await door.ping("The Blog", SITE, address=f"2001:db8::{number:x}") for number in range(4)]
@@ -310,7 +310,7 @@ async def test_all_addresses_of_an_ipv6_network_count_as_one(stand_at: Callable[
     assert [each["flerror"] for each in told] == [False, False, False, True]
 
 
-async def test_an_unknown_site_is_thanked_noted_and_not_fetched(door: Door) -> None:
+async def test_ping_of_an_unknown_site_is_answered_alike_recorded_and_not_fetched(door: Door) -> None:
     known = await door.ping("The Blog", SITE)
     told = await door.ping("A stranger", "http://stranger.example/")
     await door.stand.settled()
@@ -322,7 +322,7 @@ async def test_an_unknown_site_is_thanked_noted_and_not_fetched(door: Door) -> N
     assert [request.target for request in door.stand.origin.log] == [TARGET, TARGET]
 
 
-async def test_an_unknown_site_is_fetched_where_the_operator_wants_it(stand_at: Callable[..., Any]) -> None:
+async def test_ping_of_an_unknown_site_is_fetched_with_ping_unknown_fetch(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(ping_unknown="fetch")
     stand.origin.publish("/feed.xml", a_feed("one"))
 
@@ -332,7 +332,7 @@ async def test_an_unknown_site_is_fetched_where_the_operator_wants_it(stand_at: 
     assert stand.app.service.admin.is_feed(TARGET)
 
 
-async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callable[..., Any]) -> None:
+async def test_ping_of_an_unknown_page_discovers_its_feed(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(ping_unknown="fetch")
     page = '<html><head><link rel="alternate" type="application/rss+xml" href="{}"></head></html>'
     stand.origin.publish("/feed.xml", a_feed("one"))
@@ -350,7 +350,7 @@ async def test_of_an_unknown_sites_page_the_feed_is_looked_for(stand_at: Callabl
     assert "http://origin.example/c" not in [request.target for request in stand.origin.log]
 
 
-async def test_an_unknown_site_is_not_even_noted_where_the_operator_wants_that(stand_at: Callable[..., Any]) -> None:
+async def test_ping_of_an_unknown_site_is_not_recorded_with_ping_unknown_ignore(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(ping_unknown="ignore")
 
     await Door(stand).ping("A stranger", "http://stranger.example/")
@@ -358,7 +358,7 @@ async def test_an_unknown_site_is_not_even_noted_where_the_operator_wants_that(s
     assert await stand.notifications.refresh_requests.unknown_sites() == []
 
 
-async def test_no_more_than_a_thousand_strangers_are_noted(stand_at: Callable[..., Any]) -> None:
+async def test_ping_records_at_most_1000_unknown_sites(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(source_limit=0)
     for number in range(1010):
         await stand.notifications.refresh_requests.record_unknown_site(f"http://stranger{number}.example/", "")
@@ -366,7 +366,7 @@ async def test_no_more_than_a_thousand_strangers_are_noted(stand_at: Callable[..
     assert len(await stand.notifications.refresh_requests.unknown_sites(5000)) == 1000
 
 
-async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -> None:
+async def test_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -> None:
     for path in ("/a.xml", "/blog/b.xml"):
         stand.origin.publish(path, a_feed("one").replace(b"http://example.com/", b""))
         await stand.read(stand.origin.url(path))
@@ -383,7 +383,7 @@ async def test_a_ping_of_a_site_refreshes_every_known_feed_of_it(stand: Stand) -
     assert fetches(door) == 4
 
 
-async def test_a_feed_that_was_purged_is_a_stranger_again(door: Door) -> None:
+async def test_ping_of_a_purged_feed_is_treated_as_unknown(door: Door) -> None:
     await door.stand.app.service.admin.purge(TARGET)
 
     await door.ping("The Blog", SITE)
@@ -401,7 +401,7 @@ async def changed(door: Door, *titles: str) -> None:
     await door.stand.read()
 
 
-async def test_the_list_has_the_change_of_the_last_hours_with_name_url_and_when(door: Door) -> None:
+async def test_changes_list_has_name_url_and_when_of_recent_changes(door: Door) -> None:
     """ "three attributes; name, url and when … the when attribute is the number of minutes since the ping" """
     await changed(door, "two")
     await door.stand.pass_time(7 * 60)
@@ -420,7 +420,7 @@ async def test_the_list_has_the_change_of_the_last_hours_with_name_url_and_when(
     )
 
 
-async def test_when_counts_seconds_where_the_request_wants_the_original(stand_at: Callable[..., Any]) -> None:
+async def test_changes_list_counts_when_in_seconds_on_request(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at()
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -434,7 +434,7 @@ async def test_when_counts_seconds_where_the_request_wants_the_original(stand_at
         await door.lists.long(door.call("changes.xml", "when=hours"))
 
 
-async def test_change_of_a_feed_that_too_few_readers_know_is_not_listed(stand_at: Callable[..., Any]) -> None:
+async def test_changes_list_excludes_feeds_below_list_readers_min(stand_at: Callable[..., Any]) -> None:
     """An address that one reader alone knows may be that reader's secret (option list_readers_min)."""
     stand = await stand_at()
     door = Door(stand)
@@ -446,7 +446,7 @@ async def test_change_of_a_feed_that_too_few_readers_know_is_not_listed(stand_at
         assert (b"feed.xml" in body) is bool(listed)
 
 
-async def test_change_of_an_imported_feed_is_listed(stand_at: Callable[..., Any]) -> None:
+async def test_changes_list_includes_imported_feeds(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at()
     door = Door(stand)
     stand.origin.publish("/feed.xml", a_feed("one"))
@@ -458,7 +458,7 @@ async def test_change_of_an_imported_feed_is_listed(stand_at: Callable[..., Any]
     assert b"feed.xml" in (await door.lists.long(door.call("changes.xml"))).body
 
 
-async def test_what_its_origin_has_made_private_since_is_listed_no_more(door: Door) -> None:
+async def test_changes_list_excludes_a_feed_made_private_by_its_origin(door: Door) -> None:
     await changed(door, "two")
     assert (await door.lists.long(door.call("changes.xml"))).body.count(b"<weblog ") == 1
 
@@ -468,7 +468,7 @@ async def test_what_its_origin_has_made_private_since_is_listed_no_more(door: Do
     assert (await door.lists.long(door.call("changes.xml"))).body.count(b"<weblog ") == 0
 
 
-async def test_the_short_list_has_five_minutes_and_the_long_one_three_hours(door: Door) -> None:
+async def test_changes_list_covers_three_hours_and_the_short_list_five_minutes(door: Door) -> None:
     """ "The first contains all the recent pings in the last hours and the second … in the last 5 minutes." """
 
     async def shown(read: Any, path: str) -> int:
@@ -487,7 +487,7 @@ async def test_the_short_list_has_five_minutes_and_the_long_one_three_hours(door
     assert await shown(door.lists.long, "changes.xml") == 0
 
 
-async def test_a_change_is_shown_at_once_newest_first(door: Door) -> None:
+async def test_changes_list_shows_changes_at_once_newest_first(door: Door) -> None:
     await changed(door, "two")
     await door.stand.pass_time(10)
     before = (await door.lists.short(door.call("shortChanges.xml"))).body
@@ -502,7 +502,7 @@ async def test_a_change_is_shown_at_once_newest_first(door: Door) -> None:
     assert after.index(b'name="Other"') < after.index(b'name="News"')
 
 
-async def test_the_first_hour_of_a_day_is_01_and_the_last_24(door: Door) -> None:
+async def test_changes_archive_names_the_first_hour_01_and_the_last_24(door: Door) -> None:
     """ "All pings received in the first hour of January 1st 2007 would be archived in the file …/2007/01/01/01.xml" """
     await door.stand.pass_time(11 * 3600)  # the first hour of the next day
     await changed(door, "two")
@@ -522,21 +522,21 @@ async def test_the_first_hour_of_a_day_is_01_and_the_last_24(door: Door) -> None
     "path",
     ["2026/05/29/00.xml", "2026/05/29/25.xml", "2026/02/30/01.xml", "2027/01/01/01.xml", "2026/5/29/1.xml", "x", ""],
 )
-async def test_an_hour_that_is_none_or_is_to_come_is_not_found(door: Door, path: str) -> None:
+async def test_changes_archive_returns_not_found_for_invalid_or_future_hours(door: Door, path: str) -> None:
     from feedproxy.errors import NotFound
 
     with pytest.raises(NotFound):
         await door.lists.archive(door.call(f"changes/{path}"))
 
 
-async def test_the_log_is_bounded(door: Door) -> None:
+async def test_changes_log_is_bounded(door: Door) -> None:
     await changed(door, "two")
     await door.stand.pass_time(RETENTION + 3600)
 
     assert await door.stand.notifications.changes.between(0, NOON + 2 * RETENTION, 10) == []
 
 
-async def test_lists_have_validators_that_work(door: Door) -> None:
+async def test_changes_list_supports_conditional_requests(door: Door) -> None:
     await changed(door, "two")
     answer = await door.lists.long(door.call("changes.xml"))
 
@@ -553,7 +553,7 @@ async def test_lists_have_validators_that_work(door: Door) -> None:
     assert later.status == 200
 
 
-async def test_the_list_survives_a_restart(stand_at: Callable[..., Any]) -> None:
+async def test_changes_list_survives_a_restart(stand_at: Callable[..., Any]) -> None:
     stand = await stand_at(folder="store")
     stand.origin.publish("/feed.xml", a_feed("one"))
     await stand.read()
@@ -565,7 +565,7 @@ async def test_the_list_survives_a_restart(stand_at: Callable[..., Any]) -> None
     assert (await again.lists.long(again.call("changes.xml"))).body.count(b"<weblog ") == 1
 
 
-async def test_a_private_feed_is_never_named(stand_at: Callable[..., Any]) -> None:
+async def test_changes_list_never_contains_a_private_feed(stand_at: Callable[..., Any]) -> None:
     secret = "/feed.xml?token=0123456789abcdef"
     stand = await stand_at()
     stand.origin.publish(secret, a_feed("one"))
@@ -577,7 +577,7 @@ async def test_a_private_feed_is_never_named(stand_at: Callable[..., Any]) -> No
     assert b"<weblog " not in (await door.lists.long(door.call("changes.xml"))).body
 
 
-async def test_a_feed_that_a_rule_has_made_private_since_is_not_named_any_more(door: Door) -> None:
+async def test_changes_list_excludes_a_feed_made_private_by_a_rule(door: Door) -> None:
     from feedproxy.http.target_uri.url_pattern import TargetPattern
     from feedproxy.rules import Rule, Rules
 
@@ -587,7 +587,7 @@ async def test_a_feed_that_a_rule_has_made_private_since_is_not_named_any_more(d
     assert b"<weblog " not in (await door.lists.long(door.call("changes.xml"))).body
 
 
-async def test_what_a_publisher_writes_stays_text(door: Door) -> None:
+async def test_changes_list_escapes_text_of_publishers(door: Door) -> None:
     await changed(door, "two")
     door.stand.origin.publish("/feed.xml", a_feed("three").replace(b"News", b"A&amp;B &lt;\"'&gt;"))
     await door.stand.read()

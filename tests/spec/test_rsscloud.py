@@ -72,7 +72,7 @@ def verdict(answer: Response) -> tuple[str | None, str | None]:
 # -- registration
 
 
-async def test_a_workstation_registers_by_xml_rpc_and_is_called_back_at_its_procedure(clouds: Clouds) -> None:
+async def test_registration_by_xml_rpc_is_notified_at_its_procedure(clouds: Clouds) -> None:
     """ "The procedure takes five parameters: the name of the procedure that the cloud should call to notify the
     workstation of changes, the TCP port the workstation is listening on, the path to its responder, a string
     indicating which protocol to use (xml-rpc or soap, case-sensitive), and a list of urls of RSS files to be watched."
@@ -88,7 +88,7 @@ async def test_a_workstation_registers_by_xml_rpc_and_is_called_back_at_its_proc
     assert xmlrpc.client.loads(content.decode()) == ((TARGET,), "news.changed")
 
 
-async def test_a_workstation_registers_by_soap_and_is_called_back_by_soap(clouds: Clouds) -> None:
+async def test_registration_by_soap_is_notified_by_soap(clouds: Clouds) -> None:
     """The procedure "can be implemented in either XML-RPC or SOAP"; "with one parameter, the url of the channel"."""
     clouds.stand.others.answer = answering(soap.write_response(soap.SoapCall("changed", "", ()), True).body)
     parameters: list[tuple[str, soap.ParameterValue]] = [
@@ -107,7 +107,7 @@ async def test_a_workstation_registers_by_soap_and_is_called_back_by_soap(clouds
     assert (url, called.method, called.parameters) == (ENDPOINT, "changed", (("url", TARGET),))
 
 
-async def test_what_is_no_soap_is_a_fault_with_status_500(clouds: Clouds) -> None:
+async def test_soap_call_that_is_invalid_returns_a_fault_with_status_500(clouds: Clouds) -> None:
     for content in (b"", b"<a/>", soap.write_call("other", []), b"<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"):
         answer = await clouds.hub.by_soap(call("soap", content))
 
@@ -116,12 +116,12 @@ async def test_what_is_no_soap_is_a_fault_with_status_500(clouds: Clouds) -> Non
 
 
 @pytest.mark.parametrize("protocol", ["XML-RPC", "Soap", "http", ""])
-async def test_protocols_are_case_sensitive(clouds: Clouds, protocol: str) -> None:
+async def test_protocol_names_are_case_sensitive(clouds: Clouds, protocol: str) -> None:
     assert await by_rpc(clouds, "changed", 8080, "/notify", protocol, [TARGET]) is False
     assert await held(clouds) == []
 
 
-async def test_a_workstation_registers_by_http_post(clouds: Clouds) -> None:
+async def test_registration_by_http_post_is_notified_by_http_post(clouds: Clouds) -> None:
     answer = await by_form(clouds)
     await change(clouds)
 
@@ -129,7 +129,7 @@ async def test_a_workstation_registers_by_http_post(clouds: Clouds) -> None:
     assert clouds.stand.others.calls == [("POST", ENDPOINT, urlencode({"url": TARGET}).encode())]
 
 
-async def test_the_result_is_json_where_that_is_asked_for(clouds: Clouds) -> None:
+async def test_registration_result_is_json_on_request(clouds: Clouds) -> None:
     done = json.loads((await by_form(clouds, accept="application/json")).body)
     refused = json.loads((await by_form(clouds, accept="application/json", port="0")).body)
 
@@ -137,7 +137,7 @@ async def test_the_result_is_json_where_that_is_asked_for(clouds: Clouds) -> Non
     assert refused["msg"]
 
 
-async def test_the_callback_is_at_the_address_of_the_caller(clouds: Clouds) -> None:
+async def test_callback_without_domain_uses_the_address_of_the_caller(clouds: Clouds) -> None:
     """ "The cloud can determine the IP address of the caller from the request. A workstation cannot make a
     registration call on behalf of another." """
     for address, host in (
@@ -150,7 +150,7 @@ async def test_the_callback_is_at_the_address_of_the_caller(clouds: Clouds) -> N
         assert clouds.stand.others.calls[-1][1] == f"http://{host}:8080/notify"
 
 
-async def test_nothing_is_told_before_a_test_notification_was_taken(clouds: Clouds) -> None:
+async def test_callback_without_domain_must_accept_a_test_notification(clouds: Clouds) -> None:
     """Without a domain "the server sends the ordinary notification … any 2xx accepts"."""
     assert verdict(await by_form(clouds))[0] == "true"
     assert clouds.stand.others.calls == [("POST", ENDPOINT, urlencode({"url": TARGET}).encode())]
@@ -163,7 +163,7 @@ async def test_nothing_is_told_before_a_test_notification_was_taken(clouds: Clou
     assert [each.callback for each in await held(clouds)] == [ENDPOINT]
 
 
-async def test_a_callback_at_a_domain_gives_back_a_challenge(clouds: Clouds) -> None:
+async def test_callback_at_a_domain_must_return_the_challenge(clouds: Clouds) -> None:
     answer = await by_form(clouds, domain="river.example", path="/feedping?id=3")
 
     assert verdict(answer)[0] == "true"
@@ -179,7 +179,7 @@ async def test_a_callback_at_a_domain_gives_back_a_challenge(clouds: Clouds) -> 
 
 
 @pytest.mark.parametrize("body", [b"", b"something else", b"<html>the challenge</html>"])
-async def test_whoever_does_not_give_the_challenge_back_is_told_nothing(clouds: Clouds, body: bytes) -> None:
+async def test_callback_that_does_not_return_the_challenge_is_not_notified(clouds: Clouds, body: bytes) -> None:
     clouds.stand.others.answer = lambda _: Response(200, body=body)
 
     assert verdict(await by_form(clouds, domain="victim.example"))[0] == "false"
@@ -191,7 +191,7 @@ async def test_whoever_does_not_give_the_challenge_back_is_told_nothing(clouds: 
 
 
 @pytest.mark.parametrize("answer", [b"", b"<html>Hello</html>", FALSE, FAULT])
-async def test_a_procedure_at_a_domain_has_to_answer_true(
+async def test_callback_procedure_at_a_domain_must_return_true(
     clouds: Clouds, answer: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """ "The workstation returns true." Any web server answers 200."""
@@ -204,7 +204,7 @@ async def test_a_procedure_at_a_domain_has_to_answer_true(
     assert await by_rpc(clouds, "changed", 8080, "/notify", "xml-rpc", [TARGET], "willing.example") is True
 
 
-async def test_the_cloud_returns_false_where_it_cannot_register(clouds: Clouds) -> None:
+async def test_registration_that_fails_returns_false(clouds: Clouds) -> None:
     """ "The cloud returns true if it was able to do the registration, false otherwise." """
     for url in (
         "http://origin.example/unknown.xml",
@@ -222,7 +222,7 @@ async def test_the_cloud_returns_false_where_it_cannot_register(clouds: Clouds) 
     assert clouds.stand.origin.requests == 1  # a registration makes nobody fetch anything
 
 
-async def test_a_malformed_call_is_a_fault_with_code_4(clouds: Clouds) -> None:
+async def test_xml_rpc_call_that_is_malformed_returns_fault_code_4(clouds: Clouds) -> None:
     wrong: list[tuple[Any, ...]] = [
         (),
         ("a", 1, "/", "xml-rpc"),
@@ -238,7 +238,7 @@ async def test_a_malformed_call_is_a_fault_with_code_4(clouds: Clouds) -> None:
     assert fault.value.faultCode == 4
 
 
-async def test_one_proof_is_asked_for_however_many_feeds_are_named(clouds: Clouds) -> None:
+async def test_registration_of_several_feeds_requires_one_verification(clouds: Clouds) -> None:
     clouds.stand.origin.publish("/second.xml", a_feed("x"))
     await clouds.stand.read("http://origin.example/second.xml")
 
@@ -250,13 +250,13 @@ async def test_one_proof_is_asked_for_however_many_feeds_are_named(clouds: Cloud
     assert verdict(await by_form(clouds, **many))[0] == "false"
 
 
-async def test_an_address_that_may_not_be_reached_is_refused_with_the_reason(clouds: Clouds) -> None:
+async def test_registration_of_a_forbidden_callback_is_rejected_with_the_reason(clouds: Clouds) -> None:
     clouds.stand.others.answer = lambda _: Forbidden("port 25 is not in allow_ports")
 
     assert verdict(await by_form(clouds, port="25")) == ("false", "port 25 is not in allow_ports")
 
 
-async def test_port_443_and_https_post_are_called_under_tls(clouds: Clouds) -> None:
+async def test_callback_on_port_443_or_https_post_uses_tls(clouds: Clouds) -> None:
     await by_form(clouds, port="443")
     await by_form(clouds, protocol="https-post", port="8443")
 
@@ -264,7 +264,7 @@ async def test_port_443_and_https_post_are_called_under_tls(clouds: Clouds) -> N
     assert urls == [f"https://{WORKSTATION}/notify", f"https://{WORKSTATION}:8443/notify"]
 
 
-async def test_the_same_registration_twice_is_one(clouds: Clouds) -> None:
+async def test_registration_repeated_is_notified_once(clouds: Clouds) -> None:
     await by_form(clouds)
     await by_form(clouds)
     await change(clouds)
@@ -272,7 +272,7 @@ async def test_the_same_registration_twice_is_one(clouds: Clouds) -> None:
     assert len(clouds.stand.others.calls) == 1
 
 
-async def test_a_hub_that_is_off_or_for_ones_own_feeds_registers_nobody_else(stand_at: Callable[..., Any]) -> None:
+async def test_registration_is_rejected_with_rsscloud_hub_off_or_own(stand_at: Callable[..., Any]) -> None:
     for whose in ("off", "own"):
         clouds = await clouds_on(stand_at, rsscloud_hub=whose)
         clouds.stand.origin.publish("/feed.xml", a_feed("one"))
@@ -281,7 +281,9 @@ async def test_a_hub_that_is_off_or_for_ones_own_feeds_registers_nobody_else(sta
         assert verdict(await by_form(clouds))[0] == "false"
 
 
-async def test_feeds_for_certain_readers_are_nobodys_business(stand_at: Callable[..., Any]) -> None:
+async def test_registration_for_a_restricted_feed_is_answered_like_one_for_an_unknown_feed(
+    stand_at: Callable[..., Any],
+) -> None:
     for option in ({"private": True}, {"readers": ("ann",)}):
         clouds = await clouds_on(stand_at, **option)
         clouds.stand.origin.publish("/feed.xml", a_feed("one"))
@@ -293,7 +295,7 @@ async def test_feeds_for_certain_readers_are_nobodys_business(stand_at: Callable
         assert said == ("false", unknown.replace("http://origin.example/unknown", TARGET))
 
 
-async def test_the_upstreams_feeds_may_be_registered_for_before_anybody_has_read_them(
+async def test_registration_for_an_upstream_feed_needs_no_earlier_fetch(
     stand_at: Callable[..., Any],
 ) -> None:
     clouds = await clouds_on(stand_at, upstream="http://origin.example/", public_url=PUBLIC, rsscloud_hub="own")
@@ -309,7 +311,7 @@ async def test_the_upstreams_feeds_may_be_registered_for_before_anybody_has_read
 # -- how long
 
 
-async def test_registrations_expire_after_25_hours(clouds: Clouds) -> None:
+async def test_registration_expires_after_25_hours(clouds: Clouds) -> None:
     """ "By convention registrations expire after 25 hours." """
     await by_form(clouds)
     await clouds.stand.pass_time(25 * HOUR - 1)
@@ -323,7 +325,7 @@ async def test_registrations_expire_after_25_hours(clouds: Clouds) -> None:
     assert await held(clouds) == []
 
 
-async def test_who_registers_every_24_hours_stays(clouds: Clouds) -> None:
+async def test_registration_renewed_every_24_hours_is_kept(clouds: Clouds) -> None:
     await by_form(clouds)
     for day in range(3):
         await clouds.stand.pass_time(24 * HOUR)
@@ -332,7 +334,7 @@ async def test_who_registers_every_24_hours_stays(clouds: Clouds) -> None:
         assert len(clouds.stand.others.calls) == 1
 
 
-async def test_who_does_not_take_notifications_is_tried_again_and_then_removed(clouds: Clouds) -> None:
+async def test_subscriber_that_fails_is_retried_and_then_removed(clouds: Clouds) -> None:
     await by_form(clouds)
     clouds.stand.others.answer = lambda _: Response(500)
     await change(clouds)
@@ -346,7 +348,7 @@ async def test_who_does_not_take_notifications_is_tried_again_and_then_removed(c
     assert await clouds.stand.notifications.queue.count_waiting() == {}
 
 
-async def test_a_workstation_that_comes_back_hears_the_news_once(clouds: Clouds) -> None:
+async def test_subscriber_that_recovers_is_notified_once(clouds: Clouds) -> None:
     await by_form(clouds)
     clouds.stand.others.answer = lambda _: Unreachable("restarting")
     await change(clouds)
@@ -363,7 +365,7 @@ async def test_a_workstation_that_comes_back_hears_the_news_once(clouds: Clouds)
 # -- ping
 
 
-async def test_a_ping_makes_the_cloud_read_the_feed_and_tell_what_is_new(clouds: Clouds) -> None:
+async def test_ping_fetches_the_feed_and_notifies_of_changes(clouds: Clouds) -> None:
     """ "The server re-reads the feed and notifies only if its body hash or size changed." """
     await by_form(clouds)
     clouds.stand.others.calls.clear()
@@ -379,20 +381,20 @@ async def test_a_ping_makes_the_cloud_read_the_feed_and_tell_what_is_new(clouds:
     assert len(clouds.stand.others.calls) == 1
 
 
-async def test_a_ping_of_what_is_unknown_is_answered_alike_and_fetches_nothing(clouds: Clouds) -> None:
+async def test_ping_of_an_unknown_feed_is_answered_alike_and_fetches_nothing(clouds: Clouds) -> None:
     assert await by_rpc(clouds, "http://other.example/feed", method="rssCloud.ping") is True
     await clouds.stand.settled()
 
     assert clouds.stand.origin.requests == 1
 
 
-async def test_a_ping_that_names_nothing_has_no_success(clouds: Clouds) -> None:
+async def test_ping_without_a_url_is_answered_without_success(clouds: Clouds) -> None:
     answer = await clouds.hub.ping_by_form(call("ping", b"", Accept="application/json"))
 
     assert json.loads(answer.body)["success"] is False
 
 
-async def test_hello_is_answered(clouds: Clouds) -> None:
+async def test_hello_is_answered_true(clouds: Clouds) -> None:
     assert await by_rpc(clouds, method="rssCloud.hello") is True
 
 
@@ -407,7 +409,7 @@ async def test_hello_is_answered(clouds: Clouds) -> None:
         ("https://feeds.example:8443/", ""),
     ],
 )
-async def test_a_publishers_feed_names_our_cloud_by_option(
+async def test_cloud_element_is_added_to_upstream_feeds_by_option(
     stand_at: Callable[..., Any], public_url: str, named: str
 ) -> None:
     """ "A has five required attributes"; and protocol "is xml-rpc, soap or http-post": none of them is https."""
@@ -458,7 +460,7 @@ async def our_path(clouds: Clouds) -> str:
     return f"push/rsscloud/{each.id}-{each.secret}"
 
 
-async def test_a_feed_with_a_cloud_is_registered_for_by_http_post(stand_at: Callable[..., Any]) -> None:
+async def test_cloud_element_with_http_post_is_registered_with(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
 
     ((method, url, content),) = clouds.stand.others.calls
@@ -470,7 +472,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_http_post(stand_at: Call
     assert (one.state, one.expires, one.renew_at) == (State.ACTIVE, NOON + 25 * HOUR, NOON + 24 * HOUR)
 
 
-async def test_a_feed_with_a_cloud_is_registered_for_by_xml_rpc(stand_at: Callable[..., Any]) -> None:
+async def test_cloud_element_with_xml_rpc_is_registered_with(stand_at: Callable[..., Any]) -> None:
     """ "This is telling the aggregator to send an XML-RPC message to on port 80, with path /RPC2 to the procedure
     named xmlStorageSystem.rssPleaseNotify to request notification." """
     clouds = await workstation(stand_at)
@@ -493,7 +495,7 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_xml_rpc(stand_at: Callab
     assert (method, parameters[5]) == ("rssCloud.pleaseNotify", "proxy.example")
 
 
-async def test_a_feed_with_a_cloud_is_registered_for_by_soap(stand_at: Callable[..., Any]) -> None:
+async def test_cloud_element_with_soap_is_registered_with(stand_at: Callable[..., Any]) -> None:
     clouds = await workstation(stand_at)
     clouds.stand.others.answer = answering(soap.write_response(soap.SoapCall("x", "", ()), True).body)
     clouds.stand.origin.publish("/feed.xml", clouded("one", protocol="soap", procedure="rssPleaseNotify"))
@@ -517,7 +519,9 @@ async def test_a_feed_with_a_cloud_is_registered_for_by_soap(stand_at: Callable[
         {"port": "99999"},
     ],
 )
-async def test_a_cloud_that_cannot_be_called_is_left_alone(stand_at: Callable[..., Any], cloud: dict[str, str]) -> None:
+async def test_cloud_element_that_cannot_be_called_is_ignored(
+    stand_at: Callable[..., Any], cloud: dict[str, str]
+) -> None:
     """ "protocol is xml-rpc, soap or http-post (case-sensitive)"."""
     clouds = await workstation(stand_at)
     clouds.stand.origin.publish("/feed.xml", clouded("one", **cloud))
@@ -528,14 +532,14 @@ async def test_a_cloud_that_cannot_be_called_is_left_alone(stand_at: Callable[..
     assert clouds.stand.others.calls == []
 
 
-async def test_without_a_public_address_nothing_is_registered(stand_at: Callable[..., Any]) -> None:
+async def test_cloud_element_is_ignored_without_public_url(stand_at: Callable[..., Any]) -> None:
     """ "By design, this protocol/format will not work for aggregators that are isolated from the Internet"."""
     clouds = await registered(stand_at, public_url="")
 
     assert clouds.stand.others.calls == []
 
 
-async def test_clouds_are_not_told_of_private_feeds_nor_where_the_operator_does_not_want_it(
+async def test_cloud_element_is_ignored_for_private_feeds_or_without_push_subscribe(
     stand_at: Callable[..., Any],
 ) -> None:
     for option in ({"private": True}, {"push_subscribe": False}):
@@ -544,7 +548,7 @@ async def test_clouds_are_not_told_of_private_feeds_nor_where_the_operator_does_
         assert clouds.stand.others.calls == []
 
 
-async def test_our_own_cloud_is_not_registered_with(stand_at: Callable[..., Any]) -> None:
+async def test_cloud_element_of_this_proxy_is_ignored(stand_at: Callable[..., Any]) -> None:
     clouds = await workstation(stand_at)
     own = "<cloud domain='proxy.example' port='443' path='/-/pleaseNotify' registerProcedure='' protocol='http-post'/>"
     clouds.stand.origin.publish("/feed.xml", a_feed("one", extra=own))
@@ -553,7 +557,7 @@ async def test_our_own_cloud_is_not_registered_with(stand_at: Callable[..., Any]
     assert clouds.stand.others.calls == []
 
 
-async def test_a_challenge_is_given_back_for_what_we_registered_and_nothing_else(stand_at: Callable[..., Any]) -> None:
+async def test_challenge_is_returned_for_own_registrations_only(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
     path, query = await our_path(clouds), urlencode({"url": TARGET, "challenge": "abc<b>"})
 
@@ -568,7 +572,7 @@ async def test_a_challenge_is_given_back_for_what_we_registered_and_nothing_else
     assert (await clouds.push(path, query=urlencode({"url": TARGET, "challenge": "a" * 300}))).status == 404
 
 
-async def test_a_notification_makes_us_read_the_channel(stand_at: Callable[..., Any]) -> None:
+async def test_notification_causes_a_fetch(stand_at: Callable[..., Any]) -> None:
     """ "At that point the workstation could read the channel … The workstation returns true." """
     clouds = await registered(stand_at)
     path, requests = await our_path(clouds), clouds.stand.origin.requests
@@ -588,7 +592,7 @@ async def test_a_notification_makes_us_read_the_channel(stand_at: Callable[..., 
     assert clouds.stand.origin.requests == requests + 3
 
 
-async def test_what_we_did_not_register_for_is_not_read(stand_at: Callable[..., Any]) -> None:
+async def test_notification_for_an_unregistered_feed_is_rejected(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at)
     path, requests = await our_path(clouds), clouds.stand.origin.requests
     stranger = urlencode({"url": "http://victim.example/feed"}).encode()
@@ -604,7 +608,7 @@ async def test_what_we_did_not_register_for_is_not_read(stand_at: Callable[..., 
     assert clouds.stand.origin.requests == requests
 
 
-async def test_test_call_of_a_cloud_does_not_delay_the_first_notification(stand_at: Callable[..., Any]) -> None:
+async def test_notification_after_the_test_call_of_a_cloud_is_not_delayed(stand_at: Callable[..., Any]) -> None:
     clouds = await workstation(stand_at, ping_interval=600, feed_min_interval=0, site_interval=0)
     clouds.stand.others.answer = lambda _: Unreachable("closed")  # it does not get to its answer yet
     clouds.stand.origin.publish("/feed.xml", clouded("one"))
@@ -623,7 +627,7 @@ async def test_test_call_of_a_cloud_does_not_delay_the_first_notification(stand_
     assert clouds.stand.origin.requests == requests + 1
 
 
-async def test_notifications_that_come_twice_or_thrice_cost_the_origin_one_fetch(stand_at: Callable[..., Any]) -> None:
+async def test_notification_repeated_causes_one_fetch(stand_at: Callable[..., Any]) -> None:
     clouds = await registered(stand_at, ping_interval=30)
     path, requests = await our_path(clouds), clouds.stand.origin.requests
 
@@ -634,7 +638,7 @@ async def test_notifications_that_come_twice_or_thrice_cost_the_origin_one_fetch
     assert clouds.stand.origin.requests == requests + 1
 
 
-async def test_we_register_every_24_hours(stand_at: Callable[..., Any]) -> None:
+async def test_registration_with_a_cloud_is_renewed_every_24_hours(stand_at: Callable[..., Any]) -> None:
     """ "Workstations should register every 24 hours for each subscription to keep them current." """
     clouds = await registered(stand_at)
     path = await our_path(clouds)
@@ -648,7 +652,9 @@ async def test_we_register_every_24_hours(stand_at: Callable[..., Any]) -> None:
     assert await our_path(clouds) == path
 
 
-async def test_we_register_again_at_startup_and_after_an_outage(stand_at: Callable[..., Any]) -> None:
+async def test_registration_with_a_cloud_is_renewed_at_startup_and_after_an_outage(
+    stand_at: Callable[..., Any],
+) -> None:
     """ "It will work for systems with non-fixed IP addresses if the workstation software re-registers at startup." """
     clock = ManualClock(NOON)
     origin = Origin(clock)
@@ -664,7 +670,7 @@ async def test_we_register_again_at_startup_and_after_an_outage(stand_at: Callab
     assert len(again.stand.others.calls) == 2
 
 
-async def test_a_cloud_that_is_down_is_tried_again(stand_at: Callable[..., Any]) -> None:
+async def test_registration_with_an_unreachable_cloud_is_retried(stand_at: Callable[..., Any]) -> None:
     clouds = await workstation(stand_at)
     clouds.stand.others.answer = lambda _: Unreachable("closed")
     clouds.stand.origin.publish("/feed.xml", clouded("one"))
@@ -687,7 +693,9 @@ async def test_a_cloud_that_is_down_is_tried_again(stand_at: Callable[..., Any])
         Response(200, body=b"<!DOCTYPE a [<!ENTITY b 'c'>]><a success='true'/>"),
     ],
 )
-async def test_a_cloud_that_refuses_is_asked_again_tomorrow(stand_at: Callable[..., Any], answer: Response) -> None:
+async def test_registration_refused_by_a_cloud_is_retried_after_a_day(
+    stand_at: Callable[..., Any], answer: Response
+) -> None:
     clouds = await workstation(stand_at)
     clouds.stand.others.answer = lambda _: answer
     clouds.stand.origin.publish("/feed.xml", clouded("one"))
@@ -701,7 +709,7 @@ async def test_a_cloud_that_refuses_is_asked_again_tomorrow(stand_at: Callable[.
     assert len(clouds.stand.others.calls) == 2
 
 
-async def test_a_feed_whose_cloud_is_another_is_registered_there_and_no_longer_here(
+async def test_registration_follows_a_changed_cloud_element(
     stand_at: Callable[..., Any],
 ) -> None:
     clouds = await registered(stand_at)
@@ -716,7 +724,9 @@ async def test_a_feed_whose_cloud_is_another_is_registered_there_and_no_longer_h
     assert await held(clouds, Role.PUBLISHER) == []
 
 
-async def test_a_paused_registration_is_answered_and_makes_us_do_nothing(stand_at: Callable[..., Any]) -> None:
+async def test_registration_that_is_paused_acknowledges_notifications_without_a_fetch(
+    stand_at: Callable[..., Any],
+) -> None:
     clouds = await registered(stand_at)
     (one,) = await held(clouds, Role.PUBLISHER)
     await clouds.stand.notifications.subscriptions.set_state(one.id, State.PAUSED)
@@ -728,7 +738,7 @@ async def test_a_paused_registration_is_answered_and_makes_us_do_nothing(stand_a
     assert clouds.stand.origin.requests == requests
 
 
-async def test_a_hundred_notifications_of_one_cloud_are_not_too_many(
+async def test_notifications_of_one_cloud_are_exempt_from_the_source_limit(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rung: list[str] = []

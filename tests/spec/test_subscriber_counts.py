@@ -49,15 +49,15 @@ def office() -> Office:
 # -- direct readers
 
 
-def test_a_feed_nobody_has_asked_for_has_no_subscribers(office: Office) -> None:
+def test_count_of_a_feed_without_requests_is_zero(office: Office) -> None:
     assert office.total() == 0
 
 
-def test_whoever_asks_now_is_included(office: Office) -> None:
+def test_count_includes_the_current_request(office: Office) -> None:
     assert office.asks() == 1
 
 
-def test_a_reader_who_asks_again_is_no_second_reader(office: Office) -> None:
+def test_reader_that_asks_again_is_counted_once(office: Office) -> None:
     for _ in range(50):
         office.asks()
         office.now += 60
@@ -65,40 +65,40 @@ def test_a_reader_who_asks_again_is_no_second_reader(office: Office) -> None:
     assert office.total() == 1
 
 
-def test_readers_at_different_addresses_are_different_readers(office: Office) -> None:
+def test_reader_at_another_address_is_counted_separately(office: Office) -> None:
     office.asks(address="192.0.2.1")
 
     assert office.asks(address="192.0.2.2") == 2
 
 
-def test_two_programs_at_one_address_are_two_readers(office: Office) -> None:
+def test_reader_with_another_program_is_counted_separately(office: Office) -> None:
     office.asks("NetNewsWire")
 
     assert office.asks("Miniflux/2.2.0") == 2
 
 
-def test_a_user_who_has_signed_in_is_one_reader_wherever_he_is(office: Office) -> None:
+def test_reader_who_is_signed_in_is_counted_once_at_all_addresses(office: Office) -> None:
     office.asks(address="192.0.2.1", user="ann")
 
     assert office.asks(address="198.51.100.7", user="ann") == 1
     assert office.asks(address="198.51.100.7", user="bob") == 2
 
 
-def test_an_ipv6_reader_stays_one_reader_when_he_changes_the_last_half_of_his_address(office: Office) -> None:
+def test_reader_is_identified_by_the_ipv6_network_of_64_bits(office: Office) -> None:
     office.asks(address="2001:db8:1:2:aaaa::1")
 
     assert office.asks(address="2001:db8:1:2:bbbb::2") == 1
     assert office.asks(address="2001:db8:1:3::1") == 2
 
 
-def test_each_feed_has_its_own_count(office: Office) -> None:
+def test_count_is_kept_per_feed(office: Office) -> None:
     office.asks(feed="https://example.com/a")
     office.asks(feed="https://example.com/b", address="192.0.2.2")
 
     assert office.total("https://example.com/a") == office.total("https://example.com/b") == 1
 
 
-def test_a_reader_counts_within_the_window_and_no_longer(office: Office) -> None:
+def test_reader_is_counted_within_the_window_only(office: Office) -> None:
     office.asks()
 
     office.now += DAY - 1
@@ -107,7 +107,7 @@ def test_a_reader_counts_within_the_window_and_no_longer(office: Office) -> None
     assert office.total() == 0
 
 
-def test_the_window_begins_anew_with_every_request(office: Office) -> None:
+def test_window_restarts_with_every_request(office: Office) -> None:
     office.asks()
     office.now += 23 * HOUR
     office.asks()
@@ -116,7 +116,7 @@ def test_the_window_begins_anew_with_every_request(office: Office) -> None:
     assert office.total() == 1
 
 
-def test_the_window_is_an_option() -> None:
+def test_window_is_an_option() -> None:
     office = Office(window=600)
     office.asks()
 
@@ -126,13 +126,13 @@ def test_the_window_is_an_option() -> None:
     assert office.total() == 0
 
 
-def test_a_new_key_does_not_count_a_reader_twice(office: Office) -> None:
+def test_key_rotation_does_not_count_a_reader_twice(office: Office) -> None:
     for _ in range(24 * 7):
         assert office.asks() == 1
         office.now += HOUR
 
 
-def test_a_new_key_keeps_the_readers_who_have_not_asked_since(office: Office) -> None:
+def test_key_rotation_keeps_readers_without_a_later_request(office: Office) -> None:
     office.now = NOON + 11 * HOUR
     office.asks(address="192.0.2.1")
     office.asks(address="192.0.2.2")
@@ -144,38 +144,38 @@ def test_a_new_key_keeps_the_readers_who_have_not_asked_since(office: Office) ->
 # -- claims
 
 
-def test_a_fetcher_counts_for_as_many_as_it_claims(office: Office) -> None:
+def test_claim_counts_as_many_readers_as_it_states(office: Office) -> None:
     assert office.asks(feedly(457)) == 457
 
 
-def test_a_request_that_carries_a_claim_is_no_direct_reader(office: Office) -> None:
+def test_claim_excludes_the_request_from_direct_readers(office: Office) -> None:
     office.asks(feedly(457))
 
     assert office.counts.view(FEED, office.now).direct == 0
 
 
-def test_claims_and_direct_readers_add_up(office: Office) -> None:
+def test_claims_and_direct_readers_are_added(office: Office) -> None:
     office.asks(feedly(457))
     office.asks(feedbin(142, 1))
 
     assert office.asks("NetNewsWire") == 457 + 142 + 1
 
 
-def test_a_fetcher_that_polls_from_many_addresses_counts_once(office: Office) -> None:
+def test_claim_of_a_fetcher_with_many_addresses_counts_once(office: Office) -> None:
     for host in range(1, 30):
         office.asks(feedly(457), address=f"192.0.2.{host}")
 
     assert office.total() == 457
 
 
-def test_the_largest_current_claim_of_a_fetcher_counts(office: Office) -> None:
+def test_claim_counted_is_the_largest_current_one_of_a_fetcher(office: Office) -> None:
     office.asks(feedly(457))
     office.asks("Feedly/1.0 (poller; 131 subscribers;)")
 
     assert office.asks(feedly(462)) == 462
 
 
-def test_a_larger_claim_counts_until_it_is_no_longer_current(office: Office) -> None:
+def test_claim_that_is_larger_counts_until_it_expires(office: Office) -> None:
     office.asks(feedly(30))
     office.now += HOUR
     assert office.asks(feedly(25)) == 30
@@ -186,30 +186,30 @@ def test_a_larger_claim_counts_until_it_is_no_longer_current(office: Office) -> 
     assert office.total() == 0
 
 
-def test_several_strings_of_one_service_are_one_audience(office: Office) -> None:
+def test_claims_of_one_service_with_several_agent_strings_count_once(office: Office) -> None:
     office.asks("NewsBlur Feed Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name")
 
     assert office.asks("NewsBlur Page Fetcher - 27 subscribers - https://www.newsblur.com/site/7704055/name") == 27
 
 
-def test_several_feed_ids_of_one_service_are_several_audiences(office: Office) -> None:
+def test_claims_of_one_service_with_several_feed_ids_are_added(office: Office) -> None:
     office.asks(feedbin(142, feed_id=1))
 
     assert office.asks(feedbin(7, feed_id=2)) == 149
 
 
-def test_a_claim_of_nobody_counts_nobody(office: Office) -> None:
+def test_claim_of_zero_counts_zero(office: Office) -> None:
     assert office.asks(feedly(0)) == 0
 
 
 # -- caps and jumps
 
 
-def test_a_claim_is_capped() -> None:
+def test_claim_is_capped() -> None:
     assert Office(claim_max=1000).asks(feedly(50_000)) == 1000
 
 
-def test_the_cap_holds_for_all_feed_ids_of_a_fetcher_together() -> None:
+def test_claim_cap_applies_to_the_sum_over_feed_ids_of_a_fetcher() -> None:
     office = Office(claim_max=1000)
     for feed_id in range(20):
         office.asks(feedbin(900, feed_id))
@@ -217,14 +217,14 @@ def test_the_cap_holds_for_all_feed_ids_of_a_fetcher_together() -> None:
     assert office.total() == 1000
 
 
-def test_a_sudden_jump_is_held_back(office: Office) -> None:
+def test_claim_jump_is_held_back(office: Office) -> None:
     office.asks(feedly(20))
     office.now += 600
 
     assert office.asks(feedly(1_000_000)) == 20
 
 
-def test_first_claim_of_a_million_is_held_back_until_it_is_made_again_an_hour_later(office: Office) -> None:
+def test_claim_of_a_million_at_first_is_held_back_until_repeated_after_an_hour(office: Office) -> None:
     assert office.asks(feedly(1_000_000)) == 1
     office.now += HOUR - 1
     assert office.asks(feedly(1_000_000)) == 1
@@ -233,14 +233,14 @@ def test_first_claim_of_a_million_is_held_back_until_it_is_made_again_an_hour_la
     assert office.asks(feedly(1_000_000)) == 1_000_000
 
 
-def test_first_claim_of_thousands_is_believed_at_once_also_after_one_that_is_held_back(office: Office) -> None:
+def test_claim_of_thousands_at_first_is_accepted_at_once(office: Office) -> None:
     office.asks(feedly(1_000_000))
 
     assert office.asks(feedly(10_000)) == 10_000
     assert office.asks(feedly(1_000_000)) == 10_000
 
 
-def test_a_jump_that_is_confirmed_an_hour_later_is_believed(office: Office) -> None:
+def test_claim_jump_repeated_after_an_hour_is_accepted(office: Office) -> None:
     office.asks(feedly(20))
     office.asks(feedly(500))
     office.now += HOUR - 1
@@ -250,7 +250,7 @@ def test_a_jump_that_is_confirmed_an_hour_later_is_believed(office: Office) -> N
     assert office.asks(feedly(510)) == 510
 
 
-def test_a_jump_that_is_not_repeated_is_never_believed(office: Office) -> None:
+def test_claim_jump_that_is_not_repeated_is_never_accepted(office: Office) -> None:
     office.asks(feedly(20))
     office.asks(feedly(1_000_000))
     for _ in range(72):
@@ -258,13 +258,13 @@ def test_a_jump_that_is_not_repeated_is_never_believed(office: Office) -> None:
         assert office.asks(feedly(21)) <= 21
 
 
-def test_a_claim_that_grows_as_feeds_do_is_believed_at_once(office: Office) -> None:
+def test_claim_growth_below_the_jump_limit_is_accepted_at_once(office: Office) -> None:
     office.asks(feedly(20))
 
     assert office.asks(feedly(200)) == 200
 
 
-def test_many_small_jumps_within_an_hour_are_one_large_jump(office: Office) -> None:
+def test_claim_jumps_within_an_hour_are_added_up(office: Office) -> None:
     for power in range(7):
         office.asks(feedly(10**power))
         office.now += 60
@@ -272,7 +272,7 @@ def test_many_small_jumps_within_an_hour_are_one_large_jump(office: Office) -> N
     assert office.total() == 10
 
 
-def test_a_confirmation_is_not_the_door_for_a_larger_jump(office: Office) -> None:
+def test_claim_confirmation_does_not_cover_a_larger_jump(office: Office) -> None:
     office.asks(feedly(20))
     office.asks(feedly(500))
     office.now += HOUR
@@ -280,7 +280,7 @@ def test_a_confirmation_is_not_the_door_for_a_larger_jump(office: Office) -> Non
     assert office.asks(feedly(1_000_000)) == 20
 
 
-def test_what_is_held_back_is_shown_apart(office: Office) -> None:
+def test_claim_held_back_is_shown_separately(office: Office) -> None:
     office.asks(feedly(20))
     office.asks(feedly(500))
 
@@ -288,7 +288,7 @@ def test_what_is_held_back_is_shown_apart(office: Office) -> None:
     assert (claim.fetcher, claim.count, claim.unconfirmed_count) == ("feedly", 20, 500)
 
 
-def test_holding_back_can_be_switched_off() -> None:
+def test_claim_jump_limit_can_be_disabled() -> None:
     office = Office(claim_jump=0)
     office.asks(feedly(1))
 
@@ -302,11 +302,11 @@ def test_holding_back_can_be_switched_off() -> None:
     ("count", "said"),
     [(0, "(+https://example.com/; feed-id=9a)"), (1, "; 1 subscriber;"), (2, "; 2 subscribers;")],
 )
-def test_the_count_is_told_in_words(count: int, said: str) -> None:
+def test_user_agent_states_the_count(count: int, said: str) -> None:
     assert said in format_user_agent("1.0", "https://example.com/", count, "9a")
 
 
-def test_one_feedproxy_behind_another_passes_its_count_on(office: Office) -> None:
+def test_user_agent_count_is_counted_by_another_feedproxy(office: Office) -> None:
     office.asks("curl/8.5.0")
 
     assert office.asks(format_user_agent("1.0", "https://office.example/", 12, "9a")) == 13

@@ -21,11 +21,11 @@ def a_row(promise: Promise) -> object:
 
 
 @pytest.mark.parametrize("promise", [a_row(promise) for promise in PROMISES])
-async def test_it_is_kept(promise: Promise) -> None:
+async def test_promise_is_kept(promise: Promise) -> None:
     await keeps(promise)
 
 
-def test_no_two_promises_are_the_same() -> None:
+def test_promises_are_unique() -> None:
     twice = [found for found, times in Counter(map(label, PROMISES)).items() if times > 1]
 
     assert not twice
@@ -58,13 +58,13 @@ NOT_HERE = {
 }
 
 
-def test_every_detail_of_the_service_is_promised_somewhere() -> None:
+def test_promises_cover_every_detail_of_the_service() -> None:
     said = {word for row in PROMISES for word in _words(row)}
 
     assert {detail for detail in Detail if f"detail={detail}" not in said} == set(NOT_HERE)
 
 
-def test_every_reason_to_ask_the_origin_is_promised_somewhere() -> None:
+def test_promises_cover_every_fwd_reason_of_the_service() -> None:
     said = {word for row in PROMISES for word in _words(row)}
 
     # What goes by its method does not reach the service; it never says miss or partial, since it always knows more.

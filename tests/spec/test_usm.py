@@ -49,28 +49,28 @@ def links_in_channel(body: bytes) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("version", ["0.91", "0.92", "0.93", "0.94", "2.0", ""])
 @pytest.mark.parametrize("declared", ["text/xml", "application/xml", "text/html", "text/plain", None])
-def test_every_version_of_rss_is_sent_as_application_rss_xml(version: str, declared: str | None) -> None:
+def test_media_type_of_every_rss_version_is_application_rss_xml(version: str, declared: str | None) -> None:
     assert media_type_of(Channel(Kind.RSS, version, True), declared) == "application/rss+xml"
 
 
-def test_rdf_is_sent_as_application_rss_xml_which_is_preferred() -> None:
+def test_media_type_of_rdf_is_application_rss_xml_by_default() -> None:
     assert media_type_of(Channel(Kind.RDF, "1.0", True), "application/rdf+xml") == "application/rss+xml"
 
 
-def test_rdf_may_be_sent_as_application_rdf_xml_which_is_allowed() -> None:
+def test_media_type_of_rdf_may_be_application_rdf_xml() -> None:
     rdf = Channel(Kind.RDF, "1.0", True)
 
     assert media_type_of(rdf, "text/xml", rdf_media_type="application/rdf+xml") == "application/rdf+xml"
 
 
-def test_atom_has_a_media_type_of_its_own() -> None:
+def test_media_type_of_atom_is_application_atom_xml() -> None:
     assert media_type_of(Channel(Kind.ATOM, "1.0", True), "text/xml") == "application/atom+xml"
 
 
 # -- Atom Link Constructs
 
 
-def test_the_link_is_a_child_of_the_channel_and_has_all_that_the_example_has() -> None:
+def test_self_link_is_a_child_of_the_channel_with_all_attributes_of_the_example() -> None:
     [link] = links_in_channel(linked(rss()).body)
 
     assert link == {
@@ -82,44 +82,44 @@ def test_the_link_is_a_child_of_the_channel_and_has_all_that_the_example_has() -
     }
 
 
-def test_the_title_is_that_of_the_channel() -> None:
+def test_self_link_title_is_that_of_the_channel() -> None:
     [link] = links_in_channel(linked(rss("<image><title>No</title></image><title>Yes</title>")).body)
 
     assert link["title"] == "Yes"
 
 
-def test_the_href_is_the_subscription_url() -> None:
+def test_self_link_href_is_the_subscription_url() -> None:
     assert links_in_channel(linked(rss()).body)[0]["href"] == HREF
 
 
 @pytest.mark.parametrize("namespace", [ATOM_10, ATOM_03])
 @pytest.mark.parametrize("rel", ["self", "start"])
-def test_links_of_both_namespaces_and_with_both_rels_are_recognised(namespace: str, rel: str) -> None:
+def test_self_link_is_recognised_in_both_namespaces_and_with_both_rels(namespace: str, rel: str) -> None:
     body = rss(f'{BLOG}<a:link rel="{rel}" href="http://other.example/" xmlns:a="{namespace}"/>')
 
     assert linked(body) == EditResult(body, (), "the document has a self link")
 
 
 @pytest.mark.parametrize("rel", ["alternate", "next", "hub", "related", ""])
-def test_links_with_other_rels_name_no_subscription_url(rel: str) -> None:
+def test_self_link_with_another_rel_is_not_recognised(rel: str) -> None:
     body = rss(f'{BLOG}<a:link rel="{rel}" href="http://other.example/" xmlns:a="{ATOM_10}"/>')
 
     assert linked(body).changes == ("self link added",)
 
 
-def test_the_namespace_that_was_deprecated_is_put_right() -> None:
+def test_self_link_in_the_deprecated_namespace_is_corrected() -> None:
     body = rss(f'<a:link rel="self" type="application/rss+xml" href="{HREF}" xmlns:a="{ATOM_03}"/>')
 
     assert linked(body, "correct").body == body.replace(ATOM_03.encode(), ATOM_10.encode())
 
 
-def test_the_value_self_is_preferred() -> None:
+def test_self_link_rel_start_is_corrected_to_self() -> None:
     body = rss(f'<a:link rel="start" type="application/rss+xml" href="{HREF}" xmlns:a="{ATOM_10}"/>')
 
     assert linked(body, "correct").body == body.replace(b"start", b"self")
 
 
-def test_the_type_application_rdf_xml_is_allowed_in_rdf() -> None:
+def test_self_link_type_application_rdf_xml_is_allowed_in_rdf() -> None:
     link = f'<a:link rel="self" type="application/rdf+xml" href="{HREF}" xmlns:a="{ATOM_10}"/>'
     syntax = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
     scope = f'xmlns:rdf="{syntax}" xmlns="http://purl.org/rss/1.0/"'
@@ -128,7 +128,7 @@ def test_the_type_application_rdf_xml_is_allowed_in_rdf() -> None:
     assert linked(body, "correct") == EditResult(body, (), "the self link is correct")
 
 
-def test_the_href_is_put_right_where_it_names_another_place() -> None:
+def test_self_link_href_to_another_address_is_corrected() -> None:
     link = '<a:link rel="self" type="application/rss+xml" href="http://old.example/rss.xml"'
     body = rss(f'{link} xmlns:a="{ATOM_10}"/>')
 
@@ -138,14 +138,14 @@ def test_the_href_is_put_right_where_it_names_another_place() -> None:
 # -- The <channel/atom:link> Bug
 
 
-def test_the_channels_own_link_comes_first_for_readers_that_take_the_first_link() -> None:
+def test_self_link_follows_the_link_of_the_channel() -> None:
     channel = etree.fromstring(linked(rss()).body)[0]
 
     assert [etree.QName(child).localname for child in channel] == ["title", "link", "link"]
     assert channel[1].text == "http://www.example.com/rss/"
 
 
-def test_the_channels_link_is_repeated_inside_the_element_where_that_is_wanted() -> None:
+def test_self_link_repeats_the_channel_link_with_link_text() -> None:
     channel = etree.fromstring(linked(rss(), link_text=True).body)[0]
 
     assert [link.text for link in channel if etree.QName(link).localname == "link"] == [
@@ -154,7 +154,7 @@ def test_the_channels_link_is_repeated_inside_the_element_where_that_is_wanted()
     ]
 
 
-def test_without_that_wish_the_element_is_empty() -> None:
+def test_self_link_is_empty_without_link_text() -> None:
     channel = etree.fromstring(linked(rss()).body)[0]
 
     assert channel[2].text is None
@@ -164,31 +164,31 @@ def test_without_that_wish_the_element_is_empty() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.92", "0.93", "0.94", "2.0", "2.0.1", ""])
-def test_the_link_goes_into_every_version_of_rss_that_is_extensible(version: str) -> None:
+def test_self_link_is_added_to_every_extensible_rss_version(version: str) -> None:
     assert len(links_in_channel(linked(rss(version=version)).body)) == 1
 
 
 @pytest.mark.parametrize("mode", ["add", "correct"])
 @pytest.mark.parametrize("version", ["0.90", "0.91"])
-def test_rss_091_is_not_extensible(version: str, mode: str) -> None:
+def test_self_link_is_not_added_to_rss_091(version: str, mode: str) -> None:
     body = rss(version=version)
 
     assert linked(body, mode) == EditResult(body, (), f"RSS {version} does not permit extensions")
 
 
-def test_atom_10_has_a_mechanism_of_its_own_with_self() -> None:
+def test_self_link_in_atom_10_uses_its_own_link_element() -> None:
     [_, link] = links_in_channel(linked(atom('<link href="http://www.example.com/"/>')).body)
 
     assert link == {"rel": "self", "type": "application/atom+xml", "href": HREF, "namespace": ATOM_10}
 
 
-def test_atom_03_gets_start_because_self_is_invalid_there() -> None:
+def test_self_link_in_atom_03_uses_rel_start() -> None:
     [link] = links_in_channel(linked(atom("", ATOM_03)).body)
 
     assert link == {"rel": "start", "type": "application/atom+xml", "href": HREF, "namespace": ATOM_03}
 
 
-def test_self_in_atom_03_is_put_right() -> None:
+def test_self_link_in_atom_03_with_rel_self_is_corrected() -> None:
     body = atom(f'<link rel="self" href="{HREF}"/>', ATOM_03)
 
     assert linked(body, "correct").body == body.replace(b"self", b"start")

@@ -61,7 +61,9 @@ def saved(tmp_path: Path, body: bytes) -> str:
     return str(path)
 
 
-async def test_from_a_saved_file_with_one_look(run: Run, tmp_path: Path, origin: Origin) -> None:
+async def test_discover_reads_the_self_link_of_a_saved_file_without_a_request(
+    run: Run, tmp_path: Path, origin: Origin
+) -> None:
     """If you can discover the feed URL in the feed, then you've accomplished USM with one HTTP GET."""
     file = saved(tmp_path, a_feed(origin.url("/"), self_link("https://e.example/rss.xml")))
 
@@ -70,14 +72,14 @@ async def test_from_a_saved_file_with_one_look(run: Run, tmp_path: Path, origin:
 
 
 @pytest.mark.parametrize("namespace", [ATOM, ATOM_03])
-async def test_both_namespaces(run: Run, tmp_path: Path, namespace: str) -> None:
+async def test_discover_recognises_both_atom_namespaces(run: Run, tmp_path: Path, namespace: str) -> None:
     """USM clients may want to check for the current and legacy Atom namespaces."""
     file = saved(tmp_path, a_feed(extra=self_link("https://e.example/rss.xml", namespace=namespace)))
 
     assert (await run("discover", file))[1] == ["https://e.example/rss.xml"]
 
 
-async def test_a_child_of_the_channel(run: Run, tmp_path: Path) -> None:
+async def test_discover_ignores_self_links_outside_the_channel(run: Run, tmp_path: Path) -> None:
     """The Atom link construct element must be a child of the RSS channel element."""
     file = saved(tmp_path, a_feed(inside=self_link("https://e.example/item.xml")))
 
@@ -87,7 +89,7 @@ async def test_a_child_of_the_channel(run: Run, tmp_path: Path) -> None:
     assert error.count("\n") == 1
 
 
-async def test_self_before_start(run: Run, tmp_path: Path) -> None:
+async def test_discover_prefers_self_to_start(run: Run, tmp_path: Path) -> None:
     """The value "self" is preferred … The value "start" is also acceptable."""
     start, own = self_link("https://e.example/start", "start"), self_link("https://e.example/self")
 
@@ -95,7 +97,7 @@ async def test_self_before_start(run: Run, tmp_path: Path) -> None:
     assert (await run("discover", saved(tmp_path, a_feed(extra=start))))[1] == ["https://e.example/start"]
 
 
-async def test_start_in_atom_03(run: Run, tmp_path: Path) -> None:
+async def test_discover_accepts_start_in_atom_03(run: Run, tmp_path: Path) -> None:
     """Use rel='self' in Atom 1.0 and later and rel='start' in Atom 0.3. … you should look for all alternatives."""
     body = (
         f'<feed version="0.3" xmlns="{ATOM_03}"><title>x</title><link rel="start" href="https://e.example/a"/></feed>'
@@ -104,28 +106,30 @@ async def test_start_in_atom_03(run: Run, tmp_path: Path) -> None:
     assert (await run("discover", saved(tmp_path, body.encode())))[1] == ["https://e.example/a"]
 
 
-async def test_the_type_that_is_discouraged(run: Run, tmp_path: Path) -> None:
+async def test_discover_accepts_the_discouraged_type_application_rdf_xml(run: Run, tmp_path: Path) -> None:
     """RSS readers should expect that some … set the type in the link module element to "application/rdf+xml"."""
     file = saved(tmp_path, a_feed(extra=self_link("https://e.example/r", kind="application/rdf+xml")))
 
     assert (await run("discover", file))[1] == ["https://e.example/r"]
 
 
-async def test_the_href_counts_before_where_it_was_found(run: Run, origin: Origin) -> None:
+async def test_discover_prefers_the_self_link_to_the_fetched_url(run: Run, origin: Origin) -> None:
     """The href attribute is the subscription URL. It may be different than the originating URL."""
     origin.publish("/here", a_feed(extra=self_link("https://e.example/there")))
 
     assert (await run("discover", origin.url("/here")))[1] == ["https://e.example/there"]
 
 
-async def test_text_in_the_link_element_changes_nothing(run: Run, tmp_path: Path) -> None:
+async def test_discover_ignores_text_in_the_self_link(run: Run, tmp_path: Path) -> None:
     """the RSS publisher may place the <channel/link> text within the <channel/atom:link> element"""
     link = f'<a:link rel="self" href="https://e.example/r" xmlns:a="{ATOM}">https://e.example/</a:link>'
 
     assert (await run("discover", saved(tmp_path, a_feed("https://e.example/", link))))[1] == ["https://e.example/r"]
 
 
-async def test_reflexive_autodiscovery(run: Run, tmp_path: Path, origin: Origin) -> None:
+async def test_discover_finds_the_feed_through_the_page_of_a_saved_file(
+    run: Run, tmp_path: Path, origin: Origin
+) -> None:
     """If your RSS feed's channel/link points to an HTML Webpage that has RSS feed discovery, then this second method
     can be used in place of the Atom Link Construct."""
     origin.publish("/blog", a_page("/rss.xml"), content_type="text/html")
@@ -136,7 +140,7 @@ async def test_reflexive_autodiscovery(run: Run, tmp_path: Path, origin: Origin)
     assert origin.requests == 1  # "It's one HTTP GET versus two HTTP GETs."
 
 
-async def test_feed_page_feed_is_verified(run: Run, origin: Origin) -> None:
+async def test_discover_verify_requires_the_page_to_name_the_feed(run: Run, origin: Origin) -> None:
     """This can also serve as verification that the feed content actually belongs to the blog specified in its
     channel/link."""
     origin.publish("/blog", a_page("/rss.xml"), content_type="text/html")
@@ -149,21 +153,21 @@ async def test_feed_page_feed_is_verified(run: Run, origin: Origin) -> None:
     assert "does not name it" in error
 
 
-async def test_a_page_names_as_many_as_it_likes(run: Run, origin: Origin) -> None:
+async def test_discover_lists_every_feed_of_a_page(run: Run, origin: Origin) -> None:
     """Seed 11.1.5: "We can specify as many as we want for each page"."""
     origin.publish("/", a_page("/a", "/b"), content_type="text/html")
 
     assert (await run("discover", origin.url("/")))[1] == [origin.url("/a"), origin.url("/b")]
 
 
-async def test_relative_links_belong_to_where_the_redirects_end(run: Run, origin: Origin) -> None:
+async def test_discover_resolves_relative_links_against_the_redirect_target(run: Run, origin: Origin) -> None:
     origin.publish("/old", b"", status=301, location="/new/")
     origin.publish("/new/", a_page("rss.xml"), content_type="text/html")
 
     assert (await run("discover", origin.url("/old")))[1] == [origin.url("/new/rss.xml")]
 
 
-async def test_a_link_field_names_a_feed_as_well(run: Run, origin: Origin) -> None:
+async def test_discover_reads_link_header_fields(run: Run, origin: Origin) -> None:
     field = '</rss.xml>; rel="alternate"; type="application/rss+xml"'
     origin.publish("/", a_page(), content_type="text/html", link=field)
 
@@ -171,14 +175,16 @@ async def test_a_link_field_names_a_feed_as_well(run: Run, origin: Origin) -> No
 
 
 @pytest.mark.parametrize("page", ["/gone", "/plain"])
-async def test_a_feed_at_an_address_is_at_least_there(run: Run, origin: Origin, page: str) -> None:
+async def test_discover_returns_the_url_of_a_feed_without_a_page_that_names_it(
+    run: Run, origin: Origin, page: str
+) -> None:
     origin.publish("/plain", a_page(), content_type="text/html")
     origin.publish("/rss.xml", a_feed(origin.url(page)))
 
     assert await run("discover", origin.url("/rss.xml")) == (0, [origin.url("/rss.xml")], "")
 
 
-async def test_of_several_feeds_of_its_page_it_is_the_one_that_was_asked_for(run: Run, origin: Origin) -> None:
+async def test_discover_prefers_the_requested_feed_among_those_of_its_page(run: Run, origin: Origin) -> None:
     origin.publish("/", a_page("/a", "/rss.xml"), content_type="text/html")
     origin.publish("/rss.xml", a_feed(origin.url("/")))
 
@@ -188,7 +194,7 @@ async def test_of_several_feeds_of_its_page_it_is_the_one_that_was_asked_for(run
 @pytest.mark.parametrize(
     ("body", "kind"), [(a_page(), "text/html"), (b"hello", "text/plain"), (b"", "text/html"), (b"{}", "text/json")]
 )
-async def test_where_there_is_no_feed_it_is_told_in_one_line(run: Run, origin: Origin, body: bytes, kind: str) -> None:
+async def test_discover_without_a_feed_reports_one_line(run: Run, origin: Origin, body: bytes, kind: str) -> None:
     origin.publish("/", body, content_type=kind)
 
     code, lines, error = await run("discover", origin.url("/"))
@@ -196,7 +202,7 @@ async def test_where_there_is_no_feed_it_is_told_in_one_line(run: Run, origin: O
     assert (code, lines, error.count("\n")) == (1, [], 1)
 
 
-async def test_what_cannot_be_had_is_told_in_one_line(run: Run, tmp_path: Path, origin: Origin) -> None:
+async def test_discover_of_an_unreadable_source_reports_one_line(run: Run, tmp_path: Path, origin: Origin) -> None:
     for source in (origin.url("/404"), "http://127.0.0.1:1/"):
         code, lines, error = await run("discover", source)
         assert (code, lines, error.count("\n")) == (1, [], 1), source
@@ -205,7 +211,7 @@ async def test_what_cannot_be_had_is_told_in_one_line(run: Run, tmp_path: Path, 
         assert (code, lines, error.count("\n")) == (2, [], 1), file
 
 
-async def test_strangers_addresses_lead_to_no_private_network(
+async def test_discover_does_not_follow_links_to_private_networks(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, origin: Origin
 ) -> None:
     origin.publish("/blog", a_page("/rss.xml"), content_type="text/html")
@@ -226,7 +232,7 @@ def a_reader(tmp_path: Path, code: int = 0) -> tuple[str, Path]:
     return f'"{script}"', told
 
 
-async def test_the_reader_is_given_the_subscription_url(run: Run, tmp_path: Path) -> None:
+async def test_subscribe_passes_the_subscription_url_to_the_reader(run: Run, tmp_path: Path) -> None:
     """The mechanism then allows RSS readers to … initiate the RSS feed subscription using a small native
     application."""
     file = saved(tmp_path, a_feed(extra=self_link("https://e.example/rss.xml?a=1&amp;b=$(touch x)")))
@@ -238,7 +244,7 @@ async def test_the_reader_is_given_the_subscription_url(run: Run, tmp_path: Path
     assert told.read_text().startswith("https://e.example/rss.xml")
 
 
-async def test_an_address_may_have_the_feed_scheme(run: Run, tmp_path: Path, origin: Origin) -> None:
+async def test_subscribe_accepts_the_feed_scheme(run: Run, tmp_path: Path, origin: Origin) -> None:
     origin.publish("/", a_page("/rss.xml"), content_type="text/html")
     reader, told = a_reader(tmp_path)
 
@@ -246,7 +252,7 @@ async def test_an_address_may_have_the_feed_scheme(run: Run, tmp_path: Path, ori
     assert told.read_text() == origin.url("/rss.xml") + "\n"
 
 
-async def test_through_a_gateway(run: Run, tmp_path: Path) -> None:
+async def test_subscribe_through_a_gateway_prefixes_the_url(run: Run, tmp_path: Path) -> None:
     file = saved(tmp_path, a_feed(extra=self_link("https://e.example/rss.xml")))
     reader, told = a_reader(tmp_path)
 
@@ -254,7 +260,7 @@ async def test_through_a_gateway(run: Run, tmp_path: Path) -> None:
     assert told.read_text() == "http://proxy.example:8080/https://e.example/rss.xml\n"
 
 
-async def test_a_reader_that_fails_or_is_none(run: Run, tmp_path: Path) -> None:
+async def test_subscribe_with_a_failing_or_missing_reader_reports_an_error(run: Run, tmp_path: Path) -> None:
     file = saved(tmp_path, a_feed(extra=self_link("https://e.example/rss.xml")))
 
     assert (await run("subscribe", file, "--reader", a_reader(tmp_path, code=3)[0]))[0] == 1
@@ -265,7 +271,7 @@ async def test_a_reader_that_fails_or_is_none(run: Run, tmp_path: Path) -> None:
     assert (await run("subscribe", file, "--through", "ftp://x"))[0] == 2
 
 
-async def test_without_a_reader_the_address_is_printed(
+async def test_subscribe_without_a_reader_prints_the_url(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_DIRS"):

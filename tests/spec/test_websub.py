@@ -45,7 +45,7 @@ def signed(made: WebSubStand, body: bytes, method: str = "sha256") -> dict[str, 
 # -- 3.1, 5.1: the subscription request, at our hub
 
 
-async def test_a_request_with_callback_mode_and_topic_is_accepted_with_202_and_then_verified(
+async def test_subscription_request_is_answered_202_and_then_verified(
     stage: WebSubStand,
 ) -> None:
     answer = await stage.subscribe()
@@ -82,7 +82,7 @@ async def test_a_request_with_callback_mode_and_topic_is_accepted_with_202_and_t
         ({"content": b"hub.callback=\xff"}, "UTF-8"),
     ],
 )
-async def test_an_error_in_the_request_is_4xx_with_a_description_in_plain_text(
+async def test_subscription_request_with_an_error_is_answered_4xx_with_plain_text(
     stage: WebSubStand, wrong: dict[str, Any], words: str
 ) -> None:
     answer = await stage.post(**wrong)
@@ -103,7 +103,7 @@ async def test_an_error_in_the_request_is_4xx_with_a_description_in_plain_text(
         ("http://0x7f.1/callback", "unusual spelling"),
     ],
 )
-async def test_callback_that_may_never_be_called_is_refused_at_once(
+async def test_subscription_request_with_a_forbidden_callback_is_answered_403(
     stage: WebSubStand, callback: str, words: str
 ) -> None:
     answer = await stage.subscribe(callback)
@@ -113,12 +113,12 @@ async def test_callback_that_may_never_be_called_is_refused_at_once(
     assert stage.calls == []
 
 
-async def test_a_request_has_to_be_a_form(stage: WebSubStand) -> None:
+async def test_subscription_request_must_be_a_form(stage: WebSubStand) -> None:
     assert (await stage.subscribe(media_type="application/json")).status == 415
     assert (await stage.subscribe(media_type="application/x-www-form-urlencoded; charset=UTF-8")).status == 202
 
 
-async def test_parameters_that_are_not_understood_are_ignored(stage: WebSubStand) -> None:
+async def test_subscription_request_parameters_that_are_unknown_are_ignored(stage: WebSubStand) -> None:
     assert (await stage.subscribe(verify="async", colour="blue")).status == 202
     assert len(await stage.held()) == 1
 
@@ -126,9 +126,7 @@ async def test_parameters_that_are_not_understood_are_ignored(stage: WebSubStand
 @pytest.mark.parametrize(
     ("asked", "granted"), [(None, 864_000), (3_600, 3_600), (1, 60), (10**9, 864_000), (10**30, 864_000)]
 )
-async def test_a_lease_is_respected_within_bounds_and_never_perpetual(
-    stage: WebSubStand, asked: int | None, granted: int
-) -> None:
+async def test_lease_is_granted_within_bounds(stage: WebSubStand, asked: int | None, granted: int) -> None:
     wanted: dict[str, Any] = {"lease_seconds": asked} if asked is not None else {}
     await stage.subscribe(**wanted)
 
@@ -137,7 +135,7 @@ async def test_a_lease_is_respected_within_bounds_and_never_perpetual(
     assert known.expires == NOON + granted
 
 
-async def test_a_subscription_can_be_requested_again_and_is_replaced_once_that_is_verified(stage: WebSubStand) -> None:
+async def test_subscription_is_replaced_once_a_repeated_request_is_verified(stage: WebSubStand) -> None:
     await stage.subscribe(lease_seconds=3_600, secret="one")
     stage.stand.clock.advance(1_800)
 
@@ -147,7 +145,7 @@ async def test_a_subscription_can_be_requested_again_and_is_replaced_once_that_i
     assert (known.expires, known.secret) == (NOON + 1_800 + 7_200, "two")
 
 
-async def test_if_verification_fails_the_subscription_is_left_unchanged(stage: WebSubStand) -> None:
+async def test_subscription_is_unchanged_if_verification_fails(stage: WebSubStand) -> None:
     await stage.subscribe(lease_seconds=3_600, secret="one")
     stage.confirms = False
 
@@ -158,7 +156,7 @@ async def test_if_verification_fails_the_subscription_is_left_unchanged(stage: W
     assert (known.expires, known.secret) == (NOON + 3_600, "one")
 
 
-async def test_the_topic_is_known_in_every_spelling_of_its_address(stage: WebSubStand) -> None:
+async def test_topic_is_recognised_in_every_equivalent_spelling(stage: WebSubStand) -> None:
     await stage.subscribe(topic="HTTP://origin.example:80/%66eed.xml")
     await stage.subscribe(callback=ME + "2", topic=PUBLIC + "http://origin.example/feed.xml")
     await stage.subscribe(callback="http://me.example/%63allback", topic=TARGET)
@@ -168,7 +166,7 @@ async def test_the_topic_is_known_in_every_spelling_of_its_address(stage: WebSub
     assert stage.verifications[0]["hub.topic"] == ["HTTP://origin.example:80/%66eed.xml"]
 
 
-async def test_the_query_of_the_callback_is_preserved_and_parameters_appended(stage: WebSubStand) -> None:
+async def test_callback_query_is_preserved_and_parameters_are_appended(stage: WebSubStand) -> None:
     callback = "http://me.example/cb?foo=bar&hub.mode=mine"
 
     await stage.subscribe(callback=callback)
@@ -178,7 +176,7 @@ async def test_the_query_of_the_callback_is_preserved_and_parameters_appended(st
     assert [each[0] for each in stage.deliveries] == [callback]
 
 
-async def test_a_subscription_to_what_is_private_is_refused_as_if_it_was_not_there(
+async def test_subscription_to_a_private_topic_is_answered_404(
     stand_at: Callable[..., Any],
 ) -> None:
     for more in ({"private": True}, {"readers": ("ann",)}):
@@ -188,7 +186,7 @@ async def test_a_subscription_to_what_is_private_is_refused_as_if_it_was_not_the
         assert stage.calls == []
 
 
-async def test_strangers_feeds_are_told_of_only_where_the_operator_wants_it(stand_at: Callable[..., Any]) -> None:
+async def test_subscription_is_answered_403_with_websub_hub_own_or_off(stand_at: Callable[..., Any]) -> None:
     for policy in ("own", "off"):
         stage = await websub_at(stand_at, websub_hub=policy)
         await stage.change(*OLD)
@@ -200,7 +198,7 @@ async def test_strangers_feeds_are_told_of_only_where_the_operator_wants_it(stan
 # -- 5.2: validation
 
 
-async def test_our_own_feed_that_nobody_has_read_yet_is_looked_at_and_what_is_none_is_denied(
+async def test_subscription_to_an_unread_upstream_topic_fetches_it_and_denies_non_feeds(
     stand_at: Callable[..., Any],
 ) -> None:
     stage = await websub_at(stand_at, websub_hub="own", upstream="http://origin.example/")
@@ -217,7 +215,7 @@ async def test_our_own_feed_that_nobody_has_read_yet_is_looked_at_and_what_is_no
     assert [each.topic for each in await stage.held()] == [TARGET]
 
 
-async def test_a_subscription_is_denied_when_its_topic_stops_being_public_before_it_is_delivered(
+async def test_subscription_is_denied_when_its_topic_becomes_private_before_delivery(
     stage: WebSubStand,
 ) -> None:
     await stage.subscribe()
@@ -247,7 +245,7 @@ async def test_a_subscription_is_denied_when_its_topic_stops_being_public_before
         Forbidden("a private address"),
     ],
 )
-async def test_any_other_answer_than_the_challenge_means_that_verification_failed(
+async def test_verification_fails_on_any_answer_other_than_the_challenge(
     stage: WebSubStand, answer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "feedproxy")
@@ -264,7 +262,7 @@ async def test_any_other_answer_than_the_challenge_means_that_verification_faile
     assert (failed.protocol, failed.what, failed.callback) == ("websub", "verify", ME)
 
 
-async def test_a_callback_that_cannot_be_reached_is_tried_thrice_with_a_challenge_of_its_own_each_time(
+async def test_verification_of_an_unreachable_callback_is_tried_three_times_with_new_challenges(
     stage: WebSubStand,
 ) -> None:
     stage.confirms = False
@@ -278,7 +276,7 @@ async def test_a_callback_that_cannot_be_reached_is_tried_thrice_with_a_challeng
     assert len(stage.verifications) == len(challenges) == 3
 
 
-async def test_nothing_is_sent_before_intent_is_verified(stage: WebSubStand) -> None:
+async def test_verification_precedes_any_delivery(stage: WebSubStand) -> None:
     stage.confirms = False
     await stage.subscribe()
 
@@ -287,7 +285,7 @@ async def test_nothing_is_sent_before_intent_is_verified(stage: WebSubStand) -> 
     assert stage.deliveries == []
 
 
-async def test_unsubscribing_is_verified_as_well_and_ends_it(stage: WebSubStand) -> None:
+async def test_unsubscription_is_verified_and_ends_the_subscription(stage: WebSubStand) -> None:
     await stage.subscribe()
 
     assert (await stage.post(mode="unsubscribe", callback=ME, topic=TARGET, lease_seconds="x")).status == 202
@@ -298,7 +296,7 @@ async def test_unsubscribing_is_verified_as_well_and_ends_it(stage: WebSubStand)
     assert stage.deliveries == []
 
 
-async def test_a_lease_that_ends_is_enforced(stage: WebSubStand) -> None:
+async def test_lease_that_expires_ends_the_subscription(stage: WebSubStand) -> None:
     await stage.subscribe(lease_seconds=3_600)
 
     await stage.stand.pass_time(3_601)
@@ -311,7 +309,7 @@ async def test_a_lease_that_ends_is_enforced(stage: WebSubStand) -> None:
 
 
 @pytest.mark.parametrize("name", ["url", "topic"])
-async def test_a_publishers_notice_makes_us_look_and_never_at_what_is_not_known(stage: WebSubStand, name: str) -> None:
+async def test_publish_notice_fetches_known_topics_only(stage: WebSubStand, name: str) -> None:
     await stage.subscribe()
     before = stage.stand.origin.requests
     stage.stand.origin.publish("/feed.xml", a_feed("four", *OLD))
@@ -325,7 +323,7 @@ async def test_a_publishers_notice_makes_us_look_and_never_at_what_is_not_known(
     assert b"four" in stage.deliveries[0][1]
 
 
-async def test_a_publisher_that_says_what_is_no_address_is_told_so(stage: WebSubStand) -> None:
+async def test_publish_notice_without_a_valid_url_is_answered_400(stage: WebSubStand) -> None:
     assert (await stage.post(mode="publish")).status == 400
     assert (await stage.post(mode="publish", url="nonsense")).status == 400
 
@@ -333,7 +331,7 @@ async def test_a_publisher_that_says_what_is_no_address_is_told_so(stage: WebSub
 # -- 7: content distribution
 
 
-async def test_the_full_content_is_posted_with_the_topics_type_and_links(stage: WebSubStand) -> None:
+async def test_delivery_has_the_full_content_media_type_and_links(stage: WebSubStand) -> None:
     await stage.subscribe()
 
     await stage.change("four", *OLD)
@@ -348,7 +346,7 @@ async def test_the_full_content_is_posted_with_the_topics_type_and_links(stage: 
     assert "x-hub-signature" not in fields
 
 
-async def test_in_reverse_mode_the_topic_has_its_public_name(stand_at: Callable[..., Any]) -> None:
+async def test_delivery_in_reverse_mode_names_the_public_topic(stand_at: Callable[..., Any]) -> None:
     stage = await websub_at(stand_at, websub_hub="own", upstream="http://origin.example/")
     await stage.change(*OLD)
     await stage.subscribe(topic=PUBLIC + "feed.xml")
@@ -359,7 +357,7 @@ async def test_in_reverse_mode_the_topic_has_its_public_name(stand_at: Callable[
 
 
 @pytest.mark.parametrize("method", messages.METHODS)
-async def test_with_a_secret_the_body_is_signed(stand_at: Callable[..., Any], method: str) -> None:
+async def test_delivery_with_a_secret_is_signed(stand_at: Callable[..., Any], method: str) -> None:
     stage = await websub_at(stand_at, websub_signature=method)
     await stage.change(*OLD)
     await stage.subscribe(secret="sëcret")
@@ -371,7 +369,7 @@ async def test_with_a_secret_the_body_is_signed(stand_at: Callable[..., Any], me
     assert fields.get("x-hub-signature") == f"{method}={expected}"
 
 
-async def test_any_2xx_is_success_and_the_answers_body_is_ignored(stage: WebSubStand) -> None:
+async def test_delivery_answered_2xx_is_successful_and_the_body_is_ignored(stage: WebSubStand) -> None:
     await stage.subscribe()
     stage.callback = lambda _: Response(299, body=b"error")
 
@@ -381,7 +379,7 @@ async def test_any_2xx_is_success_and_the_answers_body_is_ignored(stage: WebSubS
     assert len(stage.deliveries) == 1
 
 
-async def test_410_ends_the_subscription(stage: WebSubStand) -> None:
+async def test_delivery_answered_410_ends_the_subscription(stage: WebSubStand) -> None:
     await stage.subscribe()
     stage.callback = lambda _: Response(410)
 
@@ -401,7 +399,7 @@ async def test_410_ends_the_subscription(stage: WebSubStand) -> None:
         MalformedResponse("closed"),
     ],
 )
-async def test_all_other_answers_are_failures_that_are_retried_with_the_newest_content(
+async def test_delivery_with_any_other_answer_is_retried_with_the_newest_content(
     stage: WebSubStand, answer: Any
 ) -> None:
     await stage.subscribe()
@@ -419,7 +417,7 @@ async def test_all_other_answers_are_failures_that_are_retried_with_the_newest_c
     assert b"five" in stage.deliveries[-1][1]
 
 
-async def test_a_failing_subscription_stays_to_the_end_of_its_lease_and_gets_the_next_update(
+async def test_delivery_failure_keeps_the_subscription_until_its_lease_ends(
     stage: WebSubStand,
 ) -> None:
     await stage.subscribe()
@@ -441,7 +439,7 @@ async def test_a_failing_subscription_stays_to_the_end_of_its_lease_and_gets_the
 # -- 4: discovery, by our subscriber
 
 
-def test_link_fields_are_looked_at_first_then_the_document() -> None:
+def test_discovery_prefers_link_fields_to_the_document() -> None:
     from feedproxy.feed.parse import parser
 
     body = a_feed(
@@ -458,7 +456,7 @@ def test_link_fields_are_looked_at_first_then_the_document() -> None:
     assert (by_document.topic, by_document.hubs) == ("http://origin.example/inside", ("http://inside.example/",))
 
 
-def test_https_is_favoured_for_hubs_even_if_they_are_advertised_as_http() -> None:
+def test_discovery_prefers_https_for_hubs_advertised_as_http() -> None:
     assert prefer_https("http://hub.example/x", 0) == "https://hub.example/x"
     assert prefer_https("http://hub.example/x", 1) == "http://hub.example/x"
     assert prefer_https("http://hub.example:8080/", 0) == "http://hub.example:8080/"
@@ -468,7 +466,7 @@ def test_https_is_favoured_for_hubs_even_if_they_are_advertised_as_http() -> Non
 # -- 5.1: what our subscriber asks
 
 
-async def test_a_feed_that_is_read_is_subscribed_to_with_the_self_link_for_topic(reader: WebSubStand) -> None:
+async def test_subscriber_requests_the_self_link_as_topic(reader: WebSubStand) -> None:
     (asked,) = reader.asked
 
     assert (asked["hub.mode"], asked["hub.topic"]) == ("subscribe", TARGET)
@@ -481,7 +479,7 @@ async def test_a_feed_that_is_read_is_subscribed_to_with_the_self_link_for_topic
 
 
 @pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_of_the_hub_is_followed(reader: WebSubStand, status: int) -> None:
+async def test_subscriber_follows_a_redirect_of_the_hub(reader: WebSubStand, status: int) -> None:
     before = len(reader.asked)
     reader.hub = lambda: (
         Response(status, Fields([("Location", "/other")])) if len(reader.asked) == before + 1 else (Response(202))
@@ -499,7 +497,7 @@ async def test_a_redirect_of_the_hub_is_followed(reader: WebSubStand, status: in
 # -- 5.3: how our subscriber verifies
 
 
-async def test_what_was_asked_for_is_confirmed_with_the_challenge(reader: WebSubStand) -> None:
+async def test_subscriber_returns_the_challenge_for_a_requested_subscription(reader: WebSubStand) -> None:
     answer = await reader.verify()
 
     assert (answer.status, answer.body) == (200, b"abc")
@@ -511,12 +509,14 @@ async def test_what_was_asked_for_is_confirmed_with_the_challenge(reader: WebSub
 @pytest.mark.parametrize(
     "changed", [{"topic": "http://origin.example/other"}, {"mode": "unsubscribe"}, {"mode": "x"}, {"challenge": None}]
 )
-async def test_what_was_not_asked_for_is_404(reader: WebSubStand, changed: dict[str, Any]) -> None:
+async def test_subscriber_answers_404_to_verification_of_an_unrequested_subscription(
+    reader: WebSubStand, changed: dict[str, Any]
+) -> None:
     assert (await reader.verify(**changed)).status == 404
     assert [each.state for each in await reader.held(Role.PUBLISHER)] == [State.PENDING]
 
 
-async def test_nobody_confirms_at_an_address_that_was_never_given(reader: WebSubStand) -> None:
+async def test_subscriber_answers_404_at_an_unknown_callback(reader: WebSubStand) -> None:
     for path in ("push/websub/1.guess", "push/websub/9.x", "push/websub/", "push/websub/1."):
         answer = await reader.at_callback(
             callback=PUBLIC + "-/" + path, query=f"hub.mode=subscribe&hub.topic={TARGET}&hub.challenge=x"
@@ -524,7 +524,7 @@ async def test_nobody_confirms_at_an_address_that_was_never_given(reader: WebSub
         assert (answer.status, answer.body == b"x") == (404, False)
 
 
-async def test_a_subscription_that_is_denied_is_over(reader: WebSubStand) -> None:
+async def test_subscriber_ends_a_denied_subscription(reader: WebSubStand) -> None:
     await reader.verify()
 
     assert (await reader.verify(mode="denied", challenge=None, reason="no")).status == 200
@@ -534,7 +534,7 @@ async def test_a_subscription_that_is_denied_is_over(reader: WebSubStand) -> Non
     assert (await reader.at_callback("POST", content=b"x")).status == 410
 
 
-async def test_the_subscription_is_requested_again_before_the_lease_ends_with_a_callback_of_its_own(
+async def test_subscriber_renews_before_the_lease_ends_with_a_new_callback(
     reader: WebSubStand,
 ) -> None:
     await reader.verify()
@@ -551,7 +551,7 @@ async def test_the_subscription_is_requested_again_before_the_lease_ends_with_a_
 # -- 7: what our subscriber does with content
 
 
-async def test_signed_content_becomes_the_copy_and_the_origin_is_not_asked(reader: WebSubStand) -> None:
+async def test_push_with_a_valid_signature_replaces_the_copy_without_a_fetch(reader: WebSubStand) -> None:
     await reader.verify()
     asked, body = reader.stand.origin.requests, a_feed("four", *OLD)
 
@@ -565,7 +565,7 @@ async def test_signed_content_becomes_the_copy_and_the_origin_is_not_asked(reade
 
 
 @pytest.mark.parametrize("method", messages.METHODS)
-async def test_the_methods_that_the_hub_names_are_used(reader: WebSubStand, method: str) -> None:
+async def test_push_accepts_every_signature_method_of_the_hub(reader: WebSubStand, method: str) -> None:
     await reader.verify()
     body = a_feed("four", *OLD)
 
@@ -585,7 +585,7 @@ async def test_the_methods_that_the_hub_names_are_used(reader: WebSubStand, meth
         {"X_Hub_Signature": "sha256=é"},
     ],
 )
-async def test_content_without_a_valid_signature_is_acknowledged_and_ignored(
+async def test_push_without_a_valid_signature_is_acknowledged_and_ignored(
     reader: WebSubStand, fields: dict[str, str]
 ) -> None:
     await reader.verify()
@@ -602,7 +602,7 @@ async def test_content_without_a_valid_signature_is_acknowledged_and_ignored(
     assert (known.failures, known.last_success) == (1, known.last_success)
 
 
-async def test_the_link_fields_of_a_push_identify_nothing(reader: WebSubStand) -> None:
+async def test_push_link_fields_are_ignored(reader: WebSubStand) -> None:
     await reader.verify()
     body = a_feed("four", *OLD)
     other = '<https://evil.example/>; rel="hub", <http://other.example/>; rel="self"'
@@ -614,7 +614,7 @@ async def test_the_link_fields_of_a_push_identify_nothing(reader: WebSubStand) -
     assert resource.variants[0].fields.get("link") == LINKS
 
 
-async def test_a_push_for_a_subscription_that_has_ended_is_410(reader: WebSubStand) -> None:
+async def test_push_for_an_ended_subscription_is_answered_410(reader: WebSubStand) -> None:
     await reader.verify()
     (known,) = await reader.held(Role.PUBLISHER)
     await reader.stand.notifications.subscriptions.remove(known.id)
