@@ -16,8 +16,8 @@ logger = logging.getLogger(REQUESTS)
 
 
 class AccessLog(Addon):
-    """Addon that logs each flow when it ends. It is the last one, so that it sees the response as the client gets
-    it."""
+    """Addon that logs each flow when it ends. It is the last of the addons, so that it sees the response as the client
+    gets it."""
 
     options = ("log_format", "log_level", "score_readers")
 

@@ -22,7 +22,7 @@ class Admin(Addon):
     def __init__(self) -> None:
         self.server: AdminServer | None = None
         self.failure = ""
-        """Reason why the listener could not be opened. Without it, the proxy does not run."""
+        """Reason why the admin listener could not be opened, or empty. The proxy does not run without this listener."""
 
     def configure(self, updated: set[str]) -> None:
         super().configure(updated)
@@ -59,7 +59,8 @@ class Admin(Addon):
 
 
 def _listens(master: Master) -> bool:
-    """Return whether mitmproxy listens. It is called for a master that `feedproxy serve` did not create."""
+    """Return whether mitmproxy listens. The function is called only for a master that `feedproxy serve` did not
+    create."""
     proxy = master.addons.get("proxyserver")
     return proxy is not None and any(instance.is_running for instance in proxy.servers)
 

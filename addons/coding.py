@@ -13,12 +13,13 @@ from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
 WORTH_CODING = 512
-"""Size in bytes from which content is compressed. Below, a coding saves less than its field line adds."""
+"""Size in bytes from which content is compressed. For smaller content, compression saves less than the field
+Content-Encoding adds."""
 
 
 class Coding(Addon):
-    """Addon that compresses each response if it is loaded alone. With the other addons, the service compresses stored
-    responses once."""
+    """Addon that compresses responses that feedproxy's service does not answer, as when mitmproxy runs this addon
+    without the others. The service compresses each stored response once."""
 
     options = ("codings", "feed_process")
 

@@ -4,7 +4,8 @@ from feedproxy.server.addon import Addon
 
 
 class Discovery(Addon):
-    """Addon that declares the option. The service makes the redirects (feedproxy/proxy/autodiscovery.py)."""
+    """Addon that declares the option for redirects from pages to feeds. The service makes the redirects
+    (feedproxy/proxy/autodiscovery.py)."""
 
     options = ("lead_to_feeds",)
 

@@ -4,7 +4,7 @@ from mitmproxy import http
 
 
 class Finish:
-    """Addon that removes content from responses that must not have any, because mitmproxy would send it."""
+    """Addon that removes the content from responses that must not have content. mitmproxy would send it."""
 
     def response(self, flow: http.HTTPFlow) -> None:
         response = flow.response

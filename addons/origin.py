@@ -14,7 +14,8 @@ logger = logging.getLogger(__name__)
 
 
 class Origin(Addon):
-    """Addon that declares the limits, and checks the connections that mitmproxy itself makes."""
+    """Addon that declares the options with limits of requests to origins, and checks the addresses to which mitmproxy
+    itself connects."""
 
     options = (
         "allow_private",

@@ -8,7 +8,8 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts each request if it is loaded alone. With the other addons, the service counts."""
+    """Addon that counts the readers of requests that feedproxy's service does not answer, as when mitmproxy runs this
+    addon without the others. The service counts the readers of all other requests."""
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")
 

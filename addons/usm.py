@@ -9,8 +9,8 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm(Addon):
-    """Addon that edits each response if it is loaded alone. With the other addons, the service edits stored responses
-    once."""
+    """Addon that edits feeds in responses that feedproxy's service does not answer, as when mitmproxy runs this addon
+    without the others. The service edits each stored feed once."""
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")
 

@@ -15,15 +15,17 @@ THROTTLED_BLOCKING_TIME: Seconds = 0.0005
 may run in one iteration of the loop, and a hit waits for all of them."""
 
 IDLE_FACTOR = 3
-"""Multiple of its working time for which background work sleeps. At 0.14 ms for each feed, 100,000 feeds take a minute
-at a quarter of a CPU."""
+"""Multiple of its working time for which background work sleeps. Work of 0.14 ms for each of 100,000 feeds then takes a
+minute, and a quarter of a CPU."""
 
 
 LATE_MIN: Seconds = 0.002
-"""Seconds by which a pause may be too long on an idle event loop: its timers have a resolution of a millisecond."""
+"""Seconds by which a pause may be too long even if the event loop is idle, because its timers have a resolution of a
+millisecond."""
 
 LATE_FACTOR = 10
-"""Multiple of the time by which the last pause was too long, beyond LATE_MIN, that is added to the next one."""
+"""Factor for the seconds by which the last pause was too long, beyond LATE_MIN. The product is added to the next
+pause."""
 
 
 async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:

@@ -60,7 +60,7 @@ from feedproxy.workers.worker import WorkerContext
 logger = logging.getLogger(__name__)
 
 HISTORY_INTERVAL = 60
-"""Seconds between two writes of the traffic history. A crash loses at most that much of it."""
+"""Seconds between two writes of the traffic history. A crash loses at most the traffic of this time."""
 
 DECISIONS_INTERVAL = 1.0
 """Seconds after which a worker reads the operator's decisions again, which another worker may have stored."""
@@ -514,7 +514,8 @@ def _new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
 
 
 _APP = "feedproxy_app"
-"""Attribute of a mitmproxy master. A table beside it would keep both: an App refers to its master."""
+"""Name of the attribute of a mitmproxy master that refers to its App. A table of all masters would keep each master and
+its App in memory."""
 
 
 def bind_app(master: object, app: App) -> None:

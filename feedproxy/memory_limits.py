@@ -1,7 +1,7 @@
 """Limits of the caches in memory, as fractions of the option `memory_max`.
 
-`memory_max` limits the stored responses in memory. The caches of values derived from them have the same limit together.
-A full cache evicts the least recently used values, which are computed again when needed.
+`memory_max` limits the stored responses in memory. The caches of values that are derived from stored responses may take
+as much again, all together. A full cache evicts the least recently used values, which are computed again when needed.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ READERS_MIN = 1_000_000
 """Number of entries of the subscriber counts that are always permitted."""
 
 READERS_PER_FEED = 5
-"""Number of entries for a feed with one reader."""
+"""Number of entries of the subscriber counts that a feed with one reader takes."""
 
 MODELS_DIVISOR = 64
 """Divisor of `memory_max` for the documents of which a helper process caches the parsed feeds. A parsed feed takes five

@@ -20,7 +20,8 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Largest number of targets for which matching rules are cached. Comparing each rule's pattern would slow down hits."""
+"""Largest number of targets for which the matching rules are cached. Without the cache, each hit would compare its
+target with the pattern of every rule."""
 
 
 @dataclass(frozen=True, slots=True)

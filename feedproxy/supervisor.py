@@ -54,8 +54,8 @@ HANG_TIMEOUT: Seconds = 3.5
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Delay of the supervisor itself in seconds that indicates a suspended or overloaded machine. No worker is killed
-then."""
+"""Delay of one of the supervisor's own checks, in seconds, above which the machine counts as suspended or overloaded.
+No worker is killed then, because a missing heartbeat does not show that the worker hangs."""
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 

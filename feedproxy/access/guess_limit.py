@@ -1,4 +1,4 @@
-"""Rate limit for wrong passwords and tokens. Above it, credentials from the client's network are not checked."""
+"""Rate limit for wrong passwords and tokens. While a network exceeds the limit, credentials from it are not checked."""
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lru import LRU

@@ -1,7 +1,7 @@
 """Used WSSE proofs in a folder that all workers share. They survive a restart.
 
-"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8). "Recently" means as
-long as the digest is accepted.
+"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8). Here, "recently" is
+the time for which a proof with this nonce would be accepted.
 """
 
 import contextlib

@@ -28,7 +28,8 @@ CHECKS_WAITING_MAX = 32
 """Maximum number of passwords that wait to be checked. Further requests are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash that is checked if the file has no users. `htpasswd -B` writes cost 5."""
+"""The hash that is checked for a user name if the file has no users, so that the answer takes as long as for a known
+user. Its cost is 5, as in hashes of `htpasswd -B`."""
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:

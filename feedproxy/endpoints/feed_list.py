@@ -46,12 +46,12 @@ SMALL_LIST_MAX = 500
 """Largest number of feeds in a list that is rebuilt after each change, which takes some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Multiple of its own cost for which a longer list is reused, so that building it takes at most a tenth of a core. It
-is reused for at most one minute, and never after a change of rules."""
+"""Multiple of the time that building a longer list took, for which the list is reused. Building lists therefore takes
+at most a tenth of a core. A list is reused for at most one minute, and never after a change of rules."""
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
-"""Seconds after which imports of another process are noticed."""
+"""Seconds between two reads of the stored imports, which another process may have changed."""
 
 CONCURRENT_SITES_MAX = 4
 """Largest number of sites from which imported feeds are fetched concurrently."""

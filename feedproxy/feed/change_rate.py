@@ -23,8 +23,7 @@ feeds surveyed in May 2026, one in five changes more often. The prior has little
 orders of magnitude."""
 
 MEMORY: Seconds = 30 * 86_400
-"""Seconds after which an observation counts 1/e. In a month, several weekends are included, but not the previous
-season."""
+"""Seconds after which an observation counts 1/e. A month includes several weekends, but not the previous season."""
 
 _FORM = struct.Struct("<ddd")
 

@@ -37,7 +37,8 @@ _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
 corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
-"""Number of characters encoded in one call, so that a text of 12 MB is not in memory three times."""
+"""Number of characters that are encoded in one call. If a whole text of 12 MB were encoded in one call, it would be in
+memory three times."""
 
 # Characters that cannot occur in XML separate the parts of the digested text.
 START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"

@@ -47,14 +47,15 @@ _TAG_MAX = 4 * 1024 * 1024
 while it is parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` before the next `>`. In well-formed XML, a second one occurs only in CDATA or a comment."""
+"""Maximum number of `<` without a `>` between them. In well-formed XML, a second `<` before the next `>` occurs only in
+CDATA or a comment."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Factor of the interval between two counts of the tree's nodes. After N nodes were counted, N times this many bytes
-are parsed before the next count, so that counting takes a small part of the time."""
+"""Number of bytes that are parsed, for each node of the tree at the last count, before the nodes are counted again.
+Counting therefore takes a small part of the time."""
 
 ATTRIBUTES_MAX = 256
 """Maximum number of attributes of one element that are read, the first ones. lxml searches each value from the first

@@ -36,25 +36,28 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""Longest time in seconds between two iterations. Another process may have queued work, and the clock may be
-corrected."""
+"""Longest time in seconds between two iterations of the service's loop. In between, another process may have queued
+work, or the clock may have been corrected."""
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
 RENEWAL_RETRY_DELAY: Seconds = 900
-"""Seconds until a subscription is renewed again, unless its protocol set a later instant."""
+"""Seconds from an attempt to renew a subscription to the next attempt, unless its protocol has set another instant."""
 PENDING_MAX = 10_000
-"""Largest number of changes, and of deferred actions, that wait while the database fails. The next start finds further
-changes."""
+"""Largest number of changes, and of deferred actions, that wait while the database fails. Further changes are found at
+the next start (`_reconcile`)."""
 BATCH_SIZE = 100
 """Largest number of changes that are recorded in one transaction."""
 LOOP_INTERVAL: Seconds = 0.05
-"""Shortest time in seconds between two iterations. A single change is recorded at once, many changes together."""
+"""Shortest time in seconds between two iterations of the service's loop. A single change is recorded at once, and many
+changes are recorded together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
-"""Seconds to wait until the store has written a changed feed. After that, its subscribers are notified nevertheless."""
+"""Longest time in seconds for which a change waits until the store has written the changed feed. After that, the
+subscribers of the feed are notified nevertheless."""
 
 NEW_FEED_DELAY: Seconds = 0.5
-"""Seconds for which new feeds are collected for one transaction. They have no subscribers to notify."""
+"""Seconds for which new feeds are collected, so that one transaction records them. New feeds have no subscribers that
+wait for a notification."""
 
 
 class NotificationService:

@@ -1,4 +1,4 @@
-"""Subscriptions of this proxy at other servers, for protocols without leases that the server verifies.
+"""Subscriptions of this proxy at other servers, for protocols in which the server grants no lease.
 
 A feed's document (its `cloud`) or a rule of the operator names the server. The subscription request is a delivery with
 `what="subscribe"`, which is retried and survives a restart. Each subscription has a callback URL with a secret of its
@@ -27,7 +27,8 @@ PAGE_SIZE = 500
 """Number of subscriptions that are read from the database at a time."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
-"""Seconds for which a request may wait for its answer: longer than DuplexProtocol.retry_for."""
+"""Seconds for which a subscription request may wait for the server's answer: longer than the request is retried
+(DuplexProtocol.retry_for)."""
 
 
 @dataclass(frozen=True, slots=True)

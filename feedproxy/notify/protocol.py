@@ -75,8 +75,8 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The verdict that the attempt failed. It is repeated with growing delays for `retry_for` seconds, and once at
-    their end."""
+    """The verdict that the attempt failed. The delivery is attempted again, with growing delays for `retry_for`
+    seconds, and once at the end of that time."""
 
     reason: str
 

@@ -32,7 +32,8 @@ UNKNOWN_FETCHES_PER_MINUTE = 30
 MAX_CONCURRENT = 8
 """Largest number of refreshes of this queue in progress."""
 TRIES_MAX = 5
-"""Number of attempts while the origin fails. After them, the next client request refreshes the feed."""
+"""Number of attempts at a refresh while the origin fails. After the last attempt, the refresh request is dropped. The
+next client request refreshes the feed."""
 
 
 class TooManyRequests(FeedproxyError):

@@ -200,9 +200,9 @@ class Subscriptions:
         return await self._database.run(work) if among else set()
 
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
-        """Move the subscriptions of a feed that has moved from `topic` to `new_topic`. They then cover both.
-
-        A callback with subscriptions to both keeps one of them. If `new_topic` equals `topic`, the feed has moved back.
+        """Move the subscriptions of a feed that has moved from `topic` to `new_topic`. The moved subscriptions then
+        cover both topics. A callback with subscriptions to both topics keeps one of them. If `new_topic` equals
+        `topic`, the feed has moved back.
         """
 
         def work(db: sqlite3.Connection) -> None:

@@ -21,7 +21,7 @@ SITE_FEEDS_MAX = 10
 """Largest number of feeds that one subscription to a site covers."""
 
 REDIRECTS_MAX = 5
-"""Largest number of permanent redirects that are followed in a row."""
+"""Largest number of permanent redirects that are followed in a row to the current target of a feed."""
 
 
 class UnknownTopic(FeedproxyError):

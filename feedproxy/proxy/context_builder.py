@@ -16,7 +16,8 @@ from feedproxy.settings import Settings
 from feedproxy.subscribers.counts import SubscriberCounts
 
 SITES_MAX = 1024
-"""Sites of which it is known that their feeds do not vary by Accept-Language: a fourth of a megabyte."""
+"""Largest number of sites that are remembered as having feeds which do not vary by Accept-Language. They take a fourth
+of a megabyte."""
 
 
 class ContextBuilder:
@@ -78,7 +79,8 @@ class ContextBuilder:
     def record_feed(self, target: str, varies_by: Sequence[str]) -> None:
         """Record whether a feed of this site varies by Accept-Language.
 
-        A request without the language brings the shared copy at once, if feeds of the site do not.
+        If no feed of a site varies by Accept-Language, the first request for a further feed is sent without the field,
+        and brings the shared copy at once.
         """
         site = uri.site_of(target)
         if "accept-language" in varies_by:

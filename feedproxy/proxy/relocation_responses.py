@@ -13,8 +13,8 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Largest number of targets remembered as having no feed. A relocation to one of them is in doubt. The oldest is
-removed first."""
+"""Largest number of targets that are remembered as having no feed. A relocation to such a target is in doubt. The
+target that was recorded first is removed first."""
 
 
 class RelocationResponses:

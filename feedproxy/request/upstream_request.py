@@ -82,12 +82,12 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Maximum number of Via members of other feedproxies that are forwarded."""
+"""Maximum number of members of Via by other feedproxies that are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
-"""Characters of a request's fields for which the forwarded fields are memoized."""
+"""Largest number of characters in the fields of a request for which the forwarded fields are memoized."""
 MEMOIZED_REQUESTS_MAX = 256
-"""Number of memoized requests: half a megabyte."""
+"""Largest number of requests for which the forwarded fields are memoized. They take half a megabyte."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})

@@ -18,7 +18,8 @@ from feedproxy.scoring.scored_request import Poll
 from feedproxy.upstream.special_networks import client_network
 
 FEEDS_MAX = 50
-"""Maximum number of feeds scored for one reader. They show the behaviour of a reader that polls thousands."""
+"""Maximum number of feeds that are scored for one reader. This many feeds suffice to show the behaviour of a reader
+that polls thousands."""
 
 FEED_BYTES = 10 * 1024
 """Upper bound for the state of one reader and feed, in bytes. tests/admin/test_reader_scores.py measures it."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
-"""Seconds after which the repetition of a sudden claim confirms it."""
+"""Seconds after a suddenly large claim from which its repetition confirms it."""
 
 FIRST_MAX = 10_000
 """Maximum first claim that counts at once; few feeds have more subscribers at one service. A larger one must be

@@ -35,8 +35,8 @@ RECENT_MAX = 1000
 
 
 SWEEP_BATCH = 128
-"""Number of feeds checked and readers removed in one request while expired ones are removed; it takes a tenth of a
-millisecond."""
+"""Largest number of feeds that are checked, and of expired readers that are removed, at one request. They take a tenth
+of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)

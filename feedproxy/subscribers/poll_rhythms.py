@@ -40,23 +40,24 @@ SESSION_BREAK = 2.5
 """Number of usual intervals that a pause must last to end a session. One poll may be missed."""
 
 DAY: Seconds = 86_400
-"""Seconds from the beginning of one session to the next, if no other cycle was observed."""
+"""Seconds from the beginning of one session to that of the next, if no other cycle was observed."""
 
 OVERDUE = 1.25
-"""Factor of the longest interval after which a poll counts as missed. The reader is then expected one interval
-later."""
+"""Multiple of a reader's longest interval after which the expected poll counts as missed. The next poll is then
+expected one interval later."""
 
 BEYOND = 0.5
-"""Share of the range of a reader's last intervals by which the next interval may be shorter or longer than all of
-them. If a refresh is too early, the copy is some minutes old; if it is too late, the reader gets the previous copy."""
+"""Fraction of the difference between a reader's longest and shortest last interval. The next interval may be longer
+than the longest, or shorter than the shortest, by this much. If a refresh is too early, the copy is some minutes old;
+if it is too late, the reader gets the previous copy."""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
 that has already lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""Seconds by which a poll may differ from the usual interval without changing the planned refresh. They are one cluster
-of polls (refresh/policy/polling.py)."""
+"""Seconds by which a poll may come earlier or later than expected without a new plan. They equal CLUSTER_LENGTH, within
+which the plan treats polls as one (refresh/policy/polling.py)."""
 
 SWEEP_BATCH = 4
 """Number of feeds that are checked for readers outside the window at each poll."""
@@ -302,7 +303,7 @@ class PollRhythms:
     def _outdated(self, target: str, records: bytearray, now: Instant) -> int:
         """Return the position of a record that has left the window.
 
-        Return -1 if there is none; no search is made until one may leave the window.
+        Return -1 if there is none; the records are searched only when the first of them may have left the window.
         """
         for number, reader in enumerate(_readers(records)):
             if abs(now - reader.last) >= self._window:

@@ -38,7 +38,8 @@ INPUT_LENGTH_MAX = 512
 class Pseudonym(NamedTuple):
     """A reader's pseudonyms for the current period and the previous one: numbers of 60 bits.
 
-    The smallest int objects have 60 bits. The probability of a collision among a million readers is 1 in 2 million.
+    Larger numbers would take more memory as int objects. The probability of a collision among a million readers is 1 in
+    2 million.
     """
 
     current: int

@@ -16,8 +16,8 @@ READER_INTERVAL: Seconds = 60
 CLAIM_INTERVAL: Seconds = 60
 """Minimum time between two events of a fetcher with an unchanged claim, in seconds."""
 WAITING_MAX = 50_000
-"""Maximum number of events that wait to be sent. Above it, the older half is dropped, because later requests repeat
-them."""
+"""Maximum number of events that wait to be sent. Above it, the older half is dropped: later requests of the same
+readers cause new events."""
 AGENT_MAX = 1000
 
 type Event = list[Any]

@@ -23,7 +23,7 @@ DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Number of worker histories that are looked for: more than usual machines have processors."""
+"""Number of workers for which a stored history is looked for: more than the number of processors of usual machines."""
 
 
 @dataclass(frozen=True, slots=True)

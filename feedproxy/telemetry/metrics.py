@@ -52,7 +52,8 @@ ERROR = 400
 """Lowest status code that is an error (RFC 9110, section 15)."""
 
 COUNTERS_MAX = 1024
-"""Largest number of counters of one metric that are cached by their labels: more than there are sets of labels."""
+"""Largest number of counters of one metric that are cached by their labels. It is higher than the number of
+combinations of labels that occur."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Seconds after which the same failure of the store is logged again."""

@@ -1,8 +1,8 @@
 """Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
 
 Coherence of the store does not depend on it: workers coordinate through the store (store/shared_memory.py) within an
-iteration of the event loop. The exchanged data may be a second late. Each worker answers the others by HTTP, over a
-socket in their folder:
+iteration of the event loop. The data that workers exchange here may be a second late. Each worker answers the others by
+HTTP, over a socket in their folder:
 
     GET  /families   its metrics, after it has sent its reads
     POST /news       reads of feeds (subscribers/replication.py)

@@ -24,7 +24,8 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Largest number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Multiple of its own cost for which a table is reused, so that tables take at most a tenth of a core."""
+"""Multiple of the time that making a table took, for which the table is reused. Tables therefore take at most a tenth
+of a core."""
 
 
 type SettingsFor = Callable[[str], Settings]

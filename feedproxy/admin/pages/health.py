@@ -21,7 +21,8 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """Fraction of max_connections above which clients may soon be refused."""
 
 FAILURES_MIN = 10
-"""Failed fetches in this hour and the one before, below which their share is not evaluated."""
+"""Number of failed fetches in this hour and the one before, below which the fraction of failed fetches is not
+evaluated."""
 FAILING_SHARE = 0.5
 """Fraction of failed fetches above which the network of this machine is the likely cause."""
 

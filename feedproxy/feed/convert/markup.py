@@ -35,7 +35,8 @@ _ADDRESS = re.compile(
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
-"""Maximum length of HTML that is searched by pattern, in characters. The largest item of the corpus has a tenth."""
+"""Maximum length of HTML that is searched by pattern, in characters. The largest item of the test corpus has a tenth of
+this length."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000

@@ -15,7 +15,8 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Larger numbers are reduced to this one, which exceeds every limit."""
+"""Largest number that a hint may have. Larger numbers are reduced to this one, which exceeds the limits of all
+hints."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40

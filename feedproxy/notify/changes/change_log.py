@@ -19,7 +19,7 @@ from feedproxy.notify.protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
-"""Largest number of characters of a channel's title that are stored."""
+"""Largest number of characters that are stored of a channel's title."""
 RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
@@ -160,7 +160,7 @@ class ChangeLog:
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
-        """Return at most `limit` known targets that sort after `after`, in order."""
+        """Return at most `limit` known targets in the order of their text, those after the target `after`."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?", (after, limit)

@@ -1,8 +1,8 @@
 """The publisher's side of CNWS: "a publisher server which adds the subscriber to a list of interested parties".
 
-The specification defines no verification of a subscriber, and says that one may be needed "to reduce the possibility
-for abuse". Here, a notificationURL at the caller's own address needs no verification. A notificationURL at another
-address gets a test notification. Its server must answer with a `result` of true, which only a CNWS server does.
+The specification defines no verification of a subscriber, but says that a verification may be needed "to reduce the
+possibility for abuse". Here, a notificationURL at the caller's own address needs no verification. A notificationURL at
+another address gets a test notification. Its server must answer with a `result` of true, which only a CNWS server does.
 
 The specification defines no end of a subscription either. Here, a subscription ends 40 days after the last `result` of
 true. "If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
@@ -33,7 +33,8 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
-"""Seconds from the last confirmation to the end of a subscription: 30 days, plus ten to confirm it."""
+"""Seconds from the last confirmation to the end of a subscription: the 30 days after which a subscriber should confirm,
+and ten days in which to do so."""
 
 
 class SubscriberRejected(FeedproxyError):

@@ -30,7 +30,8 @@ from feedproxy.upstream.callback_client import AddressTrust
 CONFIRM_AFTER: Seconds = 30 * DAY
 """Seconds from the last push to the confirmation of a subscription."""
 SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
-"""Seconds from the last confirmation to the end of a subscription: there are two days to confirm it and retry."""
+"""Seconds from the last confirmation to the end of a subscription. After CONFIRM_AFTER seconds, two days remain for the
+confirmation and its retries."""
 
 
 class Subscriber:

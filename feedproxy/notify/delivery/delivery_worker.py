@@ -28,12 +28,13 @@ logger = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """Largest number of deliveries in progress."""
 MAX_PER_HOST = 2
-"""Largest number of concurrent requests to one host, because a client can name callbacks at other clients' servers."""
+"""Largest number of concurrent requests to one host. Clients may name callbacks at hosts that are not their own, and
+must not overload these."""
 SLOW_CALL: Seconds = 5
 """Duration in seconds from which a call marks its host as slow."""
 MAX_CONCURRENT_SLOW = 8
-"""Largest number of concurrent calls to all slow hosts together. It applies to deliveries and to immediate requests
-separately. Without it, 16 hosts that hang would occupy MAX_CONCURRENT."""
+"""Largest number of concurrent calls to all slow hosts together. The limit applies to deliveries and to immediate
+requests separately. Without it, the calls to 16 hosts that hang (MAX_PER_HOST each) would reach MAX_CONCURRENT."""
 SLOW_HOSTS_MAX = 512
 """Largest number of remembered slow hosts. The oldest is removed first."""
 
@@ -42,7 +43,8 @@ MAX_CONCURRENT_REQUESTS = 32
 REQUESTS_WAITING_MAX = 256
 """Largest number of immediate requests that wait for capacity."""
 REQUEST_TIMEOUT: Seconds = 10
-"""Seconds for an immediate request. A client waits for its outcome, usually for about 30 s."""
+"""Seconds within which an immediate request must be answered. A client waits for the outcome of the request, usually
+for at most about 30 s."""
 
 
 FAILED_REQUESTS_MAX = 50

@@ -10,11 +10,13 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""Shortest outage in seconds. Shorter gaps are usual on a busy machine. rssCloud servers drop a subscriber after three
-failures in a row, which takes minutes for a busy feed. Confirming a subscription costs one call."""
+"""Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine. rssCloud servers drop a
+subscriber after three failed notifications in a row. For a feed that changes often, three notifications take minutes.
+Confirming a subscription costs only one call."""
 
 CLOCK_STEP_MIN: Seconds = 60
-"""Smallest clock step in seconds that is treated as one. Time services correct a clock by less."""
+"""Smallest number of seconds by which a clock must have been set back to count as set back. Time services correct a
+clock by less."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 

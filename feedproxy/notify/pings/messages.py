@@ -13,7 +13,7 @@ NAME_MAX = 1024
 URL_MAX = 2048
 """Largest number of characters in a URL. weblogs.com allowed 255, which is too few today."""
 TAGS_MAX = 1024
-"""Largest number of characters of tags that are read."""
+"""Largest number of characters that are read of the tags in a ping."""
 
 
 class InvalidCall(FeedproxyError):

@@ -23,8 +23,9 @@ CONTENT_MAX = 65_536
 """Largest call in bytes. A ping has about 500, a subscription to a hundred feeds about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Largest number of occurrences of these characters in a call. They determine the time of parsing, which happens in the
-event loop. A subscription to a hundred feeds has some hundreds of each."""
+"""Largest number of occurrences of these characters in a call. The number of these characters determines how long a
+call takes to parse, and calls are parsed in the event loop. A subscription to a hundred feeds has some hundreds of each
+character."""
 
 NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
 """XML-RPC fault codes (Specification for Fault Code Interoperability)."""

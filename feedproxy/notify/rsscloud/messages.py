@@ -29,7 +29,7 @@ RENEW_AFTER: Seconds = 24 * 3600
 """Seconds until a registration is renewed: "Workstations should register every 24 hours"."""
 
 URLS_MAX = 100
-"""Largest number of feeds in one registration. It causes one verification, independent of their number."""
+"""Largest number of feeds in one registration. Each registration causes one verification, for any number of feeds."""
 
 FAULT_CODE = 4
 """Fault code that implementations of rssCloud use for all faults."""

@@ -30,13 +30,16 @@ UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
 """Largest number of bytes that are read of a push to an unknown callback URL before it is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
-"""Longest time in seconds after which a lease is renewed, even if the hub granted a longer one."""
+"""Longest lease in seconds. A longer lease that a hub grants counts as this one, and is renewed before this time has
+passed."""
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds, so that a hub cannot cause more frequent renewals."""
+"""Shortest lease in seconds. A shorter lease that a hub grants counts as this one, so that a hub cannot cause more
+frequent renewals."""
 
 RENEWAL_MARGIN_MAX: Seconds = DAY
-"""Longest time in seconds before a lease's end at which it is renewed. It is a tenth of the lease if that is less."""
+"""Longest time in seconds from the renewal of a lease to its end. A lease of less than ten days is renewed when a tenth
+of it remains."""
 
 
 class DistributionReceiver:

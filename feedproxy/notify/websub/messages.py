@@ -30,7 +30,8 @@ TOPICS_MAX = 50
 """Largest number of topics in one publish request."""
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds. A shorter one would be renewed more often than feeds are polled."""
+"""Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than feeds are
+polled."""
 
 SEAL_LENGTH = 16
 """Number of hexadecimal digits in the seal at the end of a token: 64 bits."""

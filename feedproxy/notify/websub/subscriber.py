@@ -38,11 +38,13 @@ LEASE: Seconds = 10 * DAY
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
-"""Number of feeds checked in one iteration of the loop, which delays deliveries by some tenths of a second."""
+"""Number of feeds that are checked in one iteration of the service's loop. These checks delay deliveries by some tenths
+of a second."""
 RECHECK_FOR: Seconds = 60
-"""Seconds for which a new feed is checked again, because its first reader is counted only after the response."""
+"""Seconds for which a new feed is checked repeatedly. The first check finds no reader, because the first reader is
+counted only after the response."""
 PENDING_CHECKS_MAX = 10_000
-"""Largest number of feeds that wait for their check. The sweep finds the others."""
+"""Largest number of feeds that wait for their check. Further feeds are checked at the next check of all feeds."""
 VERIFICATION_TIMEOUT: Seconds = DAY
 """Seconds within which a hub must verify a request. A hub that refused is tried again after this time."""
 REDIRECTS_MAX = 3

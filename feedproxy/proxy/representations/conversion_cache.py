@@ -35,13 +35,14 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-"""Largest number of parsed feeds in a helper process. All formats of a feed are written from one parsed feed."""
+"""Largest number of parsed feeds that a helper process caches, so that all formats of a feed are written from one
+parsed feed."""
 
 FAILED_MAX = 1024
 """Largest number of remembered failures to convert a version."""
 
 FAILED_BYTES = 2 * 1024 * 1024
-"""Bytes that the remembered failures may take: their keys and error texts."""
+"""Number of bytes that the keys and error texts of remembered failures may take."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that feed readers poll. A document in one of them names its own address."""

@@ -1,7 +1,7 @@
 """Cache of decoded content for clients that do not accept the stored content coding.
 
 Feeds are stored in all codings. This cache is for other content, which is stored as received. Failures are cached, too:
-a decompression bomb then costs its limit once instead of at each request.
+a decompression bomb is then decoded up to the limit once, instead of at each request.
 """
 
 from feedproxy.errors import FeedproxyError
@@ -11,7 +11,8 @@ from feedproxy.settings import Settings
 
 
 class DecodedBodies:
-    """Cache of decoded bodies, keyed by the identity of the coded bytes object. Both count towards `bytes_max`."""
+    """Cache of decoded bodies, keyed by the identity of the coded bytes object. `bytes_max` limits the coded and the
+    decoded bytes together."""
 
     def __init__(self, bytes_max: int) -> None:
         self._decoded: LRU[int, tuple[bytes, str, bytes | None]] = LRU(bytes_max)

@@ -104,8 +104,8 @@ class Deltas:
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
-    """Return whether `deltas_not_for` excludes the client: feedparser always sends A-IM, and some of its users fail at
-    226."""
+    """Return whether `deltas_not_for` excludes the client: feedparser always sends A-IM, and some programs that use it
+    treat a 226 as an error."""
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 

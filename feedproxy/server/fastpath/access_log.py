@@ -1,8 +1,8 @@
 """Access log, metrics and reader counts of the fast path.
 
-Most of the log line of a cached hit is constant: the line is formatted once per client and hit state. Lines are written
-in batches. Hits are counted in the templates, and the counts are added to the metrics once a second or when the metrics
-are read.
+Most of the log line of a cached hit is constant, so that the line is formatted once for each client and each state of
+the hit. Lines are written in batches. Hits are counted in the templates, and the counts are added to the metrics once a
+second or when the metrics are read.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ FLUSH_THRESHOLD = 512
 EXTRA_LINES_MAX = 32_768
 """Largest number of log lines for second and further clients that all templates may cache within a second.
 
-It limits the memory for a client that requests each feed with ever new User-Agents.
+Without this limit, a client that requests each feed with ever new User-Agents could fill the memory.
 """
 
 

@@ -14,16 +14,18 @@ from collections.abc import Callable
 from feedproxy.clock import Seconds
 
 YOUNG_THRESHOLD = 1_000
-"""Allocations before a collection of the young generation, which then takes 1 ms. With 10,000 it takes 7 ms."""
+"""Number of allocations before a collection of the young generation. After 1,000 allocations, a collection takes 1 ms;
+after 10,000 it would take 7 ms."""
 
 MIDDLE_THRESHOLD = 1
 """Collections of the young generation before one of the middle generation."""
 
 OLD_THRESHOLD = 2_000
-"""Collections of the middle generation before a full one, if Python decides."""
+"""Collections of the middle generation before a full collection, if no GcScheduler runs full collections."""
 
 NEVER = 1_000_000
-"""The same threshold if a GcScheduler decides: Python then never runs a full collection."""
+"""Collections of the middle generation before a full collection, if a GcScheduler runs full collections: Python itself
+then never runs one."""
 
 IDLE_AFTER: Seconds = 2
 """Seconds without a request after which clients count as idle."""

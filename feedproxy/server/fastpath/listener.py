@@ -36,8 +36,8 @@ POLLS_PER_CALL = 4
 """Largest number of epoll polls in one callback. Under load, entering the callback is most of its cost."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Largest number of connections accepted for one event, from the second poll of a callback on. In the first poll it is
-one, because a second accept would fail under light load."""
+"""Largest number of connections accepted for one event, from the second poll of a callback on. In the first poll the
+number is one: under light load no second connection waits, and a second accept would only cost time."""
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5

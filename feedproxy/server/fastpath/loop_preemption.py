@@ -17,7 +17,8 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
-"""Seconds for which connections may wait while callbacks run. Serving them once takes a fiftieth of this."""
+"""Seconds for which connections may wait while callbacks run. A check of the connections takes a fiftieth of this
+time."""
 
 type Callback = Callable[[], None]
 

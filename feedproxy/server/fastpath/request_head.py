@@ -82,9 +82,11 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Number of cached lines per generation, at about 100 bytes each. The older of two generations is dropped."""
+"""Number of cached lines in one generation, at about 100 bytes each. When the newer of two generations is full, the
+older one is dropped."""
 UNIQUE_NAMES_MAX = 4
-"""Number of fields that are removed by `without_unique_lines`: some feed readers send an identifier and a trace."""
+"""Largest number of field names that `without_unique_lines` removes. Some feed readers send a new identifier and a new
+trace with each request."""
 _MEMOIZED_LINE_MAX = 1024
 """Largest line in bytes that is cached."""
 

@@ -22,13 +22,15 @@ ENTRY_OVERHEAD = 320
 """Bytes that an entry takes in addition to its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Number of hashes per generation. The older of two generations is dropped."""
+"""Number of hashes in one generation of an AdmissionFilter. When the newer of two generations is full, the older one is
+dropped."""
 
 SAMPLE_AFTER = 1024
-"""Number of consecutive new values after which an AdmissionFilter records only a sample of further ones."""
+"""Number of consecutive values without a repetition after which an AdmissionFilter records only a sample of further new
+values."""
 
 SAMPLE_ONE_IN = 8
-"""Number of new values of which the sample records one."""
+"""Number of new values for each one that is recorded in the sample."""
 
 INTERNED_MAX = 8192
 """Largest number of values in an Interner."""

@@ -26,11 +26,12 @@ READ_SIZE = 2 * RECORD_MAX
 """Bytes per read. All of them are decrypted at once, because the epoll would not report decrypted bytes that remain."""
 
 ENCRYPT_BATCH = 131_072
-"""Bytes that are encrypted at a time, and the most that a slow client keeps in memory. Encrypted bytes belong to one
-connection, while the plain response is shared."""
+"""Number of bytes that are encrypted at a time, which is also the largest number of encrypted bytes that wait in memory
+for a slow client. Encrypted bytes belong to one connection, while the plain response is shared by all."""
 
 BATCHES_PER_WRITE = 8
-"""Number of batches that are sent before other connections are served, which takes about a millisecond."""
+"""Number of encrypted batches that are sent to one client before other connections are served. Sending them takes about
+a millisecond."""
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
 """Seconds between two checks of the certificate files. A renewed certificate needs no restart."""

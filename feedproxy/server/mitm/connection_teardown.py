@@ -1,8 +1,8 @@
 """Release of mitmproxy's connection handler after its connection has ended.
 
-The handler's layers refer to each other in cycles, and so do exceptions and their frames. Only Python's garbage
-collector would free them: 80 KB for each intercepted tunnel. A full collection takes long with a full store
-(gc_policy.py). Without cycles they are freed at once.
+The handler's layers refer to each other in cycles, and so do exceptions and their frames. Without further measures,
+only Python's garbage collector frees them: 80 KB for each intercepted tunnel. A full collection takes long with a full
+store (gc_policy.py). Without cycles they are freed at once.
 """
 
 import asyncio

@@ -57,7 +57,7 @@ BYTES_PER_POINT = 1_024
 """Bytes of sent content that earn a point. A frame of 16 KiB earns several times the cost of two WINDOW_UPDATEs."""
 
 FREE_DATA_MIN = 256
-"""Bytes from which a DATA frame costs nothing."""
+"""Size of the payload in bytes from which a DATA frame costs no point."""
 
 FRAME_MAX = 131_072
 """Largest payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
@@ -72,7 +72,8 @@ HEADER_TABLE_MAX = 4_096
 """Largest HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
 
 STREAMS_PER_BATCH = 8
-"""Largest number of streams that are opened before other clients are served, which takes about 10 ms."""
+"""Largest number of streams that one connection opens before other clients are served. Opening this many takes about 10
+ms."""
 
 FRAMES_PER_BATCH = 128
 """Largest number of frames that are handled before other clients are served."""
@@ -84,10 +85,11 @@ BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Unsent bytes of a connection's socket above which no more are written to it."""
+"""Number of bytes that wait for a connection's socket above which no further content is written to it."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""Seconds between two checks of a full socket: at most 25 MB per second."""
+"""Seconds between two checks of a socket with UNSENT_MAX bytes that wait. The interval limits a connection to about 25
+MB per second."""
 
 
 class Transport(Protocol):

@@ -67,7 +67,7 @@ LINGERING_TIME: Seconds = 30
 """Seconds for which input is discarded after a RESPOND_EARLY response. nginx has the same default (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
-"""Key in `flow.metadata`: another limit in bytes for the content of this flow's request."""
+"""Key in `flow.metadata`: the limit in bytes for the content of this flow's request, in place of CONTENT_MAX."""
 
 
 class LocalResponses(Protocol):

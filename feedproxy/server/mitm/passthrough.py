@@ -37,8 +37,8 @@ PATH_OVERRIDE_FIELDS = (
 """Fields that make web frameworks respond for another path, which rules may protect."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Names of fields that are sent upstream. CGI, WSGI and PHP treat other characters as a hyphen, so that they read
-X_Forwarded_Host as X-Forwarded-Host. nginx drops such fields as well (underscores_in_headers)."""
+"""Matches names of fields that are sent upstream. CGI, WSGI and PHP treat any other character like a hyphen, so that
+they read X_Forwarded_Host as X-Forwarded-Host. nginx drops such fields as well (underscores_in_headers)."""
 
 SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a streamed request, in the client's form."""
