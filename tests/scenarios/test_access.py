@@ -213,7 +213,7 @@ async def test_secret_address_redirects_a_conversion_of_a_moved_feed_with_its_to
 
 @pytest.fixture
 def wallet(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
-    """Bob's own credential, and one for whoever has signed in."""
+    """A credential for bob, and one for every authenticated user."""
     (tmp_path / "wallet").write_text(
         '- {match: "*/paid.rss", user: bob, query: {key: bobs}}\n'
         '- {match: "*/team.rss", user: "*", basic: {user: team, password: secret}}\n'

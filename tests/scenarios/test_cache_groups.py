@@ -1,4 +1,4 @@
-"""A publisher's response invalidates a group of feeds (RFC 9875)."""
+"""A response of the publisher invalidates a group of feeds (RFC 9875)."""
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.entrance import Entrance
@@ -34,7 +34,7 @@ async def write(proxy, origin, value: str, *, method: str = "POST", status: int 
 
 
 async def renewed(proxy) -> set[str]:
-    """The feeds that are fetched anew when they are requested."""
+    """The feeds whose new version the proxy fetches on request."""
     return {path for path in FEEDS if b"<title>new</title>" in (await get(proxy, path)).plain}
 
 

@@ -1,4 +1,4 @@
-"""Instants recorded by a clock that was ahead count as now, so no feed is blocked."""
+"""Stored times that are in the future count as now, so that no feed is blocked."""
 
 import pytest
 

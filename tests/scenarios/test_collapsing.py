@@ -10,7 +10,7 @@ from tests.stages.play import Proxy, Seen
 
 
 async def at_once(proxy: Proxy, origin: Origin, *readers: dict[str, str]) -> list[Seen]:
-    """All of them ask before the origin answers anybody."""
+    """Send all requests before the origin answers the first."""
     origin.gate = asyncio.Event()
     before = origin.requests
     asking = [asyncio.ensure_future(proxy.get("/feed.rss", **fields)) for fields in readers]
@@ -21,7 +21,7 @@ async def at_once(proxy: Proxy, origin: Origin, *readers: dict[str, str]) -> lis
 
 
 async def everybody_waits() -> None:
-    """Let everything happen that can happen before the origin answers."""
+    """Run the event loop until only the origin is awaited."""
     for _ in range(500):
         await asyncio.sleep(0)
 

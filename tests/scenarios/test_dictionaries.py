@@ -1,4 +1,4 @@
-"""The version that a client keeps is the dictionary of the next one (RFC 9842).  "I have yesterday's bytes"."""
+"""The version that a client keeps is the dictionary of the next version (RFC 9842)."""
 
 import asyncio
 import base64
@@ -156,7 +156,7 @@ async def test_dictionary_offer_names_the_requests_that_it_matches(stage):
          "origin": "https://a.example"},
     ],
 )  # fmt: skip
-async def test_dcz_is_not_sent_to_a_request_that_does_not_accept_or_prefer_it(stage, asked):
+async def test_dcz_is_not_sent_unless_accepted_with_a_known_dictionary_and_permitted(stage, asked):
     proxy, _, _, first = await a_reader(stage)
     await proxy.get(PATH, accept_encoding=CODINGS, available_dictionary=name_of(first.plain))
 

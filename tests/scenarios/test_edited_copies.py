@@ -1,4 +1,4 @@
-"""Settings that change what is stored of a feed reach its copy without a purge: the original is fetched anew."""
+"""A changed setting that edits feeds applies to stored copies: the proxy fetches the original again."""
 
 import pytest
 
@@ -17,12 +17,12 @@ CHANGES = [
 
 
 def written(seen):
-    """What the settings of these tests decide of."""
+    """The content and fields that depend on the settings of these tests."""
     return seen.body, seen.fields.get("content-type"), seen.fields.combined("link")
 
 
 async def a_publisher(stage):
-    """A proxy in front of an origin, whose feed has a validator and a long life."""
+    """A proxy in reverse mode. Its feed has a validator and a long freshness lifetime."""
     proxy, origin, clock = await stage(upstream=UPSTREAM, public_url=PUBLIC, feed_min_interval=0, site_interval=0)
     origin.publish("/feed.rss", a_feed("one"), etag='"1"', content_type="text/xml", cache_control="max-age=86400")
     return proxy, origin, clock

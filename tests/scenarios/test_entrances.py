@@ -11,7 +11,7 @@ from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen
 
 LOOPBACK = "127.0.0.1"
-"""Where every reader of the whole proxy is."""
+"""The address of every client of the whole proxy."""
 HTML = {"accept": "text/html"}
 
 

@@ -1,4 +1,4 @@
-"""Parts of a query that make no difference, by a rule or by the origin's No-Vary-Search."""
+"""Query parameters that a rule or the No-Vary-Search of the origin excludes from the target."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What happened lately, as the operator is shown it: requests, fetches, and addresses that never worked."""
+"""The journal of recent requests, fetches and failed addresses."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SECRET = "/feed.rss?token=hunter2hunter2"
 
 
 def journal_of(proxy):
-    """That of the service alone, or of the whole proxy."""
+    """The journal of the stage, which is the service alone or the whole proxy."""
     return proxy.stage.journal if hasattr(proxy.stage, "journal") else proxy.stage.app.journal
 
 

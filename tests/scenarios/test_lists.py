@@ -323,7 +323,7 @@ async def test_imported_list_that_is_invalid_in_the_store_counts_as_empty(door):
 
 
 def went(pac: bytes, *urls: str) -> list[str]:
-    """What a browser makes of it, by an engine for JavaScript."""
+    """The result of FindProxyForURL for each URL, from a JavaScript engine."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("no engine for JavaScript: nodejs is not installed")

@@ -1,4 +1,4 @@
-"""In reverse mode a feed has two addresses: readers know the public one only, and an operator may say either."""
+"""In reverse mode a feed has a public address, which clients use, and one at the upstream. Operators use both."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Ranges of responses that are no feeds: parts are stored, and only missing bytes are fetched."""
+"""Ranges of pages and media: the proxy stores parts and fetches only missing bytes."""
 
 from dataclasses import dataclass, field
 
@@ -18,13 +18,13 @@ JAN_1 = "Thu, 01 Jan 2026 00:00:00 GMT"
 
 @dataclass
 class Server:
-    """An origin that knows ranges, and If-Range."""
+    """An origin that supports Range and If-Range."""
 
     clock: Clock
     body: bytes = FILE
     lines: dict[str, str] = field(default_factory=lambda: {"ETag": '"1"'})
     deaf: bool = False
-    """It passes over If-Range."""
+    """The server ignores If-Range."""
 
     def __call__(self, request: Request) -> Response:
         lines = {"Content-Type": "audio/mpeg", "Cache-Control": "max-age=600", **self.lines}
@@ -51,7 +51,7 @@ async def a_server(stage, **settings):
 
 
 def asked(origin) -> list[str | None]:
-    """The Range of every request that came."""
+    """The Range field of each request that the origin received."""
     return [request.fields.get("range") for request in origin.log]
 
 

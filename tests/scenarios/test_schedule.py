@@ -13,7 +13,7 @@ from tests.stages.origin import a_feed
 
 
 async def pass_time(proxy, clock, *, minutes, step=20.0):
-    """Time goes by in small steps, and what is to be done is done."""
+    """Advance the clock in small steps, and complete the refreshes that are due."""
     end = clock.now() + 60 * minutes
     while clock.now() < end:
         clock.advance(min(step, end - clock.now()))
@@ -226,7 +226,7 @@ STALE = {"stale_while_refreshing": 86_400}
 
 
 async def asked_within(proxy, origin, clock, minutes: int) -> int:
-    """How often the origin is asked while somebody polls every five minutes."""
+    """The number of requests to the origin while a reader polls every five minutes."""
     before = origin.requests
     for _ in range(minutes // 5):
         clock.advance(minutes=5)
@@ -236,7 +236,7 @@ async def asked_within(proxy, origin, clock, minutes: int) -> int:
 
 
 async def changed_once(stage, control: str, **settings):
-    """A proxy whose feed changed some time ago, and has been quiet for days."""
+    """A proxy whose feed changed once and then stayed unchanged for three days."""
     proxy, origin, clock = await stage(**settings)
     for title in ("one", "two"):
         origin.publish("/feed.rss", a_feed(title), cache_control=control)

@@ -13,7 +13,7 @@ FEED_ID = re.compile(r"feed-id=([0-9a-f]+)")
 
 
 def told(origin: Origin) -> str:
-    """What our User-Agent says of readers: `2 subscribers`, or nothing."""
+    """The subscriber count in the User-Agent of the proxy: `2 subscribers`, or nothing."""
     found = re.search(r"\d+ subscribers?", origin.heard.get("user-agent") or "")
     return found[0] if found else ""
 
@@ -25,7 +25,7 @@ def feed_id(origin: Origin) -> str:
 
 
 async def a_feed_read_by(stage, *agents: str, **settings):
-    """A stage whose feed each of these has asked for, and whose copy is stale now."""
+    """A stage with a stale copy of a feed that each of these agents has requested."""
     proxy, origin, clock = await stage(**settings)
     origin.publish("/feed.rss", a_feed(), cache_control="max-age=600")
     for agent in agents:

@@ -16,7 +16,7 @@ BASIC = "Basic bWU6c2VjcmV0"
 
 
 def speaking(origin: Origin, clock: ManualClock, name: str, *, feed: bool = True, **more: str) -> None:
-    """The origin's answer says what it was sent in this field, and varies by it."""
+    """The origin answers with the value of this request field, and lists the field in Vary."""
 
     def answer(request: Request) -> Response:
         said = request.fields.combined(name) or "nothing"
