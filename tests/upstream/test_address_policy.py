@@ -1,4 +1,4 @@
-"""What a stranger can name, and what he must not reach."""
+"""Address policy: addresses, names and ports that clients may and may not reach."""
 
 import asyncio
 
@@ -79,26 +79,26 @@ FORMS = {  # each leads to 127.0.0.1
 
 
 @pytest.mark.parametrize("ip", PRIVATE)
-def test_a_private_address_is_refused_until_the_operator_lifts_it(ip: str) -> None:
+def test_private_address_is_refused_without_allow_private(ip: str) -> None:
     with pytest.raises(Forbidden, match="not a public address"):
         AddressPolicy().check_address(ip)
     AddressPolicy(allow_private=True).check_address(ip)
 
 
 @pytest.mark.parametrize("ip", NEVER)
-def test_an_address_of_no_honest_origin_is_refused_even_with_allow_private(ip: str) -> None:
+def test_special_purpose_address_is_refused_even_with_allow_private(ip: str) -> None:
     for allow_private in (False, True):
         with pytest.raises(Forbidden):
             AddressPolicy(allow_private).check_address(ip)
 
 
 @pytest.mark.parametrize("ip", PUBLIC.split())
-def test_a_public_address_may_be_reached(ip: str) -> None:
+def test_public_address_is_allowed(ip: str) -> None:
     AddressPolicy().check_address(ip)
 
 
 @pytest.mark.parametrize(("ip", "form"), FORMS.items())
-def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_ends(ip: str, form: str) -> None:
+def test_translated_address_is_refused_or_with_allow_private_checked_by_its_ipv4_address(ip: str, form: str) -> None:
     import ipaddress
 
     assert str(embedded_ipv4(ipaddress.ip_address(ip))) == str((form, ipaddress.ip_address("127.0.0.1")))
@@ -108,12 +108,12 @@ def test_a_translated_form_is_refused_and_with_allow_private_judged_by_where_it_
 
 
 @pytest.mark.parametrize("ip", ["::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::ffff:0.0.0.0"])
-def test_no_translation_leads_to_a_metadata_service(ip: str) -> None:
+def test_translated_address_of_metadata_service_is_refused_even_with_allow_private(ip: str) -> None:
     with pytest.raises(Forbidden):
         AddressPolicy(allow_private=True).check_address(ip)
 
 
-def test_a_listed_network_is_reachable_and_its_neighbours_are_not() -> None:
+def test_listed_network_is_allowed_and_adjacent_networks_are_refused() -> None:
     policy = AddressPolicy(networks=["10.1.0.0/16", "fd00:1::/32", "169.254.169.254"])
     for ip in ("10.1.2.3", "fd00:1::5", "169.254.169.254"):
         policy.check_address(ip)
@@ -122,7 +122,7 @@ def test_a_listed_network_is_reachable_and_its_neighbours_are_not() -> None:
             policy.check_address(ip)
 
 
-def test_a_network_behind_nat64_works_once_its_prefix_is_listed() -> None:
+def test_listed_nat64_prefix_allows_public_addresses_only() -> None:
     policy = AddressPolicy(networks=["64:ff9b::/96"])
 
     policy.check_address("64:ff9b::808:808")
@@ -131,7 +131,7 @@ def test_a_network_behind_nat64_works_once_its_prefix_is_listed() -> None:
 
 
 @pytest.mark.parametrize("ip", ["fe80::1%eth0", "fe80::1%25lo", "::1%1", "10.0.0.1%x", "", "example.com", "1.2.3"])
-def test_a_zone_id_or_what_is_no_address_is_refused(ip: str) -> None:
+def test_invalid_address_or_zone_id_is_refused(ip: str) -> None:
     with pytest.raises(Forbidden):
         AddressPolicy(allow_private=True).check_address(ip)
 
@@ -159,13 +159,13 @@ def test_a_zone_id_or_what_is_no_address_is_refused(ip: str) -> None:
         "foo.127",
     ],
 )
-async def test_an_odd_spelling_of_an_ipv4_address_is_refused_even_with_allow_private(host: str) -> None:
+async def test_ipv4_address_in_nonstandard_form_is_refused_even_with_allow_private(host: str) -> None:
     with pytest.raises((Forbidden, BadTarget)):
         await AddressPolicy(True, lookup=answering("8.8.8.8")).resolve(host, 80)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1.", "１２７.０.０.１", "127。0。0。1", "①27.0.0.1"])
-async def test_a_loopback_address_is_known_behind_a_dot_and_in_other_digits(host: str) -> None:
+async def test_loopback_address_with_final_dot_or_unicode_digits_is_refused(host: str) -> None:
     with pytest.raises(Forbidden):
         await AddressPolicy(lookup=answering("8.8.8.8")).resolve(host, 80)
 
@@ -181,7 +181,7 @@ async def test_a_loopback_address_is_known_behind_a_dot_and_in_other_digits(host
         ("127.0.0.1.nip.example", "127.0.0.1.nip.example"),
     ],
 )
-async def test_a_name_is_looked_up_in_one_spelling_and_its_address_checked(host: str, asked: str) -> None:
+async def test_name_is_resolved_in_normal_form_and_its_address_checked(host: str, asked: str) -> None:
     names: list[str] = []
 
     async def lookup(name: str, port: int) -> list[str]:
@@ -216,7 +216,7 @@ async def test_invalid_host_is_bad_target_or_forbidden(host: str) -> None:
         await AddressPolicy(True, lookup=answering("8.8.8.8")).resolve(host, 80)
 
 
-async def test_of_a_names_addresses_only_those_that_may_be_reached_are_left() -> None:
+async def test_name_with_public_and_private_addresses_resolves_to_public_ones() -> None:
     mixed = AddressPolicy(lookup=answering("10.0.0.1", "8.8.8.8", "::1", "2a00:1450::1"))
 
     assert await mixed.resolve("mixed.example", 80) == ["8.8.8.8", "2a00:1450::1"]
@@ -240,7 +240,7 @@ async def test_resolved_addresses_are_logged_and_not_in_errors(caplog: pytest.Lo
     assert "intranet.corp: Name or service not known" in caplog.text
 
 
-async def test_an_address_in_brackets_is_checked_and_needs_no_lookup() -> None:
+async def test_ipv6_address_in_brackets_is_checked_without_lookup() -> None:
     async def lookup(host: str, port: int) -> list[str]:
         raise AssertionError("looked up")
 
@@ -251,7 +251,7 @@ async def test_an_address_in_brackets_is_checked_and_needs_no_lookup() -> None:
             await policy.resolve(host, 443)
 
 
-async def test_a_name_without_address_is_unreachable() -> None:
+async def test_name_without_address_is_unreachable() -> None:
     async def lookup(host: str, port: int) -> list[str]:
         raise OSError("no such name")
 
@@ -260,13 +260,13 @@ async def test_a_name_without_address_is_unreachable() -> None:
             await policy.resolve("nowhere.example", 80)
 
 
-async def test_the_machines_own_resolver_finds_localhost_and_the_policy_refuses_it() -> None:
+async def test_name_localhost_of_system_resolver_is_refused_without_allow_private() -> None:
     assert set(await AddressPolicy(allow_private=True).resolve("localhost", 80)) <= {"127.0.0.1", "::1"}
     with pytest.raises(Forbidden):
         await AddressPolicy().resolve("localhost", 80)
 
 
-def test_a_port_must_be_listed_or_within_a_range() -> None:
+def test_port_outside_list_and_ranges_is_refused() -> None:
     policy = AddressPolicy(ports=["80", "443", "1025-2000"])
 
     for port in (80, 443, 1025, 2000):
@@ -276,23 +276,23 @@ def test_a_port_must_be_listed_or_within_a_range() -> None:
             policy.check_port(port)
 
 
-async def test_the_port_is_checked_before_the_name_is_looked_up() -> None:
+async def test_port_is_checked_before_lookup() -> None:
     with pytest.raises(Forbidden, match="port 25"):
         await AddressPolicy(True, lookup=answering()).resolve("example.com", 25)
 
 
 @pytest.mark.parametrize("ports", [["http"], ["0"], ["70000"], ["5-1"], ["-"], [""]])
-def test_a_wrong_port_in_the_configuration_is_said_at_once(ports: list[str]) -> None:
+def test_port_option_that_is_invalid_is_rejected(ports: list[str]) -> None:
     with pytest.raises(UsageError):
         AddressPolicy(ports=ports)
 
 
-def test_a_wrong_network_in_the_configuration_is_said_at_once() -> None:
+def test_network_option_that_is_invalid_is_rejected_with_its_value() -> None:
     with pytest.raises(UsageError, match=r"10\.0\.0\.0/99"):
         AddressPolicy(networks=["10.0.0.0/99"])
 
 
-async def test_a_name_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_name_server_that_never_answers_is_unreachable_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """mitmproxy's time-out is disarmed while it is asked where a reader may go."""
 
     async def never(host: str, port: int) -> list[str]:

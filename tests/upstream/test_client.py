@@ -1,4 +1,4 @@
-"""One request, one complete answer, or an error that says what was wrong."""
+"""Fetches: one request yields one complete response, or an error with its reason."""
 
 import asyncio
 import gc
@@ -48,7 +48,7 @@ async def body_of(*script: bytes) -> bytes:
 # -- what goes out
 
 
-async def test_the_head_that_goes_out_is_host_and_what_was_given_in_its_order_and_case() -> None:
+async def test_request_head_has_host_and_given_fields_in_order_and_case() -> None:
     lines = (("X-B", "1"), ("accept", "*/*"), ("X-b", ""), ("User-Agent", "feedproxy/1"), ("X-Tab", "a\tb"))
 
     def inspect(raw: RawOrigin) -> None:
@@ -61,7 +61,7 @@ async def test_the_head_that_goes_out_is_host_and_what_was_given_in_its_order_an
     await fetch_once(OK, path="/feed?a=%C3%A9&b=%2f;x", lines=lines, inspect=inspect)
 
 
-async def test_nothing_is_added_to_a_request_without_fields() -> None:
+async def test_request_head_without_fields_has_host_only() -> None:
     def inspect(raw: RawOrigin) -> None:
         assert raw.heads == [b"GET /feed HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % raw.port]
 
@@ -71,14 +71,14 @@ async def test_nothing_is_added_to_a_request_without_fields() -> None:
 @pytest.mark.parametrize(
     "tag", ['"x"', 'W/"x"', "unquoted", '"a", W/"b",c', "'x'", '"caf\xe9"', '"caf\xc3\xa9"', '"\xff\x80"']
 )
-async def test_a_condition_goes_out_byte_for_byte(tag: str) -> None:
+async def test_request_condition_is_sent_byte_for_byte(tag: str) -> None:
     def inspect(raw: RawOrigin) -> None:
         assert b"\r\nIf-None-Match: " + tag.encode("latin-1") + b"\r\n" in raw.heads[0]
 
     await fetch_once(b"HTTP/1.1 304 Not Modified\r\n\r\n", lines=(("If-None-Match", tag),), inspect=inspect)
 
 
-async def test_fields_of_another_hop_and_promises_of_content_stay_behind() -> None:
+async def test_request_omits_hop_by_hop_and_content_fields() -> None:
     lines = tuple(
         (name, "x")
         for name in (
@@ -100,7 +100,7 @@ async def test_fields_of_another_hop_and_promises_of_content_stay_behind() -> No
 
 
 @pytest.mark.parametrize("line", [("X", "a\r\nInjected: 1"), ("X\n", "1"), ("X", "\0"), ("X", "\u20ac"), ("", "x")])
-async def test_a_field_that_cannot_be_sent_is_refused_before_anything_is(line: tuple[str, str]) -> None:
+async def test_request_with_invalid_field_is_rejected_before_connecting(line: tuple[str, str]) -> None:
     async with origin(OK) as raw, a_fetcher() as fetcher:
         with pytest.raises(BadTarget):
             await fetcher.fetch(a_get(raw.url(), line))
@@ -120,13 +120,13 @@ async def test_a_field_that_cannot_be_sent_is_refused_before_anything_is(line: t
         "http://h:x/",
     ],
 )
-async def test_a_target_that_is_none_is_a_bad_target(target: str) -> None:
+async def test_request_with_invalid_target_is_rejected(target: str) -> None:
     async with a_fetcher() as fetcher:
         with pytest.raises(BadTarget):
             await fetcher.fetch(a_get(target))
 
 
-async def test_only_get_and_head_are_fetched() -> None:
+async def test_request_method_other_than_get_and_head_is_rejected() -> None:
     async with a_fetcher() as fetcher:
         with pytest.raises(BadTarget):
             await fetcher.fetch(a_get("http://127.0.0.1/", method="POST"))
@@ -135,7 +135,7 @@ async def test_only_get_and_head_are_fetched() -> None:
 # -- what comes in
 
 
-async def test_fields_come_back_in_order_and_case_with_their_bytes_without_this_hop() -> None:
+async def test_response_fields_keep_order_case_and_bytes_without_hop_by_hop_fields() -> None:
     answer = (
         b"HTTP/1.1 200 Tr\xe8s bien\r\nX-B: caf\xe9 \xc3\xa9 \xff\r\nx-a:1\r\nX-B:  two \t\r\n"
         b"Connection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n"
@@ -152,7 +152,7 @@ async def test_fields_come_back_in_order_and_case_with_their_bytes_without_this_
     assert (got.request_time, got.response_time) == (NOON, NOON)
 
 
-async def test_a_coded_body_stays_coded() -> None:
+async def test_response_body_with_content_coding_is_not_decoded() -> None:
     coded = gzip.compress(b"<rss/>")
 
     got = fetched(await fetch_once(response(coded, b"Content-Encoding: gzip")))
@@ -161,7 +161,7 @@ async def test_a_coded_body_stays_coded() -> None:
     assert got.response.fields.get("content-encoding") == "gzip"
 
 
-async def test_interim_responses_are_passed_over_whole_or_in_pieces() -> None:
+async def test_interim_responses_are_skipped_whole_or_in_pieces() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
 
     assert await body_of(interim + OK) == b"ok"
@@ -170,17 +170,17 @@ async def test_interim_responses_are_passed_over_whole_or_in_pieces() -> None:
     assert (got.response.status, list(got.response.fields)) == (304, [("ETag", "x")])
 
 
-async def test_endless_interim_responses_are_a_broken_message() -> None:
+async def test_interim_responses_without_end_are_malformed() -> None:
     with pytest.raises(MalformedResponse):
         await fetch_once(b"HTTP/1.1 100 Continue\r\n\r\n" * 5000)
 
 
-async def test_a_protocol_that_nobody_asked_for_is_a_broken_message() -> None:
+async def test_switch_of_protocols_is_malformed() -> None:
     with pytest.raises(MalformedResponse, match="101"):
         await fetch_once(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n\0\0")
 
 
-async def test_chunks_and_trailers_are_read_and_the_trailers_dropped() -> None:
+async def test_chunked_body_is_read_and_its_trailers_dropped() -> None:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: CHUNKED\r\nTrailer: X-T\r\n\r\n"
 
     got = fetched(await fetch_once(head + b"3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nX-T: 1\r\nDigest: y\r\n\r\n"))
@@ -189,7 +189,7 @@ async def test_chunks_and_trailers_are_read_and_the_trailers_dropped() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 7])
-async def test_an_answer_in_small_pieces_is_the_same_answer(size: int) -> None:
+async def test_response_in_small_pieces_is_equal(size: int) -> None:
     answer = b"HTTP/1.1 200 OK\r\nX-Y: z\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n2\r\nef\r\n0\r\n\r\n"
     pieces = [answer[at : at + size] for at in range(0, len(answer), size)]
 
@@ -198,13 +198,13 @@ async def test_an_answer_in_small_pieces_is_the_same_answer(size: int) -> None:
     assert (got.response.body, list(got.response.fields)) == (b"abcdef", [("X-Y", "z")])
 
 
-async def test_a_body_without_length_ends_with_the_connection() -> None:
+async def test_body_without_length_ends_with_the_connection() -> None:
     for start in (b"HTTP/1.0 200 OK", b"HTTP/1.1 200 OK"):
         got = fetched(await fetch_once(play(start + b"\r\nA: b\r\n\r\n", b"<rss/>", then="close")))
         assert got.response.body == b"<rss/>"
 
 
-async def test_a_body_without_length_that_ends_in_a_reset_is_incomplete() -> None:
+async def test_body_without_length_that_ends_in_a_reset_is_malformed() -> None:
     async with origin(play(b"HTTP/1.1 200 OK\r\n\r\n<rss>", then="hold")) as raw, a_fetcher() as fetcher:
         task = asyncio.ensure_future(fetcher.fetch(a_get(raw.url())))
         await until(lambda: bool(fetcher._open))
@@ -216,7 +216,7 @@ async def test_a_body_without_length_that_ends_in_a_reset_is_incomplete() -> Non
 
 
 @pytest.mark.parametrize("then", ["keep", "close"])
-async def test_a_304_has_no_body_whatever_follows_and_its_connection_is_not_used_again(then: str) -> None:
+async def test_response_304_has_no_body_and_bytes_after_it_end_the_connection(then: str) -> None:
     not_modified = b'HTTP/1.1 304 Not Modified\r\nETag: "a"\r\nContent-Length: 10\r\n\r\n'
     forged = response(b"forged")
     for pieces in ([not_modified + forged], [not_modified, forged], [not_modified + b"<rss>garbage</rss>"]):
@@ -230,7 +230,7 @@ async def test_a_304_has_no_body_whatever_follows_and_its_connection_is_not_used
 
 
 @pytest.mark.parametrize("surplus", [b"garbage", response(b"forged"), b"\r\n\r\nGET / HTTP/1.1\r\n\r\n"])
-async def test_bytes_behind_the_content_length_are_never_the_next_answer(surplus: bytes) -> None:
+async def test_response_bytes_after_content_length_are_not_the_next_response(surplus: bytes) -> None:
     right = response(b"right", b"X: 1")
     for pieces in ([right + surplus], [right, surplus], [right[:-2], right[-2:] + surplus]):
         async with origin(play(*pieces), OK) as raw, a_fetcher() as fetcher:
@@ -238,14 +238,14 @@ async def test_bytes_behind_the_content_length_are_never_the_next_answer(surplus
             assert fetched(await fetcher.fetch(a_get(raw.url()))).response.body == b"ok"
 
 
-async def test_an_answer_that_comes_before_it_is_asked_for_is_thrown_away() -> None:
+async def test_response_before_its_request_is_discarded() -> None:
     async with origin(play(OK, b"", b"", response(b"poison")), OK) as raw, a_fetcher() as fetcher:
         await fetcher.fetch(a_get(raw.url()))
         await until(lambda: not fetcher._open)
         assert fetched(await fetcher.fetch(a_get(raw.url()))).response.body == b"ok"
 
 
-async def test_a_head_request_is_answered_without_body_and_keeps_the_length_it_tells() -> None:
+async def test_response_to_head_has_no_body_and_keeps_content_length() -> None:
     async with origin(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n") as raw, a_fetcher() as fetcher:
         for _ in range(2):
             got = fetched(await fetcher.fetch(a_get(raw.url(), method="HEAD")))
@@ -291,11 +291,11 @@ async def test_head_parser_accepts_tolerable_heads(lines: bytes, expected: list[
     assert (list(got.response.fields), got.response.body) == (expected, b"ok")
 
 
-async def test_a_head_with_bare_line_feeds_only_is_read() -> None:
+async def test_head_parser_accepts_bare_line_feeds() -> None:
     assert await body_of(b"\r\nHTTP/1.1 200 OK\nContent-Length: 2\n\nok") == b"ok"
 
 
-async def test_of_two_framings_the_chunks_count_and_the_connection_is_not_used_again() -> None:
+async def test_chunked_body_with_content_length_is_read_by_chunks_and_ends_the_connection() -> None:
     both = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"
     async with origin(both) as raw, a_fetcher() as fetcher:
         for _ in range(2):
@@ -361,7 +361,7 @@ async def test_incomplete_message_is_an_error_and_fetched_once(answer: bytes) ->
         assert len(raw.heads) == 1
 
 
-async def test_a_head_up_to_the_cap_is_read_and_one_above_it_is_broken() -> None:
+async def test_head_above_header_max_is_malformed() -> None:
     def sized(value: int) -> bytes:
         return response(b"ok", b"X: " + b"x" * value)
 
@@ -376,7 +376,7 @@ async def test_a_head_up_to_the_cap_is_read_and_one_above_it_is_broken() -> None
         await fetch_once(play(b"HTTP/1.1 200 OK\r\nX: ", b"x" * 50_000, then="hold"), limits=limits)
 
 
-async def test_many_small_fields_below_the_cap_are_read() -> None:
+async def test_head_with_many_small_fields_below_header_max_is_read() -> None:
     got = fetched(await fetch_once(response(b"ok", *[b"X-%d: 1" % each for each in range(2000)])))
 
     assert len(got.response.fields) == 2000
@@ -385,7 +385,7 @@ async def test_many_small_fields_below_the_cap_are_read() -> None:
 # -- caps
 
 
-async def test_a_body_above_the_cap_is_oversized_by_its_length_before_it_comes() -> None:
+async def test_body_with_length_above_buffer_max_is_oversized_before_it_arrives() -> None:
     answer = play(b"HTTP/1.1 200 OK\r\nETag: x\r\nContent-Length: 101\r\n\r\n", then="hold")
 
     got = await fetch_once(answer, limits=FetchLimits(buffer_max=100))
@@ -395,7 +395,7 @@ async def test_a_body_above_the_cap_is_oversized_by_its_length_before_it_comes()
 
 
 @pytest.mark.parametrize("head", [b"Transfer-Encoding: chunked\r\n", b""])
-async def test_a_body_without_length_is_oversized_once_it_is(head: bytes) -> None:
+async def test_body_without_length_is_oversized_above_buffer_max(head: bytes) -> None:
     pieces = [b"64\r\n" + b"x" * 100 + b"\r\n"] * 3
     answer = play(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n", *pieces, then="hold")
     async with origin(answer, OK) as raw, a_fetcher(FetchLimits(buffer_max=250)) as fetcher:
@@ -403,7 +403,7 @@ async def test_a_body_without_length_is_oversized_once_it_is(head: bytes) -> Non
         assert fetched(await fetcher.fetch(a_get(raw.url()))).response.body == b"ok"
 
 
-async def test_a_body_of_just_the_cap_is_fetched() -> None:
+async def test_body_of_exactly_buffer_max_is_fetched() -> None:
     body = b"x" * 3_000_000
 
     got = fetched(await fetch_once(response(body), limits=FetchLimits(buffer_max=len(body))))
@@ -428,7 +428,7 @@ SLOW = {
 
 
 @pytest.mark.parametrize(("answer", "limits"), SLOW.values(), ids=SLOW)
-async def test_a_slow_answer_ends_in_a_timeout_and_leaves_no_connection(answer: Played, limits: FetchLimits) -> None:
+async def test_timeout_of_slow_response_leaves_no_connection(answer: Played, limits: FetchLimits) -> None:
     async with origin(answer) as raw, a_fetcher(limits) as fetcher:
         with pytest.raises(FetchTimeout):
             await fetcher.fetch(a_get(raw.url()))
@@ -436,7 +436,7 @@ async def test_a_slow_answer_ends_in_a_timeout_and_leaves_no_connection(answer: 
         assert fetcher.stats == FetchStats(0, 0)
 
 
-async def test_a_name_that_takes_too_long_ends_in_a_timeout() -> None:
+async def test_timeout_of_name_lookup_is_fetch_timeout() -> None:
     async def never(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()
         return []
@@ -449,7 +449,7 @@ async def test_a_name_that_takes_too_long_ends_in_a_timeout() -> None:
 # -- connections
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_connection_is_reused() -> None:
     async with origin(OK) as raw, a_fetcher() as fetcher:
         for _ in range(5):
             await fetcher.fetch(a_get(raw.url()))
@@ -458,7 +458,7 @@ async def test_a_connection_is_used_again() -> None:
     assert fetcher.stats == FetchStats(0, 0)
 
 
-async def test_a_pooled_connection_that_closes_before_any_byte_is_asked_again_once_on_another() -> None:
+async def test_pooled_connection_closed_before_first_byte_is_retried_once() -> None:
     async with origin(OK, play(then="close"), OK) as raw, a_fetcher() as fetcher:
         await fetcher.fetch(a_get(raw.url()))
         got = fetched(await fetcher.fetch(a_get(raw.url())))
@@ -466,14 +466,14 @@ async def test_a_pooled_connection_that_closes_before_any_byte_is_asked_again_on
         assert (len(raw.heads), raw.connections) == (3, 2)
 
 
-async def test_a_fresh_connection_that_closes_before_any_byte_is_not_asked_again() -> None:
+async def test_fresh_connection_closed_before_first_byte_is_not_retried() -> None:
     async with origin(play(then="close")) as raw, a_fetcher() as fetcher:
         with pytest.raises(MalformedResponse):
             await fetcher.fetch(a_get(raw.url()))
         assert len(raw.heads) == 1
 
 
-async def test_a_pooled_connection_that_closes_after_a_byte_is_not_asked_again() -> None:
+async def test_pooled_connection_closed_after_first_byte_is_not_retried() -> None:
     async with origin(OK, play(b"HTTP/1.1", then="close")) as raw, a_fetcher() as fetcher:
         await fetcher.fetch(a_get(raw.url()))
         with pytest.raises(MalformedResponse):
@@ -481,7 +481,7 @@ async def test_a_pooled_connection_that_closes_after_a_byte_is_not_asked_again()
         assert len(raw.heads) == 2
 
 
-async def test_a_reset_is_an_error_like_any_other() -> None:
+async def test_connection_reset_is_malformed() -> None:
     for answer in (play(then="reset"), play(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", then="reset")):
         with pytest.raises(MalformedResponse):
             await fetch_once(answer)
@@ -495,14 +495,14 @@ async def test_port_without_listener_is_unreachable() -> None:
             await fetcher.fetch(a_get(url))
 
 
-async def test_one_host_gets_only_so_many_connections_at_once() -> None:
+async def test_connections_to_one_host_are_limited() -> None:
     limits = FetchLimits(per_host=Limit(2))
     async with origin(OK) as raw, a_fetcher(limits) as fetcher:
         await asyncio.gather(*(fetcher.fetch(a_get(raw.url())) for _ in range(20)))
         assert raw.connections <= 2
 
 
-async def test_closing_is_quick_and_leaves_nothing_behind() -> None:
+async def test_fetcher_closes_at_once_and_releases_everything() -> None:
     gc.collect()  # what other tests left behind is not ours
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -523,7 +523,7 @@ async def test_closing_is_quick_and_leaves_nothing_behind() -> None:
         gc.collect()
 
 
-async def test_whoever_gives_up_waiting_leaves_no_connection() -> None:
+async def test_cancelled_fetch_leaves_no_connection() -> None:
     async with (
         origin(play(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na", then="hold")) as raw,
         a_fetcher() as fetcher,
@@ -540,7 +540,7 @@ async def test_whoever_gives_up_waiting_leaves_no_connection() -> None:
 # -- addresses
 
 
-async def test_a_private_address_is_refused_by_literal_by_name_and_by_port() -> None:
+async def test_private_address_is_refused_as_literal_as_name_and_by_port() -> None:
     async def lookup(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -563,7 +563,7 @@ async def test_a_private_address_is_refused_by_literal_by_name_and_by_port() -> 
         assert raw.connections == 0
 
 
-async def test_a_name_that_answers_otherwise_the_second_time_gains_nothing() -> None:
+async def test_dns_rebinding_does_not_reach_private_address() -> None:
     answers = [["8.8.8.8", "127.0.0.1"], ["127.0.0.1"]]
     asked: list[str] = []
 
@@ -583,7 +583,7 @@ async def test_a_name_that_answers_otherwise_the_second_time_gains_nothing() -> 
         assert raw.connections == 0
 
 
-async def test_the_address_that_was_checked_is_the_one_connected_to() -> None:
+async def test_connection_uses_the_checked_address() -> None:
     async def elsewhere(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -593,7 +593,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to() -> None:
         assert b"Host: feeds.example:%d" % raw.port in raw.heads[0]
 
 
-async def test_the_operators_upstream_is_exempt_from_the_check_and_from_nothing_else() -> None:
+async def test_exempt_upstream_is_exempt_from_the_address_check_only() -> None:
     async def lookup(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -612,7 +612,7 @@ async def test_the_operators_upstream_is_exempt_from_the_check_and_from_nothing_
             await fetcher.fetch(a_get(raw.url()), skip_address_check=True)
 
 
-async def test_an_exempt_connection_is_never_lent_to_a_request_that_is_not() -> None:
+async def test_exempt_connection_is_not_reused_for_checked_request() -> None:
     async def lookup(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
@@ -624,7 +624,7 @@ async def test_an_exempt_connection_is_never_lent_to_a_request_that_is_not() -> 
                 await fetcher.fetch(a_get(raw.url(host="upstream.example")))
 
 
-def test_limits_are_the_operators() -> None:
+def test_limits_come_from_settings() -> None:
     limits = FetchLimits.from_settings(Settings(connect_timeout=1, fetch_timeout=4, header_max=4, buffer_max=5))
 
     assert (limits.connect, limits.first_byte, limits.total, limits.header_max, limits.buffer_max) == (
@@ -639,7 +639,7 @@ def test_limits_are_the_operators() -> None:
 # -- the corpus
 
 
-async def test_every_hostile_answer_of_the_corpus_ends_in_an_answer_or_an_error(corpus: Path) -> None:
+async def test_hostile_response_of_corpus_yields_response_or_error(corpus: Path) -> None:
     cases = {case["id"]: case for case in json.loads((corpus / "hostile.json").read_text())}
     expected_broken = {
         "cl-too-long", "cl-too-long-after-good", "chunked-cut", "chunked-bad-size",
@@ -664,7 +664,7 @@ async def test_every_hostile_answer_of_the_corpus_ends_in_an_answer_or_an_error(
     assert broken == expected_broken
 
 
-async def test_interim_responses_come_with_the_answer_except_100() -> None:
+async def test_interim_responses_other_than_100_are_returned_with_the_response() -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\nConnection: y\r\nY: 1\r\n\r\n"
 
     got = fetched(await fetch_once(interim + OK))
@@ -672,7 +672,7 @@ async def test_interim_responses_come_with_the_answer_except_100() -> None:
     assert [(each.status, list(each.fields)) for each in got.interim] == [(103, [("Link", "</x>")])]
 
 
-async def test_a_transfer_coding_that_nobody_knows_leaves_the_content_to_the_end_of_the_connection() -> None:
+async def test_body_with_unknown_transfer_coding_ends_with_the_connection() -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: sparkling\r\nContent-Length: 1\r\n\r\nall of it"
 
     got = fetched(await fetch_once(play(answer, then="close")))

@@ -1,4 +1,4 @@
-"""The inner names of aiohttp that wire.py stands on: a release that moves one of them fails here."""
+"""Private members of aiohttp that the connection pool depends on."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from feedproxy.upstream.connection_pool import CheckedResolver, OriginConnector,
 from tests.upstream.raw import OK, a_fetcher, a_get, origin
 
 
-async def test_aiohttps_connector_still_makes_its_protocols_with_a_factory() -> None:
+async def test_aiohttp_connector_creates_protocols_with_factory() -> None:
     plain = aiohttp.TCPConnector()
     assert plain._factory.func is ResponseHandler
     await plain.close()
@@ -23,7 +23,7 @@ async def test_aiohttps_connector_still_makes_its_protocols_with_a_factory() -> 
     await exact.close()
 
 
-async def test_aiohttps_protocol_still_has_what_is_overridden_and_read() -> None:
+async def test_aiohttp_protocol_has_the_members_that_are_overridden_or_read() -> None:
     protocol = ResponseHandler(asyncio.get_running_loop())
 
     for name in ("connection_lost", "set_exception", "force_close", "is_connected", "close"):
@@ -34,7 +34,7 @@ async def test_aiohttps_protocol_still_has_what_is_overridden_and_read() -> None
     assert protocol.should_close
 
 
-async def test_every_connection_of_a_fetcher_is_an_exact_one() -> None:
+async def test_fetcher_connections_are_origin_protocols() -> None:
     async with origin(OK) as raw, a_fetcher() as fetcher:
         await fetcher.fetch(a_get(raw.url()))
         (protocol,) = fetcher._open

@@ -1,4 +1,4 @@
-"""The head of a response, read strictly: whatever the bytes, a Head or a MalformedResponse."""
+"""The head parser returns a Head or raises MalformedResponse, for any bytes."""
 
 import re
 
@@ -63,11 +63,11 @@ def test_a_beginning_is_given_up_as_soon_as_it_can_be_no_status_line(data: bytes
     ("method", "status", "content"),
     [("GET", 200, True), ("HEAD", 200, False), ("GET", 204, False), ("GET", 304, False), ("GET", 404, True)],
 )
-def test_head_204_and_304_have_no_content(method: str, status: int, content: bool) -> None:
+def test_response_to_head_and_status_204_and_304_have_no_content(method: str, status: int, content: bool) -> None:
     assert parse_head(b"HTTP/1.1 %d X\r\n\r\n" % status).has_content(method) is content
 
 
-def test_a_message_with_two_framings_or_a_coding_in_http_1_0_ends_its_connection() -> None:
+def test_connection_with_two_framings_or_chunked_http_1_0_is_not_reusable() -> None:
     chunked = b"Transfer-Encoding: chunked\r\n"
 
     assert parse_head(b"HTTP/1.1 200 OK\r\n" + chunked + b"\r\n").reusable
@@ -85,13 +85,13 @@ def test_a_message_with_two_framings_or_a_coding_in_http_1_0_ends_its_connection
         (b"HTTP/1.0 200 OK\r\nConnection: keep-alive, close\r\n\r\n", False),
     ],
 )
-def test_a_connection_lasts_as_the_version_and_the_origin_say(head: bytes, reusable: bool) -> None:
+def test_connection_is_reusable_by_version_and_connection_field(head: bytes, reusable: bool) -> None:
     assert parse_head(head).reusable is reusable
 
 
 @pytest.mark.parametrize("control", [*range(9), *range(11, 32), 127])
 @pytest.mark.parametrize("place", ["reason", "value", "name", "status", "version"])
-def test_control_characters_become_spaces_or_break_the_message(place: str, control: int) -> None:
+def test_head_parser_replaces_or_rejects_control_characters(place: str, control: int) -> None:
     parts = {"version": "1.1", "status": "200", "reason": "OK", "name": "X-A", "value": "bc"}
     parts[place] = parts[place][:1] + chr(control) + parts[place][1:]
     line = "HTTP/{version} {status} {reason}\r\n{name}: {value}\r\n\r\n".format_map(parts)
@@ -104,13 +104,13 @@ def test_control_characters_become_spaces_or_break_the_message(place: str, contr
 
 
 @pytest.mark.parametrize("status", ["099", "600", "999", "20", "2000", "+20", "1e2"])
-def test_a_status_is_three_digits_from_100_to_599(status: str) -> None:
+def test_head_parser_rejects_status_outside_100_to_599(status: str) -> None:
     with pytest.raises(MalformedResponse):
         parse_head(f"HTTP/1.1 {status} OK\r\n\r\n".encode())
 
 
 @pytest.mark.parametrize("status", [204, 304])
 @pytest.mark.parametrize("framing", [b"Content-Length: 5", b"Transfer-Encoding: chunked"])
-def test_204_and_304_that_announce_content_end_their_connection(status: int, framing: bytes) -> None:
+def test_connection_with_204_or_304_that_announces_content_is_not_reusable(status: int, framing: bytes) -> None:
     assert not parse_head(b"HTTP/1.1 %d X\r\n%b\r\n\r\n" % (status, framing)).reusable
     assert parse_head(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status).reusable

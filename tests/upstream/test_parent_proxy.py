@@ -1,4 +1,4 @@
-"""Requests through a parent proxy (`upstream_proxy`): what is checked here, what goes out, and whose failure it is."""
+"""Requests through a parent proxy (`upstream_proxy`): address checks, request forms and failures."""
 
 import base64
 import logging
@@ -61,21 +61,21 @@ async def body(fetcher: Fetcher, url: str) -> bytes:
 # -- what goes out
 
 
-async def test_http_goes_to_an_http_parent_in_absolute_form() -> None:
+async def test_http_request_to_http_parent_has_absolute_form() -> None:
     async with origin(OK) as raw, a_parent() as played, through(played.parent()) as fetcher:
         assert await body(fetcher, raw.url("/feed?a=%2f", HOST)) == b"ok"
         where = f"{HOST}:{raw.port}"
         assert played.heads == [f"GET http://{where}/feed?a=%2f HTTP/1.1\r\nHost: {where}\r\n\r\n".encode()]
 
 
-async def test_connection_to_an_http_parent_is_used_again_for_other_hosts() -> None:
+async def test_connection_to_http_parent_is_reused_for_other_hosts() -> None:
     async with origin(OK) as raw, a_parent() as played, through(played.parent()) as fetcher:
         for host in (HOST, "other.example.org"):
             await body(fetcher, raw.url("/feed", host))
         assert played.connections == 1
 
 
-async def test_https_goes_through_connect_and_is_verified_against_the_origin(authority: Authority) -> None:
+async def test_https_request_uses_connect_and_verifies_origin_certificate(authority: Authority) -> None:
     trust = authority.trusting()
     async with origin(OK, tls=authority.serving(HOST)) as raw, a_parent() as played:
         async with through(played.parent(), ssl_context=trust) as fetcher:
@@ -85,7 +85,7 @@ async def test_https_goes_through_connect_and_is_verified_against_the_origin(aut
         assert raw.heads[0].startswith(b"GET /a HTTP/1.1\r\n")
 
 
-async def test_certificate_of_another_name_is_refused_inside_a_tunnel(authority: Authority) -> None:
+async def test_https_request_rejects_certificate_of_another_name_in_tunnel(authority: Authority) -> None:
     async with origin(OK, tls=authority.serving("other.example.com")) as raw, a_parent() as played:
         async with through(played.parent(), ssl_context=authority.trusting()) as fetcher:
             with pytest.raises(Unreachable, match="its certificate is not trusted") as caught:
@@ -95,14 +95,14 @@ async def test_certificate_of_another_name_is_refused_inside_a_tunnel(authority:
 
 
 @pytest.mark.parametrize(("scheme", "asked"), [("socks5", "127.0.0.1"), ("socks5h", HOST)])
-async def test_socks5_parent_is_given_the_checked_address_and_socks5h_the_name(scheme: str, asked: str) -> None:
+async def test_socks5_parent_receives_checked_address_and_socks5h_the_name(scheme: str, asked: str) -> None:
     async with origin(OK) as raw, a_parent("socks5") as played, through(played.parent(scheme)) as fetcher:
         assert await body(fetcher, raw.url("/feed", HOST)) == b"ok"
         assert played.asked == [f"{asked}:{raw.port}"]
         assert raw.heads[0].startswith(b"GET /feed HTTP/1.1\r\n")
 
 
-async def test_https_goes_through_socks5(authority: Authority) -> None:
+async def test_socks5_parent_carries_https(authority: Authority) -> None:
     async with (
         origin(OK, tls=authority.serving(HOST)) as raw,
         a_parent("socks5") as played,
@@ -111,7 +111,7 @@ async def test_https_goes_through_socks5(authority: Authority) -> None:
         assert await body(fetcher, raw.url("/feed", HOST)) == b"ok"
 
 
-async def test_connections_of_two_parents_are_never_mixed() -> None:
+async def test_connections_of_two_parents_are_separate() -> None:
     async with origin(OK) as raw, a_parent() as first, a_parent() as second:
         parents = {"/a": first.parent(), "/b": second.parent(), "/c": None}
         fetcher = a_fetcher(policy=a_policy(lookup=here), parent_of=lambda target: parents[target[-2:]])
@@ -147,7 +147,7 @@ async def test_credentials_reach_the_parent_and_neither_origin_nor_log(
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 @pytest.mark.parametrize("tls", [False, True])
-async def test_refused_credentials_are_the_parents_failure(scheme: str, tls: bool, authority: Authority) -> None:
+async def test_credentials_that_parent_refuses_are_parent_failure(scheme: str, tls: bool, authority: Authority) -> None:
     async with (
         origin(OK, tls=authority.serving(HOST) if tls else None) as raw,
         a_parent(scheme, user="feedproxy", password="right") as played,
@@ -160,7 +160,7 @@ async def test_refused_credentials_are_the_parents_failure(scheme: str, tls: boo
     assert raw.heads == []
 
 
-async def test_socks5_parent_that_wants_credentials_nobody_gave_is_a_failure_of_the_parent() -> None:
+async def test_socks5_parent_that_requires_absent_credentials_is_parent_failure() -> None:
     async with a_parent("socks5", user="a", password="b") as played, through(played.parent()) as fetcher:
         with pytest.raises(ParentFailed, match="upstream_proxy"):
             await fetcher.fetch(a_get("http://feeds.example.com/"))
@@ -175,7 +175,7 @@ async def test_socks5_parent_that_wants_credentials_nobody_gave_is_a_failure_of_
     [("http://10.0.0.1/", Forbidden), ("http://inside.example.com/", Unreachable), ("http://inside/", Unreachable)],
 )
 @pytest.mark.parametrize("tls", [False, True])
-async def test_private_target_is_refused_before_the_parent_hears_of_it(
+async def test_private_target_is_refused_without_request_to_parent(
     scheme: str, address: str, error: type[FeedproxyError], tls: bool
 ) -> None:
     async def lookup(host: str, port: int) -> list[str]:
@@ -193,7 +193,7 @@ async def test_private_target_is_refused_before_the_parent_hears_of_it(
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5h"])
-async def test_public_name_that_cannot_be_resolved_here_is_left_to_the_parent(scheme: str) -> None:
+async def test_name_that_cannot_be_resolved_is_sent_to_parent(scheme: str) -> None:
     async with origin(OK) as raw, a_parent("http" if scheme == "http" else "socks5") as played:
         async with through(played.parent(scheme), lookup=unknown) as fetcher:
             assert await body(fetcher, raw.url("/feed", HOST)) == b"ok"
@@ -203,14 +203,14 @@ async def test_public_name_that_cannot_be_resolved_here_is_left_to_the_parent(sc
         assert len(played.asked) == 1
 
 
-async def test_name_that_cannot_be_resolved_here_is_not_sent_to_a_socks5_parent() -> None:
+async def test_name_that_cannot_be_resolved_is_not_sent_to_socks5_parent() -> None:
     async with a_parent("socks5") as played, through(played.parent(), lookup=unknown) as fetcher:
         with pytest.raises(Unreachable):
             await fetcher.fetch(a_get("http://feeds.example.com/"))
         assert played.connections == 0
 
 
-async def test_listener_of_this_proxy_as_a_parent_is_refused_as_a_loop() -> None:
+async def test_parent_that_is_own_listener_is_refused_as_loop() -> None:
     listeners = OwnListeners()
     async with a_parent() as played:
         listeners.add(played.port, for_readers=True)
@@ -222,7 +222,7 @@ async def test_listener_of_this_proxy_as_a_parent_is_refused_as_a_loop() -> None
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_operators_own_upstream_goes_through_the_parent_unchecked(scheme: str) -> None:
+async def test_exempt_upstream_uses_parent_without_address_check(scheme: str) -> None:
     async with origin(OK) as raw, a_parent(scheme) as played:
         async with through(played.parent(), policy={"allow_private": False, "ports": ("1",)}) as fetcher:
             answer = await fetcher.fetch(a_get(raw.url("/feed", "inside")), skip_address_check=True)
@@ -242,7 +242,7 @@ async def failing(played: Played, target: str, **options: object) -> FeedproxyEr
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 @pytest.mark.parametrize("target", ["http://feeds.example.com:81/", "https://feeds.example.com:81/"])
-async def test_parent_that_is_down_is_named_and_is_no_failure_of_the_origin(scheme: str, target: str) -> None:
+async def test_parent_that_is_down_is_named_as_parent_failure(scheme: str, target: str) -> None:
     async with a_parent(scheme) as played:
         pass
     error = await failing(played, target)
@@ -254,7 +254,7 @@ async def test_parent_that_is_down_is_named_and_is_no_failure_of_the_origin(sche
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_parent_that_accepts_no_connection_is_the_parents_failure(
+async def test_parent_that_accepts_no_connection_is_parent_failure(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parent_proxy_tunnel, "CONNECT_TIMEOUT", 0.1)
@@ -271,7 +271,7 @@ async def test_parent_that_accepts_no_connection_is_the_parents_failure(
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_parent_that_says_nothing_runs_into_the_time_limit_of_connecting(scheme: str) -> None:
+async def test_parent_that_sends_nothing_exceeds_connect_timeout(scheme: str) -> None:
     async with origin(OK) as silent:
         silent.script = [play(then="hold")]
         parent = Parent(scheme, "127.0.0.1", silent.port)
@@ -290,21 +290,21 @@ async def test_parent_that_refuses_connect_is_named(status: int) -> None:
     assert str(error).endswith(f"the parent proxy {played.parent()} (upstream_proxy) answered {status} to CONNECT")
 
 
-async def test_parent_that_speaks_no_http_is_the_parents_failure() -> None:
+async def test_parent_without_http_is_parent_failure() -> None:
     async with a_parent(answer=b"SSH-2.0-OpenSSH\r\n\r\n") as played:
         error = await failing(played, "https://feeds.example.com/")
     assert isinstance(error, ParentFailed)
     assert "no valid response to CONNECT" in str(error)
 
 
-async def test_refusal_of_a_socks5_parent_is_named() -> None:
+async def test_socks5_parent_refusal_is_named() -> None:
     async with a_parent("socks5", answer=b"\x02") as played:
         error = await failing(played, "https://feeds.example.com/")
     assert isinstance(error, ParentRefused)
     assert "connection not allowed by its rules" in str(error)
 
 
-async def test_origins_own_error_comes_through_as_it_is() -> None:
+async def test_origin_error_is_returned_unchanged() -> None:
     answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno"
     async with origin(answer) as raw, a_parent() as played, through(played.parent()) as fetcher:
         got = await fetcher.fetch(a_get(raw.url("/feed", HOST)))
@@ -320,7 +320,7 @@ def a_caller(parent: Parent, **options: object) -> CallbackClient:
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
-async def test_calls_go_through_the_parent(scheme: str) -> None:
+async def test_calls_use_parent(scheme: str) -> None:
     async with origin(OK) as raw, a_parent(scheme, user="feedproxy", password=PASSWORD) as played:
         caller = a_caller(played.parent(user="feedproxy", password=PASSWORD))
         answer = await caller.call("GET", raw.url("/callback", HOST), Fields([("User-Agent", "feedproxy")]))
@@ -330,7 +330,7 @@ async def test_calls_go_through_the_parent(scheme: str) -> None:
         assert b"roxy-A" not in raw.heads[0]
 
 
-async def test_callback_at_a_private_address_is_refused_before_the_parent_hears_of_it() -> None:
+async def test_calls_to_private_address_are_refused_without_request_to_parent() -> None:
     async with a_parent() as played:
         caller = a_caller(played.parent(), allow_private=False)
         for scheme in ("http", "https"):
@@ -341,7 +341,7 @@ async def test_callback_at_a_private_address_is_refused_before_the_parent_hears_
         assert played.connections == 0
 
 
-async def test_calls_name_a_parent_that_refuses_its_credentials() -> None:
+async def test_calls_report_parent_that_refuses_credentials() -> None:
     async with a_parent(user="feedproxy", password="right") as played:
         caller = a_caller(played.parent(user="feedproxy", password=PASSWORD))
         for scheme in ("http", "https"):
@@ -350,7 +350,7 @@ async def test_calls_name_a_parent_that_refuses_its_credentials() -> None:
         await caller.close()
 
 
-async def test_certificate_is_looked_at_through_the_parent(authority: Authority) -> None:
+async def test_certificate_probe_uses_parent(authority: Authority) -> None:
     async with origin(OK, tls=authority.serving(HOST)) as raw, a_parent() as played:
         shown = await probe_certificate(
             HOST, raw.port, a_policy(lookup=here), timeout=5, context=authority.trusting, parent=played.parent()

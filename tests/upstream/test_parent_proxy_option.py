@@ -1,4 +1,4 @@
-"""`upstream_proxy`: which values it has, and what `environment` makes of http_proxy and its kin."""
+"""`upstream_proxy`: valid values, and the variables that `environment` reads."""
 
 import pytest
 
@@ -22,7 +22,7 @@ FEED, SECURE = "http://feeds.example.com/a", "https://feeds.example.com/a"
         ("http://user:@proxy.example:3128", Parent("http", "proxy.example", 3128, "user", "")),
     ],
 )
-def test_value_names_a_parent(text: str, parent: Parent | None) -> None:
+def test_option_value_is_parsed_as_parent(text: str, parent: Parent | None) -> None:
     assert parse(text) == parent
 
 
@@ -48,13 +48,13 @@ def test_value_names_a_parent(text: str, parent: Parent | None) -> None:
         "socks5://user@proxy.example:1080",
     ],
 )
-def test_wrong_value_is_refused_without_being_repeated(text: str) -> None:
+def test_option_value_that_is_invalid_is_rejected_without_its_password(text: str) -> None:
     with pytest.raises(UsageError, match=r"^upstream_proxy: ") as caught:
         validate(text)
     assert PASSWORD not in str(caught.value)
 
 
-def test_credentials_are_in_no_text_of_a_parent() -> None:
+def test_parent_text_and_repr_omit_credentials() -> None:
     parent = parse(f"http://user:{PASSWORD}@proxy.example:3128")
     assert PASSWORD not in f"{parent} {parent!r}"
     assert "user" not in f"{parent} {parent!r}"
@@ -66,7 +66,7 @@ def test_credentials_are_in_no_text_of_a_parent() -> None:
     "target",
     ["http://localhost:8000/", "http://127.0.0.1:8000/", "https://127.9.9.9/", "http://[::1]/", "http://a.localhost/"],
 )
-def test_this_machine_is_never_asked_for_through_a_parent(target: str) -> None:
+def test_loopback_target_bypasses_parent(target: str) -> None:
     assert parent_of("http://proxy.example:3128", target) is None
 
 
@@ -88,7 +88,7 @@ def test_this_machine_is_never_asked_for_through_a_parent(target: str) -> None:
         (SECURE, {"https_proxy": "http://a"}, "a"),
     ],
 )
-def test_variables_count_as_in_curl(target: str, environ: dict[str, str], host: str) -> None:
+def test_environment_variables_select_parent_as_in_curl(target: str, environ: dict[str, str], host: str) -> None:
     parent = parent_of("environment", target, environ)
     assert (parent.host if parent else "") == host
 
@@ -112,12 +112,12 @@ def test_variables_count_as_in_curl(target: str, environ: dict[str, str], host: 
     ],
 )
 @pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])
-def test_no_proxy_excepts_hosts(name: str, no_proxy: str, target: str, direct: bool) -> None:
+def test_environment_no_proxy_excludes_hosts(name: str, no_proxy: str, target: str, direct: bool) -> None:
     environ = {"http_proxy": "http://a:1", name: no_proxy}
     assert (parent_of("environment", target, environ) is None) is direct
 
 
-def test_variable_that_names_no_proxy_is_refused_and_never_passed_over() -> None:
+def test_environment_variable_that_is_invalid_is_rejected_without_its_password() -> None:
     environ = {"https_proxy": f"ftp://u:{PASSWORD}@a:1"}
     for call in (lambda: validate("environment", environ), lambda: parent_of("environment", SECURE, environ)):
         with pytest.raises((UsageError, ParentFailed), match=r"^upstream_proxy: environment: https_proxy: ") as caught:

@@ -1,4 +1,4 @@
-"""One answer, read from its bytes in whatever pieces they come."""
+"""The response parser reads a response from pieces of any size."""
 
 import pytest
 from hypothesis import given
@@ -79,13 +79,13 @@ def test_any_bytes_are_chunks_or_broken(data: bytes, cuts: list[int]) -> None:
     assert len(found) <= len(data)
 
 
-def test_bytes_behind_the_last_chunk_end_the_connection() -> None:
+def test_bytes_after_last_chunk_end_the_connection() -> None:
     reading = a_reading()
     assert reading.feed(CHUNKED + b"0\r\n\r\nHTTP/1.1 200 OK\r\n")
     assert not reading.reusable
 
 
-def test_a_body_may_be_just_as_large_as_is_allowed() -> None:
+def test_body_of_exactly_the_limit_is_read() -> None:
     reading = a_reading()
     assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000)
     assert not reading.oversized
@@ -93,14 +93,14 @@ def test_a_body_may_be_just_as_large_as_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 5001", b"X: y"])
-def test_more_than_that_is_oversized_and_ends_the_connection(head: bytes) -> None:
+def test_body_above_the_limit_is_oversized_and_ends_the_connection(head: bytes) -> None:
     reading = a_reading()
     assert reading.feed(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\n" + b"x" * 5001)
     assert reading.oversized
     assert not reading.reusable
 
 
-def test_a_request_without_content_in_its_answer_is_complete_with_the_head() -> None:
+def test_response_without_content_is_complete_with_its_head() -> None:
     reading = a_reading(has_content=False)
     assert reading.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 5001\r\n\r\n")
     assert not reading.oversized

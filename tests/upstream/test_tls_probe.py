@@ -96,7 +96,7 @@ async def at_loopback(host: str, port: int) -> Sequence[str]:
     return ["127.0.0.1"]
 
 
-async def test_the_name_is_asked_for_and_certified_at_the_checked_address(
+async def test_tls_uses_name_for_sni_and_certificate_at_checked_address(
     authority: Authority,
 ) -> None:
     asked: list[str | None] = []
@@ -119,7 +119,7 @@ async def test_the_name_is_asked_for_and_certified_at_the_checked_address(
     ("names", "days", "why"),
     [(("other.example",), 30, "not valid for 'feeds.example'"), ((HOST,), -1, "has expired")],
 )
-async def test_a_certificate_for_another_name_or_out_of_date_is_unreachable(
+async def test_tls_certificate_for_another_name_or_expired_is_unreachable(
     authority: Authority, names: tuple[str, ...], days: int, why: str
 ) -> None:
     policy = a_policy(lookup=at_loopback)
@@ -133,7 +133,7 @@ async def test_a_certificate_for_another_name_or_out_of_date_is_unreachable(
         assert raw.heads == []
 
 
-async def test_an_authority_that_nobody_trusts_is_unreachable(authority: Authority) -> None:
+async def test_tls_certificate_of_untrusted_authority_is_unreachable(authority: Authority) -> None:
     async with (
         origin(OK, tls=authority.serving(HOST)) as raw,
         a_fetcher(policy=a_policy(lookup=at_loopback)) as fetcher,
@@ -142,7 +142,7 @@ async def test_an_authority_that_nobody_trusts_is_unreachable(authority: Authori
             await fetcher.fetch(a_get(raw.url(host=HOST)))
 
 
-async def test_a_certificate_for_the_name_does_not_open_a_forbidden_address(authority: Authority) -> None:
+async def test_tls_certificate_for_the_name_does_not_permit_forbidden_address(authority: Authority) -> None:
     policy = a_policy(allow_private=False, lookup=at_loopback)
     async with (
         origin(OK, tls=authority.serving(HOST)) as raw,
@@ -153,7 +153,7 @@ async def test_a_certificate_for_the_name_does_not_open_a_forbidden_address(auth
         assert raw.connections == 0
 
 
-async def test_a_port_that_speaks_no_tls_is_unreachable(authority: Authority) -> None:
+async def test_tls_to_port_without_tls_is_unreachable(authority: Authority) -> None:
     async with (
         origin(play(b"HTTP/1.1 400 Bad Request\r\n\r\n", then="close")) as raw,
         a_fetcher(policy=a_policy(lookup=at_loopback), ssl_context=authority.trusting()) as fetcher,
@@ -165,7 +165,7 @@ async def test_a_port_that_speaks_no_tls_is_unreachable(authority: Authority) ->
         assert caught.type is Unreachable
 
 
-async def test_closing_an_idle_tls_connection_is_quick(authority: Authority) -> None:
+async def test_tls_idle_connection_is_closed_at_once(authority: Authority) -> None:
     async with origin(OK, tls=authority.serving(HOST)) as raw:
         fetcher = a_fetcher(policy=a_policy(lookup=at_loopback), ssl_context=authority.trusting())
         await fetcher.fetch(a_get(raw.url(host=HOST)))
