@@ -1,4 +1,4 @@
-"""Who may read: passwords, WSSE, secret addresses, and what guessing brings."""
+"""Admission of readers: passwords, WSSE, secret addresses, and limits on guessing."""
 
 import base64
 from pathlib import Path
@@ -70,7 +70,7 @@ async def test_request_without_credentials_gets_all_challenges(admission: Author
     )
 
 
-async def test_in_the_explicit_proxy_it_is_407_and_the_fields_for_proxies(admission: Authorizer) -> None:
+async def test_request_to_explicit_proxy_gets_407_and_proxy_fields(admission: Authorizer) -> None:
     asked = await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1", proxy=True)
     told = basic("bob", "open sesame", "Proxy-Authorization")
 
@@ -79,13 +79,13 @@ async def test_in_the_explicit_proxy_it_is_407_and_the_fields_for_proxies(admiss
     assert await admission.decide(("*",), told, "192.0.2.1", proxy=True) == Authorized("bob")
 
 
-async def test_right_password_authorizes_and_wrong_one_is_challenged(admission: Authorizer) -> None:
+async def test_password_that_is_right_authorizes_and_wrong_one_is_challenged(admission: Authorizer) -> None:
     assert await admission.decide(("bob",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
     assert isinstance(await admission.decide(("bob",), basic("bob", "sesame"), "192.0.2.1"), Challenge)
     assert isinstance(await admission.decide(("bob",), basic("eve", "open sesame"), "192.0.2.1"), Challenge)
 
 
-async def test_verified_password_is_valid_for_its_user_only(admission: Authorizer) -> None:
+async def test_password_verified_for_one_user_is_invalid_for_others(admission: Authorizer) -> None:
     await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1")
 
     assert isinstance(await admission.decide(("*",), basic("bo", "b:open sesame"), "192.0.2.1"), Challenge)
@@ -154,7 +154,7 @@ async def test_password_file_broken_at_reload_keeps_its_users(
     assert "plain text" not in caplog.text
 
 
-def test_argon2_is_read_as_well_as_bcrypt() -> None:
+def test_password_hash_may_be_argon2() -> None:
     hashed = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("open sesame")
 
     assert verify_hash(hashed, "open sesame")
@@ -169,7 +169,7 @@ def test_password_longer_than_bcrypt_considers_is_refused() -> None:
 
 
 @pytest.mark.parametrize("line", ["bob", ":x", "bob:{SHA}abc", "bob:$apr1$abc", f"bob:{HASHED}\nbob:{HASHED}"])
-def test_invalid_line_is_reported_with_its_place(line: str) -> None:
+def test_password_file_with_invalid_line_is_reported_with_its_place(line: str) -> None:
     with pytest.raises(UsageError, match=r"users:[12]: "):
         parse_users(line, "users")
 

@@ -1,4 +1,4 @@
-"""Secret addresses that can be taken back, and credentials for origins that belong to somebody."""
+"""Secret tokens that can be revoked, and credentials of users for origins."""
 
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def test_revoked_token_is_refused_within_a_second(tmp_path: Path) -> None:
     assert len(list_tokens(path)) == 1
 
 
-def test_no_log_and_no_page_shows_a_token(tmp_path: Path) -> None:
+def test_secret_token_is_redacted_from_addresses(tmp_path: Path) -> None:
     for _ in range(50):
         _, secret = issue(tmp_path / "tokens", "bob", "example.com")
 

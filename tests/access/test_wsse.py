@@ -1,4 +1,4 @@
-"""WSSE UsernameToken: the four ways to make a digest, the window, and nonces that prove once (seed 003, 11.1.8)."""
+"""WSSE UsernameToken: the four forms of the digest, the time window, and nonces that are accepted once."""
 
 import base64
 import hashlib
@@ -37,19 +37,17 @@ def proved(value: str, gate: WsseVerifier | None = None, now: float = NOW) -> To
     return (gate or WsseVerifier()).verify(read, PASSWORDS, now)
 
 
-def test_published_wsse_example_is_proved() -> None:
+def test_wsse_example_of_specification_is_proved() -> None:
     assert proved(SENT) is TokenVerdict.PROVED
 
 
 @pytest.mark.parametrize("hexadecimal", [False, True])
 @pytest.mark.parametrize("decoded", [False, True])
-def test_raw_and_hexadecimal_sums_over_the_nonce_as_sent_and_decoded_are_all_taken(
-    hexadecimal: bool, decoded: bool
-) -> None:
+def test_wsse_digest_may_be_raw_or_hexadecimal_over_coded_or_decoded_nonce(hexadecimal: bool, decoded: bool) -> None:
     assert proved(token(hexadecimal=hexadecimal, decoded=decoded)) is TokenVerdict.PROVED
 
 
-def test_another_password_proves_nothing() -> None:
+def test_wsse_token_of_another_password_or_user_is_unknown() -> None:
     read = parse(SENT)
     assert read is not None
 
@@ -61,12 +59,12 @@ def test_another_password_proves_nothing() -> None:
     ("off", "verdict"),
     [(-300, TokenVerdict.PROVED), (300, TokenVerdict.PROVED), (-301, TokenVerdict.OLD), (301, TokenVerdict.OLD)],
 )
-def test_created_may_differ_by_five_minutes_both_ways(off: float, verdict: TokenVerdict) -> None:
+def test_wsse_created_may_differ_by_five_minutes(off: float, verdict: TokenVerdict) -> None:
     assert proved(SENT, now=NOW + off) is verdict
 
 
 @pytest.mark.parametrize("created", ["", "yesterday", "2003-13-40T00:00:00Z", "1071499387"])
-def test_token_with_unreadable_created_is_old(created: str) -> None:
+def test_wsse_created_that_is_invalid_is_old(created: str) -> None:
     assert proved(token(created=created)) is TokenVerdict.OLD
 
 
@@ -78,7 +76,7 @@ def test_wsse_token_is_accepted_once_within_its_lifetime() -> None:
     assert proved(SENT, gate, NOW + 300) is TokenVerdict.REPLAYED
 
 
-def test_token_used_at_one_worker_is_refused_by_others_and_after_restart(tmp_path: Path) -> None:
+def test_wsse_token_used_at_one_worker_is_refused_by_others_and_after_restart(tmp_path: Path) -> None:
     first, second = (WsseVerifier(shared=NonceFolder(tmp_path / "nonces")) for _ in range(2))
 
     assert proved(SENT, first, NOW - 300) is TokenVerdict.PROVED
@@ -86,7 +84,7 @@ def test_token_used_at_one_worker_is_refused_by_others_and_after_restart(tmp_pat
     assert proved(token(nonce=b"another"), second, NOW) is TokenVerdict.PROVED
 
 
-def test_concurrent_uses_of_one_token_authorize_once(tmp_path: Path) -> None:
+def test_wsse_token_used_concurrently_authorizes_once(tmp_path: Path) -> None:
     folders = [NonceFolder(tmp_path / "nonces") for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         for nonce in (b"a", b"b", b"c"):
@@ -111,7 +109,7 @@ def test_nonce_folder_that_fails_accepts_tokens(tmp_path: Path) -> None:
     assert proved(SENT, WsseVerifier(shared=NonceFolder(tmp_path / "file" / "nonces")), NOW) is TokenVerdict.PROVED
 
 
-def test_wrong_digest_does_not_consume_nonce() -> None:
+def test_nonce_with_wrong_digest_is_not_consumed() -> None:
     gate = WsseVerifier()
     wrong = UsernameToken("bob", "wrong", "d36e316282959a9ed4c89851497a717f", CREATED)
 
@@ -119,7 +117,7 @@ def test_wrong_digest_does_not_consume_nonce() -> None:
     assert proved(SENT, gate) is TokenVerdict.PROVED
 
 
-def test_nonces_are_forgotten_once_they_can_prove_nothing_and_never_before() -> None:
+def test_nonces_are_kept_until_they_expire() -> None:
     gate = WsseVerifier(proofs_max=2)
 
     assert proved(token(nonce=b"1"), gate) is TokenVerdict.PROVED

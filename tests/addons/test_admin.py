@@ -18,7 +18,7 @@ async def _running(addon: Admin, context: taddons.context, **options: object) ->
     await addon.running()
 
 
-async def test_loaded_alone_it_shows_an_empty_proxy() -> None:
+async def test_admin_addon_loaded_alone_shows_empty_proxy() -> None:
     with taddons.context(addon := Admin()) as context:
         await _running(addon, context, admin="127.0.0.1:0")
         assert addon.server is not None
@@ -34,7 +34,7 @@ async def test_loaded_alone_it_shows_an_empty_proxy() -> None:
         assert not get_app(context.master).opened
 
 
-async def test_an_empty_address_switches_it_off() -> None:
+async def test_admin_addon_with_empty_address_does_not_listen() -> None:
     with taddons.context(addon := Admin()) as context:
         await _running(addon, context, admin="")
 
@@ -42,7 +42,7 @@ async def test_an_empty_address_switches_it_off() -> None:
         await addon.done()
 
 
-def test_an_address_for_others_without_a_token_is_a_wrong_option() -> None:
+def test_admin_addon_rejects_nonloopback_address_without_token() -> None:
     with taddons.context(addon := Admin()) as context:
         with pytest.raises(exceptions.OptionsError, match="admin_token"):
             context.configure(addon, admin="0.0.0.0:8081")

@@ -1,4 +1,4 @@
-"""What feedproxy asks of origins while it records."""
+"""Requests of feedproxy to origins while it records."""
 
 from typing import Any
 

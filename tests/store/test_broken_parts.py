@@ -136,14 +136,14 @@ async def check(folder: Path, a_feed: MakeFeed) -> int:
 
 
 @pytest.mark.parametrize("break_", [*INSTEAD, cut(0.999), cut(0.6), cut(0.1), cut(0.01)])
-async def test_broken_database_costs_its_shard_alone(folder: Path, a_feed: MakeFeed, break_: Break) -> None:
+async def test_broken_database_loses_only_its_shard(folder: Path, a_feed: MakeFeed, break_: Break) -> None:
     break_part(folder / "feeds" / "003" / "cache.db", break_)
 
     assert FEEDS - 12 <= await check(folder, a_feed) < FEEDS
 
 
 @pytest.mark.parametrize("name", ["cache.db-wal", "cache.db-shm", "cache.db-journal", "../lock"])
-async def test_broken_journal_or_lock_costs_nothing(folder: Path, a_feed: MakeFeed, name: str) -> None:
+async def test_broken_journal_or_lock_loses_nothing(folder: Path, a_feed: MakeFeed, name: str) -> None:
     for number, break_ in enumerate(INSTEAD):
         if name != "../lock" or number < 2:
             break_part(folder / "feeds" / f"{number:03}" / name, break_)
@@ -153,7 +153,7 @@ async def test_broken_journal_or_lock_costs_nothing(folder: Path, a_feed: MakeFe
 
 @pytest.mark.parametrize("break_", [a_file, a_fifo, a_dangling_link])
 @pytest.mark.parametrize(("part", "lost"), [("feeds/003", 12), ("feeds", FEEDS), ("state", 0), ("state/000", 0)])
-async def test_broken_folder_costs_what_was_in_it(
+async def test_broken_folder_loses_only_its_contents(
     folder: Path, a_feed: MakeFeed, part: str, lost: int, break_: Break
 ) -> None:
     break_part(folder / part, break_)
@@ -162,7 +162,7 @@ async def test_broken_folder_costs_what_was_in_it(
 
 
 @pytest.mark.parametrize("break_", [*INSTEAD, cut(0.5)])
-async def test_broken_value_file_costs_its_value_alone(folder: Path, a_feed: MakeFeed, break_: Break) -> None:
+async def test_broken_value_file_loses_only_its_value(folder: Path, a_feed: MakeFeed, break_: Break) -> None:
     (value,) = (folder / "feeds").glob("*/??/??/*.val")
     break_part(value, break_)
 

@@ -22,7 +22,7 @@ def test_folder_in_use_is_refused_with_the_number_of_its_process(tmp_path: Path)
     os.close(again)
 
 
-def test_folder_that_cannot_be_made_is_left_to_the_store(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_created_is_not_locked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert folder_lock.acquire(tmp_path / "file" / "store") is None
 

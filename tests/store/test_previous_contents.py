@@ -1,4 +1,4 @@
-"""Previous contents: the last eight, each in the bytes that differ, and never another than the hash names."""
+"""Previous contents: the last eight, stored as differences and identified by their hash."""
 
 import gzip
 import hashlib

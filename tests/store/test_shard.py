@@ -1,4 +1,4 @@
-"""A corrupt file is set aside and started anew; every failure is a StoreError."""
+"""Shards: a corrupt file is set aside and replaced; every failure is a StoreError."""
 
 import errno
 import fcntl
@@ -233,7 +233,7 @@ def test_shard_read_does_not_wait_for_a_writer(open_shard: OpenShard, folder: Pa
     other.close()
 
 
-def test_shard_that_can_neither_be_opened_nor_set_aside_fails_until_it_can(
+def test_shard_that_cannot_be_set_aside_raises_until_it_can(
     open_shard: OpenShard, folder: Path, failures: list[StoreError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(open_shard(), folder)

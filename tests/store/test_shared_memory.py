@@ -1,4 +1,4 @@
-"""Several processes on one folder: what one has replaced no other answers with, and leases end with their holder."""
+"""Several processes on one folder: coherence of values, leases, slots and overflow."""
 
 import random
 import sqlite3

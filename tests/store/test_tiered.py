@@ -501,7 +501,7 @@ async def test_tiered_value_of_another_target_is_a_miss(
     assert len(failures) == 1
 
 
-async def test_tiered_corrupt_file_costs_one_shard(
+async def test_tiered_corrupt_file_loses_one_shard(
     open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError], folder: Path
 ) -> None:
     before = open_tiered()
@@ -652,7 +652,7 @@ async def test_tiered_holds_does_not_read_the_feed(open_tiered: Open, a_feed: Ma
     assert not again.holds(FEED)
 
 
-def test_freshened_feed_has_the_stored_length_that_it_had(folder: Path, a_feed: MakeFeed) -> None:
+def test_disk_store_keeps_stored_length_of_freshened_feed(folder: Path, a_feed: MakeFeed) -> None:
     """SQLite then writes the pages alone that differ."""
     lengths = set[int]()
     disk = DiskStore(folder, size_max=50_000_000, on_failure=_fail)

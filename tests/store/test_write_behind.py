@@ -1,4 +1,4 @@
-"""The writer thread sees to everything it is woken for."""
+"""The write queue writes every value, in batches, and reports what it loses."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Who writes lets others have the CPU every half millisecond."""
+"""The write pacer yields the CPU every half millisecond."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Counting under load and attack, over restarts, and how it is shown."""
+"""Subscriber counts: the view, bounds under attack, sweeping, restarts."""
 
 import asyncio
 import random
@@ -39,7 +39,7 @@ def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, st
 # -- how it is shown
 
 
-def test_the_view_names_direct_readers_by_product_the_most_frequent_first() -> None:
+def test_view_lists_direct_readers_by_product_in_order_of_frequency() -> None:
     counts = SubscriberCounts()
     for number, agent in enumerate(["curl/8", "NetNewsWire (RSS Reader)", "curl/7", "Miniflux/2.2.0", "curl/8"]):
         counts.record_read(FEED, reader(number + 1), agent, NOW)
@@ -47,7 +47,7 @@ def test_the_view_names_direct_readers_by_product_the_most_frequent_first() -> N
     assert counts.view(FEED, NOW).readers == (("curl", 3), ("Miniflux", 1), ("NetNewsWire", 1))
 
 
-def test_the_view_sorts_claims_by_what_they_count_for() -> None:
+def test_view_sorts_claims_by_count() -> None:
     counts = SubscriberCounts()
     for agent in ["Feedbin feed-id:7 - 142 subscribers", "Feedly/1.0 (poller; 457 subscribers;)"]:
         counts.record_read(FEED, reader(1), agent, NOW)
@@ -61,7 +61,7 @@ def test_the_view_sorts_claims_by_what_they_count_for() -> None:
     assert (view.total, view.direct) == (599, 0)
 
 
-def test_of_a_feed_nobody_has_asked_for_there_is_nothing_to_show() -> None:
+def test_view_of_unrequested_feed_is_empty() -> None:
     view = SubscriberCounts().view(FEED, NOW)
 
     assert (view.total, view.direct, view.claims, view.readers) == (0, 0, (), ())
@@ -70,13 +70,13 @@ def test_of_a_feed_nobody_has_asked_for_there_is_nothing_to_show() -> None:
 # -- bounds
 
 
-def test_a_reader_costs_about_a_hundred_bytes() -> None:
+def test_reader_takes_less_than_200_bytes() -> None:
     held = traced(SubscriberCounts(), ((FEED, reader(n), "curl/8", NOW + n / 100) for n in range(1, 50_001)))
 
     assert held / 50_000 < 200
 
 
-def test_a_feed_holds_no_more_readers_than_its_cap_and_the_latest_stay() -> None:
+def test_readers_of_feed_are_bounded_and_latest_are_kept() -> None:
     counts = SubscriberCounts(readers_max=1000)
     for number in range(1, 20_001):
         counts.record_read(FEED, reader(number), "curl/8", NOW + number / 1000)
@@ -87,7 +87,7 @@ def test_a_feed_holds_no_more_readers_than_its_cap_and_the_latest_stay() -> None
     assert counts.total(FEED, NOW + 20) == total
 
 
-def test_no_more_feeds_are_held_than_the_cap_and_the_latest_stay() -> None:
+def test_feeds_are_bounded_and_latest_are_kept() -> None:
     counts = SubscriberCounts(feeds_max=100)
     for number in range(5000):
         counts.record_read(f"https://example.com/{number}", reader(1), "curl/8", NOW)
@@ -96,7 +96,7 @@ def test_no_more_feeds_are_held_than_the_cap_and_the_latest_stay() -> None:
     assert counts.total("https://example.com/4999", NOW) == 1
 
 
-def test_a_flood_on_one_feed_costs_the_others_nothing() -> None:
+def test_flood_on_one_feed_does_not_affect_others() -> None:
     counts = SubscriberCounts(entries_max=10_000)
     for number in range(200):
         counts.record_read(f"https://example.com/{number}", reader(1), "curl/8", NOW)
@@ -106,7 +106,7 @@ def test_a_flood_on_one_feed_costs_the_others_nothing() -> None:
     assert all(counts.total(f"https://example.com/{number}", NOW) == 1 for number in range(200))
 
 
-def test_a_flood_of_made_up_fetchers_leaves_the_true_ones() -> None:
+def test_flood_of_false_fetchers_keeps_known_fetchers() -> None:
     counts = SubscriberCounts()
     for minute in range(3):
         counts.record_read(FEED, reader(1), "Feedly/1.0 (poller; 457 subscribers;)", NOW + 60 * minute)
@@ -118,7 +118,7 @@ def test_a_flood_of_made_up_fetchers_leaves_the_true_ones() -> None:
     assert len(view.claims) <= 128
 
 
-def test_when_all_fetchers_are_known_ones_no_further_one_is_taken() -> None:
+def test_claims_above_the_maximum_are_ignored_while_known_fetchers_are_current() -> None:
     counts = SubscriberCounts(claims_max=3)
     for number in (1, 2, 3, 1, 2, 3, 4):
         counts.record_read(FEED, reader(1), f"Fetcher{number}/1.0 (5 subscribers)", NOW)
@@ -129,7 +129,7 @@ def test_when_all_fetchers_are_known_ones_no_further_one_is_taken() -> None:
 
 
 @pytest.mark.parametrize("agent", ["bot{n}/1.0", "Bot{n}/1.0 ({n} subscribers)", "Bot feed-id:{n} - 9 readers"])
-def test_a_flood_of_random_user_agents_and_feeds_cannot_fill_the_memory(agent: str) -> None:
+def test_flood_of_random_user_agents_and_feeds_takes_bounded_memory(agent: str) -> None:
     chance = random.Random(7)
     counts = SubscriberCounts(readers_max=1000, feeds_max=200, entries_max=5_000)
     requests = (
@@ -145,7 +145,7 @@ def test_a_flood_of_random_user_agents_and_feeds_cannot_fill_the_memory(agent: s
     assert traced(counts, requests) < 400 * 20_000 + 10_000_000  # the memo of User-Agents is bounded by itself
 
 
-def test_names_of_products_are_bounded_and_become_free_again() -> None:
+def test_product_names_are_bounded_and_reused() -> None:
     counts = SubscriberCounts()
     for number in range(400):
         counts.record_read(FEED, reader(number + 1), f"bot{number}/1.0", NOW)
@@ -169,7 +169,7 @@ def test_readers_outside_the_window_are_swept() -> None:
     assert counts.targets() == [FEED]
 
 
-def test_no_request_waits_until_all_who_left_are_forgotten() -> None:
+def test_sweep_is_divided_among_requests() -> None:
     counts = SubscriberCounts()
     for number in range(1000):
         counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
@@ -198,7 +198,7 @@ def test_reader_returning_during_sweep_is_counted() -> None:
     assert counts.total("https://example.com/999", NOW + DAY + 1000) == 1
 
 
-def test_a_clock_set_back_breaks_nothing() -> None:
+def test_clock_set_back_keeps_readers() -> None:
     counts = SubscriberCounts()
     counts.record_read(FEED, reader(1), "curl/8", NOW + 30 * DAY)
     counts.record_read(FEED, reader(2), "Feedly/1.0 (5 subscribers)", NOW + 30 * DAY)
@@ -208,7 +208,7 @@ def test_a_clock_set_back_breaks_nothing() -> None:
     assert counts.total(FEED, NOW) >= 2
 
 
-def test_a_request_counts_in_microseconds() -> None:
+def test_record_takes_less_than_100_microseconds() -> None:
     counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more")
     begun = time.process_time()
     for number in range(20_000):
@@ -248,7 +248,7 @@ def test_counts_survive_a_restart() -> None:
     assert after.dump() == before.dump()
 
 
-def test_counting_goes_on_after_a_restart_without_counting_anybody_twice() -> None:
+def test_counts_after_restart_count_each_reader_once() -> None:
     before, after = SubscriberCounts(), SubscriberCounts()
     before.record_read(FEED, Pseudonym(11, 1), "curl/8", NOW)
     before.record_read(FEED, Pseudonym(22, 2), "curl/8", NOW)
@@ -269,7 +269,7 @@ def test_load_removes_readers_outside_the_window() -> None:
     assert after.targets() == []
 
 
-def test_the_caps_hold_for_what_is_loaded() -> None:
+def test_load_applies_bounds() -> None:
     after = SubscriberCounts(feeds_max=3)
 
     after.load(a_busy_day().dump(), NOW + 400)
@@ -277,7 +277,7 @@ def test_the_caps_hold_for_what_is_loaded() -> None:
     assert len(after.targets()) <= 3
 
 
-def test_readers_seen_in_the_future_count_as_seen_now() -> None:
+def test_load_treats_readers_of_the_future_as_seen_now() -> None:
     before, after = SubscriberCounts(), SubscriberCounts()
     before.record_read(FEED, reader(1), "curl/8", NOW + 90 * DAY)
 
@@ -297,7 +297,7 @@ def test_stored_counts_contain_no_address() -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 7, 8, 11, 20, -1])
-def test_cut_counts_are_refused_and_nothing_is_changed(keep: int) -> None:
+def test_load_rejects_truncated_counts_without_change(keep: int) -> None:
     counts = a_busy_day()
     data = counts.dump()
 
@@ -307,7 +307,7 @@ def test_cut_counts_are_refused_and_nothing_is_changed(keep: int) -> None:
     assert counts.dump() == data
 
 
-def test_damaged_and_foreign_counts_are_refused() -> None:
+def test_load_rejects_damaged_and_foreign_counts() -> None:
     data = bytearray(a_busy_day().dump())
     data[200] ^= 1
 
@@ -324,7 +324,7 @@ def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
 
 
-async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dump_yields_between_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
     step_by_step(monkeypatch)
     counts = a_busy_day()
     feeds, turns = len(counts.targets()), 0
@@ -338,7 +338,7 @@ async def test_others_get_their_turns_while_the_counts_are_written(monkeypatch: 
     assert await writing == counts.dump()
 
 
-async def test_readers_during_dump_are_neither_lost_nor_counted_twice(
+async def test_dump_during_requests_neither_loses_nor_repeats_readers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step_by_step(monkeypatch)
@@ -367,7 +367,7 @@ async def test_readers_during_dump_are_neither_lost_nor_counted_twice(
     assert "https://example.com/new" in counts.targets()
 
 
-async def test_a_product_whose_number_another_gets_while_the_counts_are_written_does_not_lend_it_its_readers(
+async def test_dump_during_reuse_of_product_number_keeps_readers_with_their_product(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     step_by_step(monkeypatch)

@@ -1,4 +1,4 @@
-"""When the readers of a feed are expected, by when they have come before."""
+"""Poll rhythms: polls that are expected from earlier polls of the readers."""
 
 import random
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def weight_between(polls: list[ExpectedPoll], begin: float, end: float) -> float
     return sum(poll.weight for poll in polls if begin <= poll.at <= end)
 
 
-def test_one_poll_is_no_rhythm() -> None:
+def test_single_poll_expects_no_poll() -> None:
     assert expected(polled([NOW])) == []
 
 
@@ -54,7 +54,7 @@ def test_reader_on_the_hour_is_expected_on_the_hour() -> None:
     assert all(abs((poll.at - NOW + HOUR / 2) % HOUR - HOUR / 2) < 10 for poll in expected(rhythms, ahead=4 * HOUR))
 
 
-def test_irregular_reader_is_expected_at_each_of_its_last_intervals_and_some_time_outside_them() -> None:
+def test_irregular_reader_is_expected_at_and_around_its_last_intervals() -> None:
     at, instants = NOW, [NOW]
     for gap in (40, 55, 35, 50, 45):
         at -= gap * MINUTE
@@ -80,7 +80,7 @@ def test_reader_of_working_hours_is_expected_again_the_next_morning() -> None:
     assert weight_between(polls, morning + DAY - HOUR, morning + DAY + HOUR) > 0.7
 
 
-def test_reader_of_working_hours_is_hardly_expected_in_the_evening() -> None:
+def test_reader_of_working_hours_has_low_weight_in_the_evening() -> None:
     morning = NOW - DAY
     rhythms = polled(morning + hour * HOUR for hour in range(9))
     polled((morning + DAY + hour * HOUR for hour in range(9)), rhythms=rhythms)
@@ -94,14 +94,14 @@ def test_repeated_request_is_the_same_poll() -> None:
     assert expected(rhythms, NOW + 3)[0].at == pytest.approx(NOW + HOUR, abs=5)
 
 
-def test_reader_is_known_under_the_pseudonym_of_the_period_before() -> None:
+def test_reader_is_recognised_by_pseudonym_of_previous_period() -> None:
     rhythms = polled([NOW - HOUR])
     rhythms.record(FEED, Pseudonym(77, reader(1).current), NOW)
     assert rhythms.count_sampled(FEED) == 1
     assert expected(rhythms)[0].at == pytest.approx(NOW + HOUR)
 
 
-def test_surprises_are_reported_and_expected_polls_are_not() -> None:
+def test_record_reports_unexpected_polls_only() -> None:
     rhythms = PollRhythms()
     surprises = [rhythms.record(FEED, reader(1), NOW + number * HOUR) for number in range(6)]
     assert surprises == [True, True, False, False, False, False]
@@ -126,7 +126,7 @@ def test_record_of_a_reader_is_48_bytes() -> None:
     assert len(polled([NOW], 2, rhythms).dump()) - empty == 48
 
 
-def test_reader_is_forgotten_with_the_window_and_gives_place_to_another() -> None:
+def test_reader_outside_window_is_replaced() -> None:
     rhythms = PollRhythms(window=DAY)
     for number in range(READERS_MAX):
         polled([NOW - 2 * DAY, NOW - 2 * DAY + HOUR], number, rhythms)
@@ -139,7 +139,7 @@ def test_reader_is_forgotten_with_the_window_and_gives_place_to_another() -> Non
     assert len(rhythms) == 0
 
 
-def test_full_sample_of_a_clock_that_was_ahead_gives_place_to_readers() -> None:
+def test_sample_filled_by_clock_that_was_ahead_accepts_readers() -> None:
     rhythms = PollRhythms()
     for number in range(READERS_MAX + 1):  # the last one finds no place
         rhythms.record(FEED, reader(number + 1), NOW + 365 * DAY)
@@ -147,7 +147,7 @@ def test_full_sample_of_a_clock_that_was_ahead_gives_place_to_readers() -> None:
     assert rhythms.record(FEED, reader(READERS_MAX + 2), NOW)
 
 
-def test_feeds_are_bounded_and_the_one_polled_longest_ago_is_forgotten() -> None:
+def test_feeds_above_the_maximum_replace_the_least_recently_polled() -> None:
     rhythms = PollRhythms(feeds_max=2)
     for number, name in enumerate(("one", "two", "one", "three")):
         rhythms.record(name, reader(1), NOW + number * HOUR)
@@ -189,7 +189,7 @@ def test_next_poll_is_unknown_if_one_reader_has_no_rhythm() -> None:
     assert polled([NOW], 2, rhythms).next_poll(FEED, NOW) is None
 
 
-def test_clock_that_was_set_back_begins_the_rhythm_anew() -> None:
+def test_clock_set_back_restarts_the_rhythm() -> None:
     rhythms = polled([NOW + 5 * HOUR, NOW + 6 * HOUR])
     assert rhythms.record(FEED, reader(1), NOW)
     assert expected(rhythms) == []
@@ -203,14 +203,14 @@ def test_rhythms_survive_a_restart_and_name_no_address() -> None:
     assert expected(after) == expected(rhythms)
 
 
-def test_polls_of_a_clock_that_was_ahead_are_loaded_as_of_now() -> None:
+def test_load_treats_polls_of_the_future_as_polled_now() -> None:
     after = PollRhythms()
     after.load(polled([NOW + 4 * HOUR, NOW + 5 * HOUR]).dump(), NOW)
     assert expected(after)[0].at == pytest.approx(NOW + HOUR)
 
 
 @pytest.mark.parametrize("damage", ["", "magic", "short", "bit"])
-def test_damaged_rhythms_are_refused_and_change_nothing(damage: str) -> None:
+def test_load_rejects_damaged_rhythms_without_change(damage: str) -> None:
     data = bytearray(polled([NOW - HOUR, NOW]).dump())
     match damage:
         case "":
@@ -228,13 +228,13 @@ def test_damaged_rhythms_are_refused_and_change_nothing(damage: str) -> None:
     assert rhythms.dump() == before
 
 
-def test_expected_polls_are_few_for_a_reader_that_comes_every_minute() -> None:
+def test_expected_polls_of_reader_that_polls_every_minute_are_bounded() -> None:
     polls = expected(polled(NOW - number * MINUTE for number in (3, 2, 1, 0)), ahead=30 * HOUR)
     assert len(polls) < 100
     assert sum(poll.weight for poll in polls) == pytest.approx(0.95 * 30 * 60, rel=0.2)
 
 
-def test_expected_polls_are_in_order_and_ahead_whatever_was_polled() -> None:
+def test_expected_polls_are_sorted_and_in_the_future() -> None:
     dice = random.Random(1)
     for _ in range(300):
         rhythms, at = PollRhythms(), NOW - DAY

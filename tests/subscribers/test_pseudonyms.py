@@ -1,4 +1,4 @@
-"""Pseudonyms: the same for the same reader, others for others, and nothing for whoever has not the secret."""
+"""Pseudonyms: equal for one reader, different for others, unpredictable without the secret."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_pseudonym_is_equal_in_all_processes() -> None:
     "other",
     [("192.0.2.2", "a", ""), ("192.0.2.1", "b", ""), ("192.0.2.1", "a", "ann"), ("192.0.2.1a", "", "")],
 )
-def test_another_reader_has_another_pseudonym(other: tuple[str, str, str]) -> None:
+def test_pseudonyms_of_different_readers_differ(other: tuple[str, str, str]) -> None:
     identifier = Identifier(SECRET)
 
     assert identifier.pseudonym(*other, NOW) != identifier.pseudonym("192.0.2.1", "a", "", NOW)
@@ -43,7 +43,7 @@ def test_pseudonym_of_new_period_includes_the_previous_one() -> None:
     assert today.current not in in_two_days
 
 
-def test_another_secret_gives_other_pseudonyms() -> None:
+def test_pseudonyms_of_different_secrets_are_disjoint() -> None:
     one, other = Identifier(SECRET), Identifier(SECRET + b"!")
 
     assert set(one.pseudonym("192.0.2.1", "a", "", NOW)).isdisjoint(other.pseudonym("192.0.2.1", "a", "", NOW))
@@ -78,5 +78,5 @@ def test_client_network_is_ipv4_address_or_ipv6_64(address: str, counted: str) -
     assert client_network(address) == counted
 
 
-def test_any_characters_may_stand_in_a_user_agent() -> None:
+def test_pseudonym_accepts_any_characters_in_user_agent() -> None:
     assert Identifier(SECRET).pseudonym("192.0.2.1", "\udc80\xff\u20ac", "", NOW)

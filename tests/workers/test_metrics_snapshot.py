@@ -1,4 +1,4 @@
-"""Snapshots of metrics outlive their worker."""
+"""Snapshots of metrics are kept after their worker ends."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ def handle() -> Iterator[int]:
     os.close(made)
 
 
-def test_last_snapshot_is_read_by_the_next_process(handle: int) -> None:
+def test_snapshot_last_written_is_read_by_next_process(handle: int) -> None:
     assert MetricsSnapshot(handle).read() == b""
     for number in range(5):
         MetricsSnapshot(handle).write(str(number).encode() * (1000 - number))

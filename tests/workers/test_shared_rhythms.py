@@ -1,4 +1,4 @@
-"""When a reader polls is known to all workers, whichever it asks."""
+"""Poll rhythms of readers are shared among workers."""
 
 import mmap
 import os
@@ -61,7 +61,7 @@ def rhythms(app: App) -> PollRhythms:
     return app.service.counts.rhythms
 
 
-async def test_worker_knows_the_rhythm_of_a_reader_that_asked_another(workers: list[App]) -> None:
+async def test_worker_receives_rhythm_of_reader_of_another_worker(workers: list[App]) -> None:
     one, other = workers
     await start(other)
 
@@ -71,7 +71,7 @@ async def test_worker_knows_the_rhythm_of_a_reader_that_asked_another(workers: l
     assert rhythms(other).next_poll(TARGET, NOON) == rhythms(one).next_poll(TARGET, NOON) == NOON + HOUR
 
 
-async def test_worker_is_told_each_poll_of_a_reader_that_comes_every_five_minutes(workers: list[App]) -> None:
+async def test_worker_receives_each_poll_of_reader_that_polls_every_five_minutes(workers: list[App]) -> None:
     one, other = workers
     await start(other)
 
@@ -81,7 +81,7 @@ async def test_worker_is_told_each_poll_of_a_reader_that_comes_every_five_minute
     assert rhythms(other).next_poll(TARGET, NOON) == pytest.approx(NOON + 300)
 
 
-async def test_worker_that_starts_takes_the_rhythms_of_another(workers: list[App]) -> None:
+async def test_worker_receives_rhythms_of_another_at_start(workers: list[App]) -> None:
     one, other = workers
     polled(one, 3, 2, 1, 0)
 
