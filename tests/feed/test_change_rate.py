@@ -1,4 +1,4 @@
-"""How often a feed's content changes, by what was seen of it."""
+"""Change rate: the estimate of how often a feed's content changes, from its observed changes."""
 
 import math
 

@@ -28,7 +28,7 @@ def test_scan_channel_equals_read_for_every_feed_of_the_corpus(corpus: Path) -> 
     assert scanned > 100
 
 
-def test_what_stands_behind_the_items_is_seen() -> None:
+def test_scan_channel_reads_elements_after_the_items() -> None:
     seen = scan_channel(HEAD + 3 * ITEM + b"<ttl>90</ttl>" + TAIL, None)
 
     assert seen is not None
@@ -60,7 +60,7 @@ def test_scan_channel_leaves_uncommon_documents_to_the_parser(document: bytes) -
     assert scan_channel(document, None) is None
 
 
-def test_faults_within_the_items_are_left_to_who_reads_them() -> None:
+def test_scan_channel_ignores_faults_within_items() -> None:
     document = HEAD + b"<item><title>a & b</title></item>" + ITEM + TAIL
     seen, whole = scan_channel(document, None), read(document, None)
 

@@ -1,4 +1,4 @@
-"""Content change: what counts as one, and what does not."""
+"""Content digest: which differences of a document change it, and which do not."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def digest(text: str, codec: str = "utf-8") -> str:
         ('xmlns:dc="http://purl.org/dc/elements/1.1/" ', ""),
     ],
 )
-def test_what_says_nothing_new_is_no_change(old: str, new: str) -> None:
+def test_digest_ignores_insignificant_differences(old: str, new: str) -> None:
     assert old in FEED
     changed = FEED.replace(old, new)
     if old == "dc:":
@@ -82,31 +82,31 @@ def test_what_says_nothing_new_is_no_change(old: str, new: str) -> None:
         ('<?xml version="1.0" encoding="utf-8"?>', "<?xml-stylesheet href='a'?>"),
     ],
 )
-def test_what_says_something_new_is_a_change(old: str, new: str) -> None:
+def test_digest_changes_with_significant_differences(old: str, new: str) -> None:
     assert old in FEED
 
     assert digest(FEED.replace(old, new)) != digest(FEED)
 
 
-def test_the_order_of_items_counts() -> None:
+def test_digest_depends_on_the_order_of_items() -> None:
     first, second = "<item><title>a</title></item>", "<item><title>b</title></item>"
     feed = "<rss><channel>{}{}</channel></rss>"
 
     assert digest(feed.format(first, second)) != digest(feed.format(second, first))
 
 
-def test_the_encoding_does_not_count() -> None:
+def test_digest_ignores_the_encoding() -> None:
     assert digest(FEED.replace("utf-8", "utf-16"), "utf-16") == digest(FEED)
 
 
-def test_atom_dates_count_in_entries_only() -> None:
+def test_digest_includes_atom_dates_of_entries_only() -> None:
     feed = "<feed xmlns='http://www.w3.org/2005/Atom'><updated>{}</updated><entry><updated>{}</updated></entry></feed>"
 
     assert digest(feed.format(1, 1)) == digest(feed.format(2, 1))
     assert digest(feed.format(1, 1)) != digest(feed.format(1, 2))
 
 
-def test_the_source_of_an_entry_is_a_channel_too() -> None:
+def test_digest_ignores_the_update_date_of_an_entry_source() -> None:
     feed = (
         "<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>1</id>"
         "<source><updated>{}</updated><title>{}</title></source></entry></feed>"
@@ -116,35 +116,35 @@ def test_the_source_of_an_entry_is_a_channel_too() -> None:
     assert digest(feed.format(1, "a")) != digest(feed.format(1, "b"))
 
 
-def test_the_lastmod_of_cdf_does_not_count() -> None:
+def test_digest_ignores_lastmod_of_the_cdf_channel() -> None:
     feed = '<CHANNEL HREF="http://example.com/" LASTMOD="{}"><ITEM LASTMOD="{}"/></CHANNEL>'
 
     assert digest(feed.format(1, 1)) == digest(feed.format(2, 1))
     assert digest(feed.format(1, 1)) != digest(feed.format(1, 2))
 
 
-def test_the_order_of_members_of_json_does_not_count() -> None:
+def test_digest_ignores_the_order_of_json_members() -> None:
     other = '{"items":[{"content_text":"a","id":"1"}],\n"title":"t","version":"https://jsonfeed.org/version/1.1"}'
 
     assert digest(other) == digest(JSON)
     assert digest(JSON.replace('"a"', '"b"')) != digest(JSON)
 
 
-def test_an_item_behind_the_point_where_a_parser_gave_up_counts() -> None:
+def test_digest_includes_content_after_a_fatal_parser_error() -> None:
     broken = FEED.replace("</rss>", "</rss>" + FEED)
 
     assert digest(broken) != digest(broken.replace("two", "three"))
 
 
 @pytest.mark.parametrize("old", [CHANNEL_DATE, "<generator>Press 1</generator>", "\n    <item>"])
-def test_also_in_an_ill_formed_feed_what_says_nothing_new_is_no_change(old: str) -> None:
+def test_digest_of_an_ill_formed_feed_ignores_insignificant_differences(old: str) -> None:
     broken = FEED.replace("<title>one", "<title>one & only")
     new = old.replace("20 Nov", "21 Nov").replace("1", "2") if "\n" not in old else "<item>"
 
     assert digest(broken.replace(old, new)) == digest(broken)
 
 
-def test_an_entity_counts_though_it_is_not_expanded() -> None:
+def test_digest_includes_unexpanded_entities() -> None:
     feed = '<!DOCTYPE rss PUBLIC "n" "http://127.0.0.1:9/x.dtd"><rss><channel><title>&{};</title></channel></rss>'
 
     assert digest(feed.format("eacute")) != digest(feed.format("egrave"))

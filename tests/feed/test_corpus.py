@@ -1,4 +1,4 @@
-"""Real feeds and hostile bodies: what the corpus's index says of them is what is read."""
+"""Corpus of real feeds and hostile bodies: the parser returns what the index of the corpus states."""
 
 import contextlib
 import dataclasses
@@ -81,7 +81,7 @@ def meant(record: dict[str, Any]) -> Schedule:
     )
 
 
-def test_every_feed_of_the_corpus_is_one_and_nothing_else_is(corpus: Path) -> None:
+def test_corpus_feeds_are_exactly_the_documents_read_as_feeds(corpus: Path) -> None:
     found = {name for name, _, _ in feeds(corpus)}
 
     for record in index(corpus):
@@ -90,7 +90,7 @@ def test_every_feed_of_the_corpus_is_one_and_nothing_else_is(corpus: Path) -> No
         assert (name in found) == is_feed, name
 
 
-def test_every_feed_is_read_as_its_format_and_version(corpus: Path) -> None:
+def test_corpus_feeds_have_the_indexed_format_and_version(corpus: Path) -> None:
     for name, record, channel in feeds(corpus):
         family, _, version = record["format"].partition(" ")
         if record["format"] in ("RSS 0.90", "RSS 1.0"):
@@ -102,7 +102,7 @@ def test_every_feed_is_read_as_its_format_and_version(corpus: Path) -> None:
             assert channel.version == (version if version[:1].isdecimal() else ""), name
 
 
-def test_the_hints_of_every_feed_are_what_its_raw_values_mean(corpus: Path) -> None:
+def test_corpus_feeds_have_the_indexed_hints(corpus: Path) -> None:
     compared = 0
     for name, record, channel in feeds(corpus):
         assert dataclasses.replace(channel.schedule, notes=()) == meant(record), name
@@ -110,7 +110,7 @@ def test_the_hints_of_every_feed_are_what_its_raw_values_mean(corpus: Path) -> N
     assert compared > 100
 
 
-def test_what_is_nonsense_in_the_corpus_is_noted(corpus: Path) -> None:
+def test_corpus_feeds_with_invalid_hints_have_notes(corpus: Path) -> None:
     noted = {name for name, _, channel in feeds(corpus) if channel.schedule.notes}
 
     assert {f"derived__hint_{name}_0.xml" for name in NONSENSE} <= noted
@@ -130,7 +130,7 @@ def test_parse_small_equals_parse_streaming(corpus: Path, monkeypatch: pytest.Mo
         assert undigested[name] in (channel, dataclasses.replace(channel, content_digest="")), name
 
 
-def test_links_cloud_items_and_well_formedness_are_what_the_index_says(corpus: Path) -> None:
+def test_corpus_feeds_have_the_indexed_links_cloud_items_and_well_formedness(corpus: Path) -> None:
     for name, record, channel in feeds(corpus):
         assert channel.well_formed == record["well_formed"], name
         if record["format"] == "JSON Feed (broken)":
@@ -157,20 +157,20 @@ def bodies(corpus: Path) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_nothing_hostile_raises_or_is_read_without_end(corpus: Path) -> None:
+def test_hostile_bodies_never_raise(corpus: Path) -> None:
     for _, body in bodies(corpus):
         read(body, "application/rss+xml")
         detect_kind(body)
 
 
 @pytest.mark.parametrize("half", [0.3, 0.6, 0.9])
-def test_no_feed_cut_short_raises(corpus: Path, half: float) -> None:
+def test_truncated_feeds_never_raise(corpus: Path, half: float) -> None:
     for record in index(corpus)[::5]:
         body = (corpus / record["file"]).read_bytes()
         read(body[: math.floor(len(body) * half)], None)
 
 
-def test_many_items_do_not_hide_the_hints(corpus: Path) -> None:
+def test_hints_after_200000_items_are_read(corpus: Path) -> None:
     raw = (corpus / "hostile" / "raw" / "many-items.http").read_bytes().partition(b"\r\n\r\n")[2]
 
     channel = read(zlib.decompress(raw, 31), None)
@@ -179,7 +179,7 @@ def test_many_items_do_not_hide_the_hints(corpus: Path) -> None:
     assert (channel.items, channel.schedule.ttl) == (200_000, 60)
 
 
-def test_what_an_external_entity_names_appears_nowhere(corpus: Path) -> None:
+def test_external_entities_are_never_expanded(corpus: Path) -> None:
     for name in ("xxe-file", "xxe-http", "xxe-parameter", "billion-laughs", "quadratic-blowup"):
         body = (corpus / "hostile" / "raw" / f"{name}.http").read_bytes().partition(b"\r\n\r\n")[2]
         channel = read(body, None)

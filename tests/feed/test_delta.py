@@ -1,4 +1,4 @@
-"""Deltas: golden pairs to the byte, what a delta must never cut, and when there is none."""
+"""Deltas: byte-exact golden pairs, content that a delta must keep, and feeds without a delta."""
 
 import lzma
 import tarfile
@@ -48,12 +48,12 @@ def rdf(*names: str, container: str = "Seq", member: str = '<rdf:li rdf:resource
     return RDF.format(container, "".join(member.format(name) for name in names), items)
 
 
-def test_there_are_golden_pairs() -> None:
+def test_golden_pairs_exist() -> None:
     assert len(BASES) >= 10
 
 
 @pytest.mark.parametrize("base", BASES, ids=lambda path: path.name.partition(".")[0])
-def test_a_delta_is_what_its_golden_pair_says(base: Path) -> None:
+def test_delta_equals_its_golden_file(base: Path) -> None:
     name, _, extension = base.name.partition(".base.")
     now, after = GOLDEN / f"{name}.{extension}", GOLDEN / f"{name}.delta.{extension}"
 
@@ -68,7 +68,7 @@ def test_a_delta_is_what_its_golden_pair_says(base: Path) -> None:
 
 
 @pytest.mark.parametrize("base", BASES, ids=lambda path: path.name.partition(".")[0])
-def test_from_nothing_the_delta_is_the_whole(base: Path) -> None:
+def test_delta_from_an_empty_base_is_the_full_document(base: Path) -> None:
     whole = base.read_bytes()
     channel = read(whole, None)
     assert channel is not None
@@ -80,13 +80,13 @@ def test_from_nothing_the_delta_is_the_whole(base: Path) -> None:
     "member", ['<rdf:li rdf:resource="{}"/>', '<rdf:li resource="{}"></rdf:li >', '<rdf:_1 rdf:resource="{}"/>']
 )
 @pytest.mark.parametrize("container", ["Seq", "Bag"])
-def test_the_members_of_rss_10_go_with_their_items(container: str, member: str) -> None:
+def test_delta_removes_rss_10_members_with_their_items(container: str, member: str) -> None:
     result = made(rdf("a", "b", "c", container=container, member=member), number=1)
 
     assert result == Delta(rdf("a", container=container, member=member).encode(), 1)
 
 
-def test_a_member_whose_item_stays_stays() -> None:
+def test_delta_keeps_members_of_kept_items() -> None:
     twice = rdf("a", "a", "b")
 
     result = made(twice, number=1)
@@ -95,14 +95,14 @@ def test_a_member_whose_item_stays_stays() -> None:
     assert result.body.count(b"rdf:li") == 2
 
 
-def test_what_looks_like_an_entry_in_a_comment_or_in_text_is_not_cut() -> None:
+def test_delta_ignores_item_markup_in_comments_and_cdata() -> None:
     decoys = "<!-- <item>x</item> --><description><![CDATA[ <item>x</item> ]]></description>"
     body = RSS.format("u", f"{decoys}<item><guid>1</guid></item>{decoys}")
 
     assert made(body, body) == Delta(RSS.format("u", decoys * 2).encode(), 0)
 
 
-def test_an_entry_within_an_entry_goes_with_it() -> None:
+def test_delta_removes_nested_entries_with_their_entry() -> None:
     inner = "<item><title>a</title><item><title>b</title></item></item>"
 
     assert made(RSS.format("u", f"{inner}<item/>"), RSS.format("u", inner)) == Delta(
@@ -111,7 +111,7 @@ def test_an_entry_within_an_entry_goes_with_it() -> None:
 
 
 @pytest.mark.parametrize(("old", "left"), [("12", "3"), ("23", "1"), ("13", "2"), ("2", "1, 3"), ("123", "")])
-def test_a_list_of_json_keeps_its_commas_right(old: str, left: str) -> None:
+def test_delta_of_json_keeps_commas_valid(old: str, left: str) -> None:
     form = '{{"version": "https://jsonfeed.org/version/1", "items": [ {} ], "title": "t"}}'
     items = {number: f'{{"id": {number}}}' for number in "123"}
 
@@ -126,27 +126,27 @@ def test_a_list_of_json_keeps_its_commas_right(old: str, left: str) -> None:
     "element",
     ["http://purl.org/syndication/history/1.0 complete", "http://www.microsoft.com/schemas/rss/core/2005 treatAs"],
 )
-def test_a_feed_that_says_it_is_all_there_is_has_no_delta(element: str) -> None:
+def test_delta_is_absent_for_a_complete_feed(element: str) -> None:
     namespace, local = element.split()
     body = RSS.format(namespace, f"<x:{local}/><item/>")
 
     assert made(body, body) is None
 
 
-def test_a_signed_feed_has_no_delta() -> None:
+def test_delta_is_absent_for_a_signed_feed() -> None:
     body = RSS.format("http://www.w3.org/2000/09/xmldsig#", "<x:Signature/><item/>")
 
     assert made(body, body) is None
 
 
-def test_an_ill_formed_feed_has_no_delta() -> None:
+def test_delta_is_absent_for_an_ill_formed_feed() -> None:
     assert made(RSS.format("u", "<title>a & b</title><item/>"), RSS.format("u", "<item/>")) is None
 
 
 # -- real feeds
 
 
-def test_every_entry_of_every_real_feed_can_be_cut(corpus: Path) -> None:
+def test_delta_removes_any_entry_of_corpus_feeds(corpus: Path) -> None:
     looked_at = 0
     for path in sorted((corpus / "feeds").iterdir())[::3]:
         body = path.read_bytes()
@@ -173,7 +173,7 @@ def test_every_entry_of_every_real_feed_can_be_cut(corpus: Path) -> None:
     assert looked_at > 100
 
 
-def test_successive_versions_of_real_feeds_are_told_in_less(corpus: Path) -> None:
+def test_delta_of_successive_corpus_versions_is_smaller(corpus: Path) -> None:
     full = short = smaller = steps = 0
     for path in sorted((corpus / "history").glob("*.tar.xz")):
         for before, now in successive(path):

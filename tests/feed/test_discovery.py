@@ -1,4 +1,4 @@
-"""Feeds of pages, pages of feeds, and the address that a feed wants to be subscribed to."""
+"""Discovery: feed links of pages, page links of feeds, and the subscription URL of a feed."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def addresses(body: bytes, address: str = PAGE, **more: object) -> list[str]:
     return [each.address for each in discover_feeds(body, address, **more)]  # type: ignore[arg-type]
 
 
-def test_a_page_names_its_feeds_in_its_own_order_with_type_and_title() -> None:
+def test_page_links_are_listed_in_document_order_with_type_and_title() -> None:
     found = discover_feeds(
         a_page(a_link("/a.xml", title="News &amp; more"), a_link("b.atom", "application/atom+xml")), PAGE
     )
@@ -48,18 +48,18 @@ def test_a_page_names_its_feeds_in_its_own_order_with_type_and_title() -> None:
     )
 
 
-def test_the_pages_base_counts_for_all_its_links() -> None:
+def test_page_base_applies_to_all_links() -> None:
     body = a_page(a_link("a.xml"), '<base href="https://cdn.example/x/">', '<base href="https://other.example/">')
 
     assert addresses(body) == ["https://cdn.example/x/a.xml"]
 
 
 @pytest.mark.parametrize("kind", ["application/rss+xml; charset=utf-8", "APPLICATION/RSS+XML", "application/feed+json"])
-def test_types_are_compared_without_parameters_and_case(kind: str) -> None:
+def test_page_link_types_ignore_parameters_and_case(kind: str) -> None:
     assert addresses(a_page(a_link("/a", kind))) == ["https://example.com/a"]
 
 
-def test_types_that_mean_much_else_count_where_nothing_better_is_named() -> None:
+def test_page_link_of_a_generic_type_is_used_only_without_a_specific_one() -> None:
     generic = a_link("/old.xml", "text/xml")
 
     assert addresses(a_page(generic)) == ["https://example.com/old.xml"]
@@ -82,15 +82,15 @@ def test_types_that_mean_much_else_count_where_nothing_better_is_named() -> None
         f"<script>'{a_link('/hidden')}'</script>",
     ],
 )
-def test_what_is_no_link_to_a_feed_is_passed_over(link: str) -> None:
+def test_page_links_to_other_resources_are_ignored(link: str) -> None:
     assert addresses(a_page(link)) == []
 
 
-def test_a_feed_may_be_named_by_its_relation_alone() -> None:
+def test_page_link_with_rel_feed_needs_no_type() -> None:
     assert addresses(a_page('<link rel="feed" href="/a">')) == ["https://example.com/a"]
 
 
-def test_the_link_fields_of_the_response_come_first() -> None:
+def test_page_links_follow_those_of_link_fields() -> None:
     links = parse_links(
         Fields([("Link", '</f>; rel="alternate"; type="application/rss+xml"; title="F", </x>; rel=next')])
     )
@@ -101,7 +101,7 @@ def test_the_link_fields_of_the_response_come_first() -> None:
     assert found[0].title == "F"
 
 
-def test_of_a_saved_page_only_absolute_links_are_known() -> None:
+def test_page_without_a_url_has_absolute_links_only() -> None:
     assert addresses(a_page(a_link("/a.xml"), a_link("https://example.com/b.xml")), "") == ["https://example.com/b.xml"]
 
 
@@ -114,14 +114,16 @@ def test_of_a_saved_page_only_absolute_links_are_known() -> None:
         ("utf-8", "", None),
     ],
 )
-def test_titles_are_read_in_the_pages_encoding(encoding: str, head: str, content_type: str | None) -> None:
+def test_page_titles_are_decoded_in_the_encoding_of_the_page(
+    encoding: str, head: str, content_type: str | None
+) -> None:
     title = "ニュース" if encoding == "shift_jis" else "Nový"
     body = a_page(a_link("/a", title=title), head=head).decode().encode(encoding)
 
     assert [each.title for each in discover_feeds(body, PAGE, content_type=content_type)] == [title]
 
 
-def test_xhtml_is_a_page_too() -> None:
+def test_page_may_be_xhtml() -> None:
     body = (
         b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"><head>'
         b'<link rel="alternate" type="application/atom+xml" href="/a"/></head><body/></html>'
@@ -143,11 +145,11 @@ def test_xhtml_is_a_page_too() -> None:
         b'<!DOCTYPE html [<!ENTITY x SYSTEM "file:///etc/passwd">]><title>&x;</title>',
     ],
 )
-def test_a_hostile_page_names_nothing_and_raises_nothing(body: bytes) -> None:
+def test_page_that_is_hostile_has_no_feeds_and_never_raises(body: bytes) -> None:
     assert addresses(body) == []
 
 
-def test_no_page_names_more_feeds_than_are_looked_at_and_a_long_one_is_not_read_to_its_end() -> None:
+def test_page_is_read_up_to_limits_of_feeds_and_bytes() -> None:
     many = a_page(*(a_link(f"/{number}") for number in range(1000)))
     late = a_page("<!--" + "x" * BYTES_MAX + "-->", a_link("/late"))
 
@@ -166,7 +168,7 @@ def a_channel(*links: str, link: str = "https://example.com/"):
     return channel
 
 
-def test_self_is_preferred_to_start() -> None:
+def test_self_address_prefers_self_to_start() -> None:
     channel = a_channel(
         '<a:link rel="start" href="http://e.example/s"/>', '<a:link rel="self" href="http://e.example/f"/>'
     )
@@ -174,7 +176,7 @@ def test_self_is_preferred_to_start() -> None:
     assert self_address(channel) == "http://e.example/f"
 
 
-def test_an_address_that_cannot_be_fetched_is_none() -> None:
+def test_self_address_ignores_urls_that_cannot_be_fetched() -> None:
     channel = a_channel('<a:link rel="self" href="javascript:x"/>', '<a:link rel="self" href="/f"/>', link="mailto:a@b")
 
     assert self_address(channel) == ""
@@ -191,11 +193,11 @@ def test_an_address_that_cannot_be_fetched_is_none() -> None:
         ("https://e.example/feed:", "https://e.example/feed:"),
     ],
 )
-def test_the_feed_scheme_is_taken_off(written: str, meant: str) -> None:
+def test_feed_scheme_is_removed(written: str, meant: str) -> None:
     assert strip_feed_scheme(written) == meant
 
 
-def test_feed_scheme_within_an_address_stays() -> None:
+def test_feed_scheme_within_a_url_is_kept() -> None:
     assert strip_feed_scheme("https://example.com/feed:https://a") == "https://example.com/feed:https://a"
 
 
@@ -214,11 +216,11 @@ def test_feed_scheme_within_an_address_stays() -> None:
         ("application/rss+xml;q=0, */*", False),
     ],
 )
-def test_a_reader_prefers_feeds_where_it_weighs_them_more_than_pages(accept: str | None, wants: bool) -> None:
+def test_prefers_feeds_compares_the_accept_weights_of_feeds_and_pages(accept: str | None, wants: bool) -> None:
     assert prefers_feeds(accept) is wants
 
 
-def test_no_document_of_the_corpus_makes_discovery_stumble(corpus: Path) -> None:
+def test_discovery_never_raises_for_corpus_documents(corpus: Path) -> None:
     files = [each for folder in ("feeds", "hostile") for each in sorted((corpus / folder).rglob("*")) if each.is_file()]
     assert files
     for each in files:
@@ -229,7 +231,7 @@ def test_no_document_of_the_corpus_makes_discovery_stumble(corpus: Path) -> None
             page_address(channel)
 
 
-def test_hostile_responses_are_read_as_pages_without_harm(corpus: Path) -> None:
+def test_discovery_never_raises_for_hostile_responses(corpus: Path) -> None:
     cases = json.loads((corpus / "hostile.json").read_text())
     assert cases
     for case in cases:

@@ -1,4 +1,4 @@
-"""Entries: what they are known by, what counts as a change of one, and where they stand."""
+"""Entries: their identity, digest and byte offsets."""
 
 import pytest
 
@@ -67,7 +67,7 @@ NAMED = {
 
 
 @pytest.mark.parametrize(("feed", "item"), NAMED.values(), ids=NAMED)
-def test_an_entry_that_has_a_name_is_known_by_it_whatever_it_says(feed: str, item: str) -> None:
+def test_entry_identity_depends_on_its_id_only(feed: str, item: str) -> None:
     one, again = only(feed.format(item.format("n"))), only(feed.format(item.format("n").replace("l/", "other/")))
     closing = "}" if feed is JSON else f"</{'entry' if 'entry' in item else 'item'}>"
     more = ', "title": "new"}' if feed is JSON else f"<title>new</title>{closing}"
@@ -78,14 +78,14 @@ def test_an_entry_that_has_a_name_is_known_by_it_whatever_it_says(feed: str, ite
     assert one.digest != changed.digest
 
 
-def test_without_a_name_an_entry_is_known_by_what_it_says() -> None:
+def test_entry_identity_without_id_depends_on_the_content() -> None:
     one, two = all_of(RSS.format("<item><title>a</title></item><item><title>b</title></item>"))
 
     assert one.identity != two.identity
     assert only(RSS.format("<item> <title>b</title></item>")).identity == two.identity
 
 
-def test_a_guid_is_no_link_and_a_number_is_an_id() -> None:
+def test_entry_identity_distinguishes_guid_from_link_and_equates_numeric_ids() -> None:
     assert (
         only(RSS.format("<item><guid>x</guid></item>")).identity
         != only(RSS.format("<item><link>x</link></item>")).identity
@@ -94,13 +94,13 @@ def test_a_guid_is_no_link_and_a_number_is_an_id() -> None:
 
 
 @pytest.mark.parametrize("foreign", ["<x:guid xmlns:x='u'>x</x:guid>", "<source><guid>x</guid></source>"])
-def test_only_a_guid_of_the_item_itself_names_it(foreign: str) -> None:
+def test_entry_identity_ignores_guids_of_nested_or_foreign_elements(foreign: str) -> None:
     item = f"<item>{foreign}<guid>g</guid></item>"
 
     assert only(RSS.format(item)).identity == only(RSS.format("<item><guid>g</guid></item>")).identity
 
 
-def test_duplicate_guids_are_told_apart_by_what_they_say() -> None:
+def test_entries_with_duplicate_guids_are_distinguished_by_content() -> None:
     a, b, c = (f"<item><guid>g</guid><title>{title}</title></item>" for title in "abc")
     [alone] = all_of(RSS.format(b))
     first, second = all_of(RSS.format(a + b))
@@ -111,7 +111,7 @@ def test_duplicate_guids_are_told_apart_by_what_they_say() -> None:
     assert first.identity == first_later.identity
 
 
-def test_the_same_item_twice_is_two_entries() -> None:
+def test_entries_that_are_identical_have_distinct_identities() -> None:
     one, two, three = all_of(RSS.format("<item><guid>g</guid></item>" * 3))
 
     assert len({one.identity, two.identity, three.identity}) == 3
@@ -135,7 +135,7 @@ def test_the_same_item_twice_is_two_entries() -> None:
         ("<title>t</title>", "<title>t</title><item><title>new</title></item>"),
     ],
 )
-def test_what_says_nothing_new_of_an_entry_is_no_change(old: str, new: str) -> None:
+def test_entry_digest_ignores_insignificant_differences(old: str, new: str) -> None:
     changed = FEED.replace(old, new)
     if old == "dc:":
         changed = changed.replace("xmlns:dc", "xmlns:core")
@@ -158,14 +158,14 @@ def test_what_says_nothing_new_of_an_entry_is_no_change(old: str, new: str) -> N
         ("<title>one</title>", "<title>one</title><?x y?>"),
     ],
 )
-def test_what_says_something_new_of_an_entry_is_a_change(old: str, new: str) -> None:
+def test_entry_digest_changes_with_significant_differences(old: str, new: str) -> None:
     before, after = all_of(FEED)[0], all_of(FEED.replace(old, new))[0]
 
     assert before.identity == after.identity
     assert before.digest != after.digest
 
 
-def test_a_long_text_counts_the_same_however_it_is_written() -> None:
+def test_entry_digest_of_a_long_text_ignores_its_escaping() -> None:
     text = "<p>&amp;é</p>" * 3000
     escaped = text.replace("&", "&amp;").replace("<", "&lt;")
 
@@ -175,20 +175,20 @@ def test_a_long_text_counts_the_same_however_it_is_written() -> None:
     assert one.digest == other.digest
 
 
-def test_the_source_of_an_entry_may_have_another_date() -> None:
+def test_entry_digest_ignores_the_update_date_of_its_source() -> None:
     entry = "<entry><id>1</id><updated>{}</updated><source><updated>{}</updated><id>s</id></source></entry>"
 
     assert only(ATOM.format(entry.format(1, 1))) == only(ATOM.format(entry.format(1, 2)))
     assert only(ATOM.format(entry.format(1, 1))) != only(ATOM.format(entry.format(2, 1)))
 
 
-def test_the_order_of_members_of_json_does_not_count() -> None:
+def test_entry_digest_ignores_the_order_of_json_members() -> None:
     one, other = (only(JSON.format(item)) for item in ('{"id": "1", "a": [1]}', '{"a":[1], "id":"1"}'))
 
     assert one.digest == other.digest
 
 
-def test_an_entity_counts_though_it_is_not_expanded() -> None:
+def test_entry_digest_includes_unexpanded_entities() -> None:
     feed = '<!DOCTYPE rss PUBLIC "n" "http://127.0.0.1:9/x.dtd">' + RSS.format("<item><title>&{};</title></item>")
 
     assert only(feed.format("eacute")).digest != only(feed.format("egrave")).digest
@@ -201,7 +201,7 @@ def test_an_entity_counts_though_it_is_not_expanded() -> None:
     "encoding",
     ["utf-8", "utf-8-sig", "utf-16", "utf-32-be", "iso-8859-1", "gb18030", "shift_jis", "euc-jp", "iso-2022-jp"],
 )
-def test_the_bytes_of_an_entry_are_found_in_every_encoding(encoding: str) -> None:
+def test_entry_offsets_are_exact_in_every_encoding(encoding: str) -> None:
     word = "é" if encoding == "iso-8859-1" else "日本語"
     items = [f"<item><title>{word}</title></item>", "<item/>", f"<item a='>'>{word}</item >"]
     label = {"utf-8-sig": "utf-8"}.get(encoding, encoding)
@@ -212,7 +212,7 @@ def test_the_bytes_of_an_entry_are_found_in_every_encoding(encoding: str) -> Non
     assert [body[entry.start : entry.end].decode(codec) for entry in all_of(body)] == items
 
 
-def test_the_charset_of_content_type_counts_where_the_document_says_nothing() -> None:
+def test_entry_offsets_use_the_charset_of_content_type_without_a_declaration() -> None:
     body = RSS.format("é<item><title>é</title></item>").encode("iso-8859-1")
 
     [entry] = all_of(body, "iso-8859-1")
@@ -220,7 +220,7 @@ def test_the_charset_of_content_type_counts_where_the_document_says_nothing() ->
     assert body[entry.start : entry.end] == "<item><title>é</title></item>".encode("iso-8859-1")
 
 
-def test_the_bytes_of_an_entry_of_json_are_its_object() -> None:
+def test_entry_offsets_in_json_cover_the_object() -> None:
     body = JSON.format(' {"id": "é", "x": "]}"} , {"id":2}').encode()
 
     assert [body[entry.start : entry.end] for entry in all_of(body)] == [
@@ -229,12 +229,12 @@ def test_the_bytes_of_an_entry_of_json_are_its_object() -> None:
     ]
 
 
-def test_items_may_stand_beside_the_channel() -> None:
+def test_entries_may_be_siblings_of_the_channel() -> None:
     assert len(all_of(RDF.format("<item rdf:about='a'/><item rdf:about='b'/>"))) == 2
     assert len(all_of("<rss><channel><title>t</title></channel><item/></rss>")) == 1
 
 
-def test_a_feed_without_entries_has_none() -> None:
+def test_entries_of_an_empty_feed_are_empty() -> None:
     assert all_of(RSS.format("")) == ()
     assert all_of(ATOM.format("")) == ()
     assert all_of(JSON.format("")) == ()
@@ -259,14 +259,14 @@ def test_a_feed_without_entries_has_none() -> None:
         RSS.format("<item/>" * 10_001),
     ],
 )
-def test_there_are_no_entries_where_it_cannot_be_done_exactly(document: str | bytes) -> None:
+def test_entries_are_absent_where_offsets_cannot_be_exact(document: str | bytes) -> None:
     assert none_of(document)
 
 
 # -- what is kept
 
 
-def test_what_was_packed_comes_out_again_at_sixteen_bytes_an_entry() -> None:
+def test_pack_round_trip_uses_sixteen_bytes_per_entry() -> None:
     version = all_of(FEED)
     packed = pack(version)
 

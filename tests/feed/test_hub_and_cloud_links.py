@@ -1,4 +1,4 @@
-"""Hubs and clouds in feeds: in the place each format has for them, and nowhere else."""
+"""Hub and cloud links: each format gets them in the elements that it defines for them."""
 
 import json
 from dataclasses import replace
@@ -33,7 +33,7 @@ def told(body: bytes, said: Announcement = Announcement(HUB, CLOUD)) -> bytes:  
     return announce(body, channel_of(body), said).body
 
 
-def test_rss_gets_an_atom_link_and_a_cloud_behind_its_own_link() -> None:
+def test_rss_20_gets_an_atom_hub_link_and_a_cloud_after_its_link() -> None:
     body = told(RSS)
 
     assert body == RSS.replace(
@@ -46,16 +46,16 @@ def test_rss_gets_an_atom_link_and_a_cloud_behind_its_own_link() -> None:
 
 
 @pytest.mark.parametrize("version", ["0.92", "0.93", "0.94"])
-def test_the_older_formats_that_know_clouds_get_one(version: str) -> None:
+def test_rss_versions_with_cloud_get_one(version: str) -> None:
     assert channel_of(told(RSS.replace(b'"2.0"', f'"{version}"'.encode()))).cloud == CLOUD
 
 
-def test_rss_0_91_knows_no_clouds() -> None:
+def test_rss_091_gets_no_cloud() -> None:
     assert channel_of(told(RSS.replace(b'"2.0"', b'"0.91"'))).cloud is None
 
 
 @pytest.mark.parametrize("body", [ATOM, RDF])
-def test_atom_and_rss_1_get_a_hub_and_no_cloud(body: bytes) -> None:
+def test_atom_and_rss_10_get_a_hub_link_and_no_cloud(body: bytes) -> None:
     channel = channel_of(told(body))
 
     assert (channel.hubs, channel.cloud, channel.well_formed) == ((HUB,), None, True)
@@ -71,7 +71,7 @@ def test_atom_and_rss_1_get_a_hub_and_no_cloud(body: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
-def test_json_feed_gets_a_member_of_hubs(feed: dict[str, object], indent: int | None) -> None:
+def test_json_feed_gets_an_entry_in_hubs(feed: dict[str, object], indent: int | None) -> None:
     body = json.dumps(feed, indent=indent, ensure_ascii=False).encode()
 
     found = json.loads(told(body))
@@ -80,7 +80,7 @@ def test_json_feed_gets_a_member_of_hubs(feed: dict[str, object], indent: int | 
     assert found == {name: value for name, value in feed.items() if name != "hubs"}
 
 
-def test_what_the_publisher_says_himself_stays() -> None:
+def test_hub_and_cloud_of_the_publisher_are_kept() -> None:
     own = RSS.replace(
         b"<link>",
         b'<cloud domain="a.example" port="80" path="/" registerProcedure="" protocol="http-post"/>'
@@ -94,7 +94,7 @@ def test_what_the_publisher_says_himself_stays() -> None:
     assert told(told(own)) == told(own)
 
 
-def test_a_format_without_room_and_a_broken_feed_stay_as_they_are() -> None:
+def test_unextensible_or_ill_formed_feed_is_unchanged() -> None:
     old = RSS.replace(b"2.0", b"0.91")
     broken = RSS.replace(b"</item>", b"")
 
@@ -102,7 +102,7 @@ def test_a_format_without_room_and_a_broken_feed_stay_as_they_are() -> None:
     assert told(broken) == broken
 
 
-def test_the_link_field_names_hub_and_self_once() -> None:
+def test_link_field_names_hub_and_self_once() -> None:
     bare = add_link_fields(Fields(), hub=HUB, self_href="https://feeds.example/feed")
     assert bare.get_all("link") == [f'<{HUB}>; rel="hub", <https://feeds.example/feed>; rel="self"']
     assert add_link_fields(bare, hub=HUB, self_href="https://feeds.example/feed") == bare
@@ -114,7 +114,7 @@ def test_the_link_field_names_hub_and_self_once() -> None:
     ]
 
 
-def test_feeds_of_the_wild_stay_the_feeds_they_were(corpus: Path) -> None:
+def test_corpus_feeds_keep_their_channel_and_items(corpus: Path) -> None:
     changed = 0
     for record in json.loads((corpus / "feeds.json").read_text("utf-8")):
         body = (corpus / record["file"]).read_bytes()

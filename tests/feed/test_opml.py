@@ -1,4 +1,4 @@
-"""Subscription lists: read from anybody, written for everybody."""
+"""Subscription lists in OPML: tolerant reading, bounds and valid output."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def listed(body: bytes) -> list[tuple[str, tuple[str, ...]]]:
     return [(each.address, each.folder) for each in found.feeds]
 
 
-def test_feeds_and_folders_of_a_list() -> None:
+def test_list_has_feeds_and_nested_folders() -> None:
     found = read(
         a_list(
             '<outline text="News"><outline type="rss" text="A &amp; B" xmlUrl="HTTPS://E.example/a" '
@@ -54,14 +54,14 @@ def test_outline_attribute_names_are_case_insensitive(spelt: str) -> None:
         f'<outline text="a" xmlUrl="https://e.example/{"a" * 5000}"/>',
     ],
 )
-def test_what_cannot_be_fetched_is_passed_over_and_counted(outline: str) -> None:
+def test_outline_with_an_unfetchable_url_is_skipped_and_counted(outline: str) -> None:
     found = read(a_list(outline))
 
     assert found is not None
     assert (found.feeds, found.skipped_count) == ((), 1)
 
 
-def test_links_and_inclusions_are_no_feeds() -> None:
+def test_outline_of_type_link_or_include_is_no_feed() -> None:
     outlines = (
         '<outline type="link" text="a" url="https://e.example/"/><outline type="include" url="https://e.example/x"/>'
     )
@@ -69,7 +69,7 @@ def test_links_and_inclusions_are_no_feeds() -> None:
     assert listed(a_list(outlines)) == []
 
 
-def test_what_is_commented_out_is_so_with_all_below_it() -> None:
+def test_outline_commented_out_is_ignored_with_its_subordinates() -> None:
     """OPML 2.0: "If it's true, the outline is commented, including all subordinate outlines"."""
     outlines = (
         '<outline text="x" isComment="true"><outline xmlUrl="https://e.example/a"/><outline text="y"/></outline>'
@@ -80,17 +80,17 @@ def test_what_is_commented_out_is_so_with_all_below_it() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html></html>", b"<rss/>", b"{}", b"\0\0\0", b"<opm", b"not a list"])
-def test_what_is_no_list_is_none(body: bytes) -> None:
+def test_document_other_than_opml_is_rejected(body: bytes) -> None:
     assert read(body) is None
 
 
-def test_a_list_that_breaks_off_counts_as_far_as_it_goes() -> None:
+def test_list_that_is_truncated_is_read_up_to_its_end() -> None:
     assert listed(
         a_list('<outline text="a" xmlUrl="https://e.example/a"/><outline text="b"').removesuffix(b"</opml>")
     ) == [("https://e.example/a", ())]
 
 
-def test_a_hostile_list_is_bounded() -> None:
+def test_list_size_depth_and_entities_are_bounded() -> None:
     deep = a_list("<outline text='x'>" * 200 + '<outline xmlUrl="https://e.example/a"/>' + "</outline>" * 200)
     many = a_list("".join(f'<outline xmlUrl="https://e.example/{number}"/>' for number in range(FEEDS_MAX + 100)))
     laughs = b'<!DOCTYPE opml [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]>' + a_list(
@@ -128,7 +128,7 @@ def test_what_is_written_can_be_read_back(feeds: list[tuple[str, list[str]]], ti
     assert sorted(back.feeds, key=lambda each: each.address) == sorted(entries, key=lambda each: each.address)
 
 
-def test_what_is_written_is_opml_2() -> None:
+def test_list_is_written_as_opml_2() -> None:
     body = write(SubscriptionList("", (Subscription("https://e.example/a", folder=("F",)),)), changed=1_780_000_000)
 
     root = etree.fromstring(body)
@@ -155,7 +155,7 @@ def test_lists_are_merged_by_address() -> None:
     assert merge([one, two], [newer]) == (newer, two)
 
 
-def test_the_lists_of_the_corpus_are_read(corpus: Path) -> None:
+def test_lists_of_the_corpus_are_read_and_round_trip(corpus: Path) -> None:
     files = [each for each in sorted((corpus / "feeds").iterdir()) if "opml" in each.name.lower()]
     found = {each.name: read(each.read_bytes()) for each in files}
 

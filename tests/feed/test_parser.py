@@ -1,4 +1,4 @@
-"""What is a feed and what is none; encodings; faults that feeds have."""
+"""Parser: detection of feeds, encodings and tolerance of faults."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def declared(encoding: str, text: str) -> str:
         (b"<channel><lineup/></channel>", DocumentKind.XML),
     ],
 )
-def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: DocumentKind) -> None:
+def test_document_that_is_no_feed_is_rejected_with_any_content_type(body: bytes, sort: DocumentKind) -> None:
     assert detect_kind(body) is sort
     assert read(body, "application/rss+xml") is None
     assert read(body, None) is None
@@ -81,7 +81,7 @@ def test_what_is_no_feed_is_none_whatever_its_label(body: bytes, sort: DocumentK
         b"{\xff\xfe}",
     ],
 )
-def test_json_that_is_no_feed_is_none(body: bytes) -> None:
+def test_json_that_is_no_feed_is_rejected(body: bytes) -> None:
     assert read(body, "application/feed+json") is None
 
 
@@ -105,7 +105,7 @@ def test_json_that_is_no_feed_is_none(body: bytes) -> None:
         "<channel><item><title>News at ten</title></item></channel>",
     ],
 )
-def test_root_element_of_a_feed_with_content_of_another_vocabulary_is_no_feed(document: str) -> None:
+def test_feed_root_element_with_foreign_content_is_rejected(document: str) -> None:
     assert read(document.encode(), "application/rss+xml") is None
     assert read(document[:-2].encode(), "application/rss+xml") is None
     assert scan_channel(document.encode(), "application/rss+xml") is None
@@ -126,7 +126,7 @@ def test_root_element_of_a_feed_with_content_of_another_vocabulary_is_no_feed(do
         '<channel><item href="http://example.com/"><title>t</title></item></channel>',
     ],
 )
-def test_channel_with_foreign_elements_or_cut_short_is_a_feed(document: str) -> None:
+def test_channel_that_is_truncated_or_has_foreign_elements_is_accepted(document: str) -> None:
     assert read(document.encode(), None) is not None
 
 
@@ -150,13 +150,13 @@ def test_channel_with_foreign_elements_or_cut_short_is_a_feed(document: str) -> 
         ('\ufeff {"version": "https://jsonfeed.org/version/1.1", "items": [{"id": "1"}]}', Kind.JSON, "1.1"),
     ],
 )
-def test_feeds_are_known_by_their_shape(body: str, kind: Kind, version: str) -> None:
+def test_kind_and_version_are_detected_from_the_document(body: str, kind: Kind, version: str) -> None:
     channel = channel_of(body.encode(), "text/html")
 
     assert (channel.kind, channel.version) == (kind, version)
 
 
-def test_the_title_is_that_of_rss_itself_also_where_rss_has_a_namespace() -> None:
+def test_title_is_read_in_the_namespace_of_rss_itself() -> None:
     channel = channel_of(
         b'<rss xmlns="http://backend.userland.com/rss2" xmlns:m="http://example.com/media">'
         b"<channel><m:title>no</m:title><title>yes</title><ttl>5</ttl></channel></rss>"
@@ -165,13 +165,13 @@ def test_the_title_is_that_of_rss_itself_also_where_rss_has_a_namespace() -> Non
     assert (channel.title, channel.schedule.ttl) == ("yes", 5)
 
 
-def test_json_behind_which_something_follows_is_a_feed_and_not_well_formed() -> None:
+def test_json_feed_with_trailing_data_is_ill_formed() -> None:
     channel = channel_of(b'{"title": "t", "items": [], "version": "https://jsonfeed.org/version/1.1"} tail')
 
     assert not channel.well_formed
 
 
-def test_half_a_surrogate_pair_does_no_harm() -> None:
+def test_json_lone_surrogate_is_replaced() -> None:
     channel = channel_of(b'{"version": "https://jsonfeed.org/version/1", "title": "\\ud83d", "items": []}')
 
     assert channel.title.encode() == b"?"
@@ -218,7 +218,7 @@ def test_hints_and_titles_are_read_in_every_unicode_encoding(encoding: str, code
         ("us-ascii", "tea"),
     ],
 )
-def test_hints_and_titles_are_read_in_older_encodings(encoding: str, title: str) -> None:
+def test_hints_and_titles_are_read_in_legacy_encodings(encoding: str, title: str) -> None:
     channel = channel_of(declared(encoding, LATIN.replace("Thé", title)).encode(encoding))
 
     assert (channel.title, channel.schedule.ttl, channel.well_formed) == (title, 45, True)
@@ -234,7 +234,7 @@ def test_hints_are_read_under_a_wrong_declaration(encoding: str) -> None:
     assert not channel.well_formed
 
 
-def test_the_charset_of_content_type_counts_where_the_document_says_nothing() -> None:
+def test_charset_of_content_type_is_used_without_a_declaration() -> None:
     body = LATIN.replace("Thé", "Чай")
 
     assert channel_of(body.encode("koi8-r"), "text/xml; charset=KOI8-R").title == "Чай"
@@ -260,7 +260,7 @@ def test_the_charset_of_content_type_counts_where_the_document_says_nothing() ->
         RSS[: RSS.index("</item>")],
     ],
 )
-def test_hints_are_read_from_what_is_nearly_well_formed(body: str) -> None:
+def test_hints_are_read_from_ill_formed_documents(body: str) -> None:
     channel = channel_of(body.encode())
 
     assert channel.schedule.ttl == 45
@@ -268,11 +268,11 @@ def test_hints_are_read_from_what_is_nearly_well_formed(body: str) -> None:
     assert not channel.well_formed
 
 
-def test_white_space_before_a_document_without_declaration_is_no_fault() -> None:
+def test_white_space_before_a_root_without_declaration_is_well_formed() -> None:
     assert channel_of(b"\n \n" + RSS.encode()).well_formed
 
 
-def test_a_customary_prefix_means_what_it_means_without_its_declaration() -> None:
+def test_prefix_without_declaration_has_its_customary_namespace() -> None:
     channel = channel_of(
         b"<rss version='2.0'><channel><sy:updatePeriod>daily</sy:updatePeriod>"
         b"<atom:link rel='self' href='http://example.com/f'/></channel></rss>"
@@ -282,7 +282,7 @@ def test_a_customary_prefix_means_what_it_means_without_its_declaration() -> Non
     assert channel.self_links[0].href == "http://example.com/f"
 
 
-def test_a_prefix_that_is_declared_as_something_else_means_that() -> None:
+def test_prefix_declared_otherwise_has_the_declared_namespace() -> None:
     channel = channel_of(
         b"<rss version='2.0' xmlns:atom='http://example.com/physics'><channel>"
         b"<atom:link rel='self' href='http://example.com/f'/></channel></rss>"
@@ -291,7 +291,7 @@ def test_a_prefix_that_is_declared_as_something_else_means_that() -> None:
     assert channel.self_links == ()
 
 
-def test_the_older_start_link_is_a_self_link() -> None:
+def test_start_link_of_atom_03_is_a_self_link() -> None:
     channel = channel_of(
         b"<rss version='2.0' xmlns:a='http://purl.org/atom/ns#'><channel>"
         b"<a:link rel='start' type='application/rss+xml' href='http://example.com/f'/></channel></rss>"
@@ -300,5 +300,5 @@ def test_the_older_start_link_is_a_self_link() -> None:
     assert channel.self_links[0].rel == "start"
 
 
-def test_an_item_within_an_item_is_part_of_it() -> None:
+def test_item_within_an_item_is_not_counted() -> None:
     assert channel_of(b"<rss><channel><item><item/></item><item/></channel></rss>").items == 2

@@ -23,12 +23,12 @@ def written(channel: Channel) -> dict[str, object]:
     return shown
 
 
-def test_there_is_a_pair_for_every_format() -> None:
+def test_golden_pairs_cover_every_format() -> None:
     assert {path.suffix for path in FEEDS} == {".rss", ".rdf", ".atom", ".json", ".cdf"}
 
 
 @pytest.mark.parametrize("path", FEEDS, ids=lambda path: path.name)
-def test_a_feed_is_read_as_its_golden_half_says(path: Path) -> None:
+def test_parser_output_equals_its_golden_file(path: Path) -> None:
     channel = read(path.read_bytes(), None)
 
     assert channel is not None

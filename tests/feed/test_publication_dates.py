@@ -1,4 +1,4 @@
-"""What a feed's entries tell of its past."""
+"""Publication dates: the history of a feed, from the dates of its entries."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ def rss(*dates: str, name: str = "pubDate", head: str = "") -> bytes:
     return f'<rss version="2.0"><channel><title>News</title>{head}{items}</channel></rss>'.encode()
 
 
-def test_the_dates_of_its_entries_are_its_past_oldest_first() -> None:
+def test_dates_of_entries_are_sorted_oldest_first() -> None:
     days = [NOW - DAY, NOW - 3 * DAY, NOW - 2 * DAY]
 
     assert find_publications(rss(*map(format_http_date, days)), NOW) == tuple(sorted(days))
@@ -33,23 +33,23 @@ def test_the_dates_of_its_entries_are_its_past_oldest_first() -> None:
     ],
     ids=["atom", "rss 1.0", "json feed"],
 )
-def test_every_format_has_its_own(document: bytes) -> None:
+def test_dates_are_read_in_every_format(document: bytes) -> None:
     assert find_publications(document, NOW) == (NOW - 3 * DAY - 7200, NOW - 2 * DAY - 7200)
 
 
-def test_of_entries_without_a_date_of_publication_the_last_change_counts() -> None:
+def test_dates_fall_back_to_updated() -> None:
     document = b"".join(b"<entry><updated>2026-11-1%dT10:00:00Z</updated></entry>" % day for day in (1, 2))
 
     assert len(find_publications(document, NOW)) == 2
 
 
-def test_the_channels_own_date_is_none_of_an_entry() -> None:
+def test_dates_exclude_that_of_the_channel() -> None:
     head = f"<pubDate>{format_http_date(NOW - 9 * DAY)}</pubDate>"
 
     assert len(find_publications(rss(*(format_http_date(NOW - day * DAY) for day in (1, 2)), head=head), NOW)) == 2
 
 
-def test_what_was_published_at_once_is_one_act() -> None:
+def test_dates_within_a_minute_count_once() -> None:
     at = [NOW - DAY, NOW - DAY + 30, NOW - DAY + 60, NOW - 3 * DAY]
 
     assert find_publications(rss(*map(format_http_date, at)), NOW) == (NOW - 3 * DAY, NOW - DAY + 60)
@@ -67,11 +67,11 @@ def test_what_was_published_at_once_is_one_act() -> None:
     ],
     ids=["nothing", "text", "one", "no dates", "the future", "all the same"],
 )
-def test_where_too_little_is_said_nothing_is_guessed(document: bytes) -> None:
+def test_dates_are_empty_for_insufficient_data(document: bytes) -> None:
     assert find_publications(document, NOW) == ()
 
 
-def test_no_more_dates_are_looked_at_than_tell_something_of_today() -> None:
+def test_dates_are_limited_in_number() -> None:
     assert (
         len(find_publications(rss(*(format_http_date(NOW - day * DAY) for day in range(1, 500))), NOW)) == ENTRIES_MAX
     )
@@ -88,5 +88,5 @@ def test_no_more_dates_are_looked_at_than_tell_something_of_today() -> None:
     ],
     ids=["open", "attributes", "blanks", "json", "names"],
 )
-def test_what_is_made_to_take_long_is_passed_over(document: bytes) -> None:
+def test_dates_of_a_costly_document_are_empty(document: bytes) -> None:
     assert find_publications(document, NOW) == ()

@@ -12,12 +12,12 @@ HREF = "https://example.com/feed?a=1&b=2"
 PAIRS = sorted(path for path in GOLDEN.glob("*.xml") if path.stem.endswith((".add", ".correct", ".text")))
 
 
-def test_there_are_golden_pairs() -> None:
+def test_golden_pairs_exist() -> None:
     assert len(PAIRS) > 15
 
 
 @pytest.mark.parametrize("after", PAIRS, ids=lambda path: path.stem)
-def test_a_feed_becomes_what_its_golden_pair_says(after: Path) -> None:
+def test_self_link_edit_equals_its_golden_file(after: Path) -> None:
     name, _, mode = after.stem.rpartition(".")
     before = (GOLDEN / f"{name}.xml").read_bytes()
     channel = read(before, None)

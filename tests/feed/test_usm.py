@@ -1,4 +1,4 @@
-"""Media type and self link: what is kept, what is left alone, and that nothing else changes."""
+"""Media type and self link: which documents are edited, and that nothing else in them changes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -56,9 +56,7 @@ def assert_left_alone(body: bytes, reason: str) -> None:
         ("text/xml; profile=x", "application/rss+xml"),
     ],
 )
-def test_the_charset_stays_as_declared_where_it_means_something_and_none_is_invented(
-    declared: str | None, served: str
-) -> None:
+def test_charset_is_kept_where_meaningful_and_never_added(declared: str | None, served: str) -> None:
     assert media_type_of(RSS, declared) == served
 
 
@@ -75,20 +73,20 @@ def test_the_charset_stays_as_declared_where_it_means_something_and_none_is_inve
         ("utf-32", b"\0\0\xfe\xff", True),
     ],
 )
-def test_a_charset_that_the_byte_order_mark_refutes_is_dropped(charset: str, mark: bytes, kept: bool) -> None:
+def test_charset_that_contradicts_the_byte_order_mark_is_dropped(charset: str, mark: bytes, kept: bool) -> None:
     served = media_type_of(RSS, f"text/xml; charset={charset}", mark + b"<\0r\0s\0s\0")
 
     assert served == ("application/rss+xml" + (f"; charset={charset}" if kept else ""))
 
 
-def test_json_feed_and_atom_have_their_own_types() -> None:
+def test_media_types_of_json_feed_and_atom_are_their_own() -> None:
     json, atom = Channel(Kind.JSON, "1.1", True), Channel(Kind.ATOM, "1.0", True)
 
     assert media_type_of(json, "application/json; charset=utf-8") == "application/feed+json; charset=utf-8"
     assert media_type_of(atom, "application/atom+xml;type=feed") == "application/atom+xml; type=feed"
 
 
-def test_cdf_keeps_its_declared_type() -> None:
+def test_media_type_of_cdf_is_kept_as_declared() -> None:
     cdf = Channel(Kind.CDF, "", True)
 
     assert media_type_of(cdf, "text/xml; charset=utf-8") == "text/xml; charset=utf-8"
@@ -98,7 +96,7 @@ def test_cdf_keeps_its_declared_type() -> None:
 # -- what is left alone
 
 
-def test_signed_documents_are_left_alone() -> None:
+def test_signed_document_is_unchanged() -> None:
     signature = '<ds:Signature xmlns:ds="http://www.w3.org/2000/09/xmldsig#"/>'
 
     link = '<link rel="self" href="https://other.example/"/>'
@@ -108,19 +106,19 @@ def test_signed_documents_are_left_alone() -> None:
     assert linked(atom, "correct") == EditResult(atom, (), "the document is signed")
 
 
-def test_a_feed_that_only_writes_about_signatures_is_not_signed() -> None:
+def test_signature_namespace_in_text_does_not_make_a_document_signed() -> None:
     text = "<item><description>see http://www.w3.org/2000/09/xmldsig#</description></item>"
 
     assert linked(rss(f"<link/>{text}")).changes
 
 
-def test_ill_formed_documents_are_left_alone() -> None:
+def test_ill_formed_document_is_unchanged() -> None:
     assert_left_alone(rss("<link/><item><title>AT&T</title></item>"), "the document is ill-formed")
     assert_left_alone(rss("<link/><item><title>cut short")[:-20], "the document is ill-formed")
     assert_left_alone(rss("<link/><itunes:author/>"), "the document is ill-formed")
 
 
-def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_whatever_the_channel_says() -> None:
+def test_ill_formed_document_of_a_well_formed_channel_is_unchanged() -> None:
     body = rss("<a></b><link/>")
 
     assert apply_self_link(body, RSS, href=HREF, mode="add") == EditResult(
@@ -137,7 +135,7 @@ def test_a_document_that_is_ill_formed_where_the_parser_got_to_is_left_alone_wha
         "<!ATTLIST rss v CDATA '1'>",
     ],
 )
-def test_documents_with_declarations_of_their_own_are_left_alone(subset: str) -> None:
+def test_document_with_an_internal_dtd_subset_is_unchanged(subset: str) -> None:
     body = rss("<link/>", prolog=f"<!DOCTYPE rss [{subset}]>")
     channel = replace(RSS, well_formed=True)
 
@@ -146,17 +144,17 @@ def test_documents_with_declarations_of_their_own_are_left_alone(subset: str) ->
     assert edited == EditResult(body, (), "the document type has declarations of its own")
 
 
-def test_an_external_document_type_is_no_hindrance_and_not_fetched() -> None:
+def test_document_with_an_external_dtd_is_edited_without_fetching_it() -> None:
     assert linked(rss("<link/>", prolog='<!DOCTYPE rss SYSTEM "http://127.0.0.1:9/rss.dtd">')).changes
 
 
-def test_a_document_nested_too_deeply_is_left_alone() -> None:
+def test_document_nested_too_deeply_is_unchanged() -> None:
     body = rss("<a>" * 300 + "</a>" * 300)
 
     assert apply_self_link(body, RSS, href=HREF, mode="add").reason == "the document is nested too deeply"
 
 
-def test_an_unknown_encoding_leaves_the_document_alone() -> None:
+def test_document_in_an_unknown_encoding_is_unchanged() -> None:
     body = rss("<link/>", prolog='<?xml version="1.0" encoding="x-unknown-8"?>')
 
     assert (
@@ -165,7 +163,7 @@ def test_an_unknown_encoding_leaves_the_document_alone() -> None:
     )
 
 
-def test_json_feed_and_cdf_have_no_place_for_it() -> None:
+def test_self_link_is_not_supported_in_json_feed() -> None:
     json = Channel(Kind.JSON, "1.1", True)
 
     assert apply_self_link(b"{}", json, href=HREF, mode="add") == EditResult(
@@ -173,27 +171,27 @@ def test_json_feed_and_cdf_have_no_place_for_it() -> None:
     )
 
 
-def test_atom_without_its_namespace_is_left_alone() -> None:
+def test_atom_document_without_namespace_is_unchanged() -> None:
     assert_left_alone(b"<feed><title>T</title></feed>", "the document does not have the structure of its format")
 
 
-def test_a_channel_without_content_has_no_place_for_it() -> None:
+def test_empty_channel_gets_no_self_link() -> None:
     assert_left_alone(b'<rss version="2.0"><channel/></rss>', "the channel is empty")
 
 
-def test_off_changes_nothing() -> None:
+def test_self_link_off_changes_nothing() -> None:
     assert linked(rss("<link/>"), "off") == EditResult(rss("<link/>"), (), "self_link is off")
 
 
 @pytest.mark.parametrize("href", ["", "https://example.com/\0", "https://example.com/\ufffe", "\ud800"])
-def test_an_address_that_xml_cannot_hold_is_not_written(href: str) -> None:
+def test_href_that_xml_cannot_represent_is_not_written(href: str) -> None:
     assert linked(rss("<link/>"), href=href).reason == "the address cannot be written in XML"
 
 
 # -- what is written
 
 
-def test_an_address_with_markup_in_it_is_escaped() -> None:
+def test_href_with_markup_is_escaped() -> None:
     href = "https://example.com/f?\"><script>alert('x')</script>&y"
 
     edited = linked(rss("<link/>"), href=href)
@@ -215,11 +213,11 @@ def test_an_address_with_markup_in_it_is_escaped() -> None:
         ("", ""),
     ],
 )
-def test_titles_become_one_line_of_text(title: str, plain: str) -> None:
+def test_title_is_reduced_to_one_line_of_text(title: str, plain: str) -> None:
     assert plain_title(title) == plain
 
 
-def test_a_long_title_costs_little() -> None:
+def test_title_of_great_length_takes_linear_time() -> None:
     started = process_time()
     plain_title("<a" * 1_000_000)
     plain_title("<!--" * 1_000_000)
@@ -227,7 +225,7 @@ def test_a_long_title_costs_little() -> None:
     assert process_time() - started < 20  # a second; hours where it grows with the square
 
 
-def test_self_links_of_items_images_and_comments_are_not_the_channels() -> None:
+def test_self_link_in_item_image_comment_or_cdata_is_ignored() -> None:
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" href="x"/>'
     for inside in (
         f"<item>{link}</item>",
@@ -238,25 +236,25 @@ def test_self_links_of_items_images_and_comments_are_not_the_channels() -> None:
         assert linked(rss(inside)).changes == ("self link added",)
 
 
-def test_a_link_behind_the_items_is_seen() -> None:
+def test_self_link_after_the_items_is_recognised() -> None:
     body = rss(f'<link/><item/><a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="http://x/"/>')
 
     assert linked(body).reason == "the document has a self link"
     assert linked(body, "correct").changes == ("self link: href corrected",)
 
 
-def test_a_link_in_the_default_namespace_is_one() -> None:
+def test_self_link_in_the_default_namespace_is_recognised() -> None:
     body = rss(f'<link xmlns="{ATOM_10}" rel="self" href="http://x/"/>')
 
     assert linked(body).reason == "the document has a self link"
 
 
-def test_a_link_in_no_namespace_is_none() -> None:
+def test_self_link_without_namespace_is_not_recognised() -> None:
     assert linked(rss('<link rel="self" href="x"/>')).changes == ("self link added",)
 
 
 @pytest.mark.parametrize("rel", ["Self", "http://www.iana.org/assignments/relation/self", "self alternate"])
-def test_other_spellings_of_self_are_recognised_and_right(rel: str) -> None:
+def test_self_link_rel_in_other_spellings_is_correct(rel: str) -> None:
     own = f'rel="{rel}" type="application/rss+xml" href="{HREF.replace("&", "&amp;")}"'
     body = rss(f'<a:link xmlns:a="{ATOM_10}" {own}/>')
 
@@ -264,14 +262,14 @@ def test_other_spellings_of_self_are_recognised_and_right(rel: str) -> None:
         assert linked(body, mode).body == body
 
 
-def test_start_in_atom_10_is_the_first_page_and_no_self_link() -> None:
+def test_self_link_with_rel_start_in_atom_10_is_not_recognised() -> None:
     body = f'<feed xmlns="{ATOM_10}"><link rel="start" href="?page=1"/></feed>'.encode()
 
     assert linked(body).changes == linked(body, "correct").changes == ("self link added",)
 
 
 @pytest.mark.parametrize("prefixes", [["atom"], ["atom", "atom10", "a10"]])
-def test_a_prefix_that_means_something_else_is_not_taken(prefixes: list[str]) -> None:
+def test_prefix_declared_for_another_namespace_is_not_used(prefixes: list[str]) -> None:
     edited = linked(rss("<link/>", "".join(f' xmlns:{prefix}="urn:other"' for prefix in prefixes)))
 
     link = etree.fromstring(edited.body)[0][1]
@@ -279,7 +277,7 @@ def test_a_prefix_that_means_something_else_is_not_taken(prefixes: list[str]) ->
     assert link.prefix not in prefixes
 
 
-def test_a_prefix_that_the_channel_itself_declares_is_used() -> None:
+def test_prefix_declared_by_the_channel_is_reused() -> None:
     body = b'<rss version="2.0"><channel xmlns:x="http://www.w3.org/2005/Atom"><link/></channel></rss>'
 
     assert b"<x:link rel=" in linked(body).body
@@ -290,7 +288,7 @@ def test_a_prefix_that_the_channel_itself_declares_is_used() -> None:
 
 
 @pytest.mark.parametrize("href", [HREF, "HTTPS://Example.COM:443/%7Ea?b=1&c=2"])
-def test_an_address_that_means_the_same_is_right(href: str) -> None:
+def test_self_link_href_in_an_equivalent_spelling_is_correct(href: str) -> None:
     own = f'rel="self" type="application/rss+xml" href="{href.replace("&", "&amp;")}"'
     body = rss(f'<a:link xmlns:a="{ATOM_10}" {own}/>')
 
@@ -298,20 +296,20 @@ def test_an_address_that_means_the_same_is_right(href: str) -> None:
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", "http://example.com/~a?b=1&amp;c=2", "::"])
-def test_relative_and_other_addresses_are_wrong(href: str) -> None:
+def test_self_link_href_relative_or_different_is_corrected(href: str) -> None:
     body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>')
 
     assert linked(body, "correct").changes == ("self link: href corrected",)
 
 
-def test_another_address_stays_where_links_are_only_added() -> None:
+def test_self_link_href_to_another_address_is_kept_in_mode_add() -> None:
     body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="http://example.com/other"/>')
 
     assert linked(body, "add").reason == "the document has a self link"
 
 
 @pytest.mark.parametrize("href", ["/~a?b=1&amp;c=2", "", " ", "::", "feed.xml", "http:feed.xml"])
-def test_a_link_that_leads_nowhere_from_a_saved_file_is_none(href: str) -> None:
+def test_self_link_href_unusable_from_a_saved_file_is_corrected_in_mode_add(href: str) -> None:
     body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" href="{href}"/>')
 
     assert linked(body, "add").changes == ("self link: href corrected",)
@@ -319,7 +317,7 @@ def test_a_link_that_leads_nowhere_from_a_saved_file_is_none(href: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["add", "correct"])
-def test_a_link_without_address_gets_one(mode: str) -> None:
+def test_self_link_without_href_gets_one(mode: str) -> None:
     body = rss(f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml"/>')
 
     assert b'<a:link href="https://example.com/~a?b=1&amp;c=2" xmlns:a=' in linked(body, mode).body
@@ -336,14 +334,14 @@ def test_self_link_type_that_is_missing_is_added_in_rss_and_advice_in_atom() -> 
     assert linked(atom, "correct").reason == "the self link is correct"
 
 
-def test_self_link_type_with_parameters_is_right() -> None:
+def test_self_link_type_with_parameters_is_correct() -> None:
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="Application/RSS+XML; charset=utf-8" href="{HREF}"/>'
 
     assert linked(rss(link.replace("&", "&amp;")), "correct").reason == "the self link is correct"
 
 
 @pytest.mark.parametrize("quote", ['"', "'"])
-def test_self_link_title_that_is_not_the_channels_is_corrected(quote: str) -> None:
+def test_self_link_title_other_than_that_of_the_channel_is_corrected(quote: str) -> None:
     href, title = HREF.replace("&", "&amp;"), f"title={quote}Old{quote}"
     link = f'<a:link xmlns:a="{ATOM_10}" {title} rel="self" type="application/rss+xml" href="{href}"/>'
     body = rss(f"<title>News &amp; views</title>{link}")
@@ -357,7 +355,7 @@ def test_self_link_title_that_is_not_the_channels_is_corrected(quote: str) -> No
     assert linked(body, "add").body == body
 
 
-def test_self_link_without_title_gets_none_where_it_is_right() -> None:
+def test_self_link_without_title_is_correct() -> None:
     href = HREF.replace("&", "&amp;")
     link = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{href}"/>'
 
@@ -365,7 +363,7 @@ def test_self_link_without_title_gets_none_where_it_is_right() -> None:
 
 
 @pytest.mark.parametrize("rel", ["self", "start"])
-def test_every_self_link_is_corrected(rel: str) -> None:
+def test_self_links_are_all_corrected(rel: str) -> None:
     own = f'<a:link xmlns:a="{ATOM_10}" rel="self" type="application/rss+xml" href="{HREF.replace("&", "&amp;")}"/>'
     other = f'<a:link xmlns:a="{ATOM_10}" rel="{rel}" type="text/xml" href="http://old.example/"/>'
 
@@ -381,7 +379,7 @@ def test_every_self_link_is_corrected(rel: str) -> None:
 
 
 @pytest.mark.parametrize("charset", ["iso-8859-1", "windows-1251", "utf-8"])
-def test_where_header_and_declaration_disagree_only_ascii_is_written(charset: str) -> None:
+def test_self_link_is_written_in_ascii_where_charset_and_declaration_differ(charset: str) -> None:
     prolog = '<?xml version="1.0" encoding="iso-8859-15"?>'
     body = rss("<title>Caf\u00e9</title><link/>", prolog=prolog).decode().encode("iso-8859-15")
 
@@ -390,7 +388,7 @@ def test_where_header_and_declaration_disagree_only_ascii_is_written(charset: st
     assert b'title="Caf&#233;"' in edited.body
 
 
-def test_characters_that_the_encoding_cannot_hold_become_references() -> None:
+def test_self_link_characters_outside_the_encoding_become_references() -> None:
     body = rss("<title>\u00e9 &#8364; &#128052;</title><link/>", prolog='<?xml version="1.0" encoding="latin1"?>')
 
     edited = linked(body.decode().encode("latin-1"))
@@ -398,7 +396,7 @@ def test_characters_that_the_encoding_cannot_hold_become_references() -> None:
     assert 'title="\u00e9 &#8364; &#128052;"'.encode("latin-1") in edited.body
 
 
-def test_a_yen_sign_does_not_become_a_backslash_nor_a_tilde_an_overline() -> None:
+def test_self_link_in_shift_jis_references_yen_sign_and_tilde() -> None:
     body = rss("<title>&#165;100</title><link/>", prolog='<?xml version="1.0" encoding="Shift_JIS"?>')
 
     edited = linked(body)
@@ -406,7 +404,7 @@ def test_a_yen_sign_does_not_become_a_backslash_nor_a_tilde_an_overline() -> Non
     assert b'title="&#165;100" href="https://example.com/&#126;a?' in edited.body
 
 
-def test_a_document_in_utf_8_that_calls_itself_utf_16_stays_utf_8() -> None:
+def test_self_link_in_utf_8_declared_as_utf_16_stays_utf_8() -> None:
     body = rss("<title>\u00e9</title><link/>", prolog='<?xml version="1.0" encoding="utf-16"?>')
 
     assert 'title="\u00e9"'.encode() in linked(body).body
@@ -415,7 +413,7 @@ def test_a_document_in_utf_8_that_calls_itself_utf_16_stays_utf_8() -> None:
 # -- real and hostile feeds
 
 
-def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> None:
+def test_corpus_feeds_change_only_by_the_insertion(corpus: Path) -> None:
     added = 0
     for path in sorted((corpus / "feeds").iterdir()):
         body = path.read_bytes()
@@ -451,7 +449,7 @@ def test_no_feed_of_the_corpus_changes_but_by_the_insertion(corpus: Path) -> Non
     assert added > 150
 
 
-def test_correcting_the_corpus_twice_is_correcting_it_once(corpus: Path) -> None:
+def test_corpus_feeds_corrected_twice_equal_those_corrected_once(corpus: Path) -> None:
     for path in sorted((corpus / "feeds").iterdir()):
         body = path.read_bytes()
         channel = read(body, None)

@@ -1,4 +1,4 @@
-"""Redirect documents: what counts as one, and what only looks like one."""
+"""Redirect documents: which documents are recognised as redirects, and which are not."""
 
 import codecs
 
@@ -15,39 +15,39 @@ def to(location: str) -> bytes:
     return redirect(f"<newLocation>{location}</newLocation>")
 
 
-def test_white_space_around_the_address_does_not_count() -> None:
+def test_location_is_stripped_of_white_space() -> None:
     assert read(to("\n\t https://new.example/feed \n")) == Moved("https://new.example/feed")
 
 
-def test_references_and_cdata_are_resolved() -> None:
+def test_location_references_and_cdata_are_resolved() -> None:
     assert read(to("https://new.example/?a=1&amp;b=2")) == Moved("https://new.example/?a=1&b=2")
     assert read(to("<![CDATA[https://new.example/?a=1&b=2]]>")) == Moved("https://new.example/?a=1&b=2")
 
 
-def test_a_relative_address_is_returned_as_it_stands() -> None:
+def test_location_that_is_relative_is_returned_unchanged() -> None:
     assert read(to("../new/feed.xml")) == Moved("../new/feed.xml")
     assert read(to("//new.example/feed.xml")) == Moved("//new.example/feed.xml")
 
 
 @pytest.mark.parametrize("inner", ["<newLocation/>", "<newLocation></newLocation>", "<newLocation>\n </newLocation>"])
-def test_only_an_explicit_empty_new_location_is_an_end(inner: str) -> None:
+def test_location_explicitly_empty_means_gone(inner: str) -> None:
     assert read(redirect(inner)) == Gone()
 
 
 @pytest.mark.parametrize(
     "inner", ["", "https://new.example/", "<newlocation/>", "<location/>", "<a><newLocation/></a>"]
 )
-def test_a_redirect_without_new_location_says_nothing(inner: str) -> None:
+def test_redirect_without_new_location_is_ignored(inner: str) -> None:
     assert read(redirect(inner)) is None
 
 
-def test_two_new_locations_say_nothing() -> None:
+def test_redirect_with_two_new_locations_is_ignored() -> None:
     inner = "<newLocation>https://a.example/</newLocation><newLocation>https://b.example/</newLocation>"
 
     assert read(redirect(inner)) is None
 
 
-def test_elements_beside_the_new_location_are_passed_over() -> None:
+def test_redirect_with_other_elements_is_accepted() -> None:
     inner = "<note>moved house</note><!-- at last --><newLocation>https://a.example/</newLocation>"
 
     assert read(redirect(inner)) == Moved("https://a.example/")
@@ -68,7 +68,7 @@ def test_elements_beside_the_new_location_are_passed_over() -> None:
         "https://a.example/&#x85;",
     ],
 )
-def test_addresses_that_no_reader_could_subscribe_to_say_nothing(address: str) -> None:
+def test_location_that_cannot_be_subscribed_to_is_ignored(address: str) -> None:
     assert read(to(address)) is None
 
 
@@ -93,11 +93,11 @@ def test_addresses_that_no_reader_could_subscribe_to_say_nothing(address: str) -
         b'<?xml version="1.0" encoding="x-unknown-8"?><redirect><newLocation/></redirect>',
     ],
 )
-def test_whatever_is_not_exactly_a_redirect_document_says_nothing(body: bytes) -> None:
+def test_document_other_than_a_redirect_is_ignored(body: bytes) -> None:
     assert read(body) is None
 
 
-def test_a_feed_that_shows_such_xml_in_an_item_has_not_moved() -> None:
+def test_feed_with_redirect_markup_in_an_item_is_ignored() -> None:
     shown = "<redirect><newLocation/></redirect>"
     for example in (shown, f"<![CDATA[{shown}]]>"):
         body = f"<rss><channel><item><description>{example}</description></item></channel></rss>".encode()
@@ -106,27 +106,27 @@ def test_a_feed_that_shows_such_xml_in_an_item_has_not_moved() -> None:
 
 
 @pytest.mark.parametrize("before", ["\n ", '<?xml version="1.0"?>', "<!-- we moved -->", "\ufeff", "<?pi x?>\n"])
-def test_what_may_stand_before_a_root_may_stand_before_this_one(before: str) -> None:
+def test_redirect_after_prolog_content_is_accepted(before: str) -> None:
     assert read(redirect("<newLocation/>", before)) == Gone()
 
 
 @pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "latin-1", "shift_jis"])
-def test_the_encoding_of_the_document_makes_no_difference(codec: str) -> None:
+def test_redirect_is_read_in_every_encoding(codec: str) -> None:
     label = codec.removesuffix("-sig")
     text = f'<?xml version="1.0" encoding="{label}"?><redirect><newLocation>https://a.example/</newLocation></redirect>'
 
     assert read(text.encode(codec)) == Moved("https://a.example/")
 
 
-def test_a_document_longer_than_any_address_is_not_even_parsed() -> None:
+def test_redirect_above_the_size_limit_is_ignored() -> None:
     assert read(to("https://a.example/" + "x" * 30_000)) is None
 
 
-def test_deep_nesting_does_no_harm() -> None:
+def test_redirect_with_deep_nesting_is_ignored() -> None:
     assert read(redirect("<a>" * 4_000)) is None
 
 
-def test_a_document_is_written_in_ascii_and_escaped() -> None:
+def test_make_document_writes_escaped_ascii() -> None:
     body = make_document("https://bücher.example/?a=1&b=<2>")
 
     assert body.isascii()
@@ -135,6 +135,6 @@ def test_a_document_is_written_in_ascii_and_escaped() -> None:
 
 
 @pytest.mark.parametrize("location", ["", "https://a.example/\0", "\ud800"])
-def test_document_with_location_invalid_in_xml_is_refused(location: str) -> None:
+def test_make_document_rejects_a_location_invalid_in_xml(location: str) -> None:
     with pytest.raises(ValueError, match="invalid location"):
         make_document(location)

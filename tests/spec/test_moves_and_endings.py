@@ -1,4 +1,4 @@
-"""DESIGN 6, Moves: a move or an end is believed when it was seen often enough. A promise each."""
+"""DESIGN 6, Moves: a relocation takes effect once it has been seen often enough. A promise each."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The sentences that bind who hears and who tells, in our words, and the tests that keep each.
+"""Promises of publishers, hubs and subscribers, in our words, and the tests that keep each.
 
 From RSS Feed State (pinging), the rssCloud interface, the change notification service, and WebSub for hubs and
 subscribers. What is kept nowhere stands at the end, with the reason.

@@ -49,7 +49,7 @@ USM, Atom Link Construct: clients look for the namespace of today and the one be
     client discover_recognises_both_atom_namespaces
 USM, Atom Link Construct: it is a child of the channel
     usm self_link_is_a_child_of_the_channel_with_all_attributes_of_the_example
-    client discover_ignores_self_links_outside_the_channel
+    client discover_ignores_self_links_of_items
 USM, rel: self is preferred, start is accepted
     usm self_link_rel_start_is_corrected_to_self
     usm self_link_with_another_rel_is_not_recognised
@@ -87,45 +87,45 @@ USM, RSS versions: self is invalid in Atom 0.3, where it is start
 
 Feeds 11.1: an item has author, title, body, time, address, enclosures; a feed title, description, author, time
     here feedparser_reads_feed_and_items_from_every_format
-    people each_format_has_its_own_form_of_a_date
-    people a_person_is_found_in_what_rss_has_of_one
+    people date_is_written_in_the_form_of_each_format
+    people person_is_parsed_from_rss_text
 Feeds 11.1: each item has a GUID by which readers know what they have seen
     here item_ids_are_unique_and_stable_in_every_format_without_ids_in_the_feed
 Feeds 11.1.1 to 11.1.3: RSS of both branches, RDF and Atom
-    matrix as_many_feeds_are_read_as_there_are
-    matrix every_feed_can_be_written_in_every_format
-    matrix what_was_written_is_read_back_as_the_same_model
+    matrix corpus_feeds_read_match_the_expected_number_and_kinds
+    matrix corpus_feeds_are_written_in_every_format
+    matrix corpus_feeds_written_and_read_equal_the_model
 Feeds 11.1.3: the id is an IRI
     here atom_id_is_an_iri
 Feeds 11.1.4: CDF, too
     here cdf_is_read_like_every_other_format
 Feeds 11.1.5: link elements in a page's head name its feeds, as many as there are
-    discovery a_page_names_its_feeds_in_its_own_order_with_type_and_title
+    discovery page_links_are_listed_in_document_order_with_type_and_title
     client discover_lists_every_feed_of_a_page
 Feeds 11.1.6: each feed is read once, and rendered into whatever users request
-    formats a_feed_can_be_had_in_every_format
-    formats all_formats_cost_the_origin_one_request
+    formats conversion_exists_for_every_format
+    formats conversion_to_all_formats_causes_one_request_to_the_origin
 Feeds 11.1.6: CSV and TSV
-    matrix tables_have_a_row_for_each_item
+    matrix csv_and_tsv_have_one_row_for_each_item
 Feeds 11.1.6: source for Perl, PHP, Python, Ruby and JavaScript, serialized PHP, JSON
-    matrix plain_data_is_the_whole_model
+    matrix data_formats_contain_the_whole_model
     interpreters interpreter_reads_every_character_correctly
     interpreters interpreter_reads_the_corpus
 Feeds 11.1.7: OPML lists feeds, all in one go
-    opml what_is_written_is_opml_2
+    opml list_is_written_as_opml_2
     opml what_is_written_can_be_read_back
-    opml feeds_and_folders_of_a_list
+    opml list_has_feeds_and_nested_folders
 Feeds 11.1.8: a secret in the feed's address
-    access a_secret_address_lets_its_reader_in_until_it_is_taken_back
-    access a_secret_address_leads_to_every_format_of_its_feed_and_to_no_other_feeds
+    access secret_address_admits_its_reader_until_the_token_is_revoked
+    access secret_address_serves_every_format_of_its_feed_and_no_other_feed
     tokens no_log_and_no_page_shows_a_token
     guarded secret_address_works_in_every_format_until_it_is_revoked
 Feeds 11.1.8: HTTP Basic
-    access a_feed_with_readers_is_for_them_alone_and_their_passwords_stay_with_us
+    access access_rule_admits_named_readers_and_withholds_their_passwords_from_the_origin
     guarded basic_password_grants_access_and_the_response_is_not_shared
 Feeds 11.1.8: who may not see private data is not shown it by a cache
-    access what_one_credential_brought_is_never_for_another_nor_for_nobody
-    access no_cache_behind_us_may_keep_what_one_signed_in_for
+    access wallet_response_is_reused_for_the_same_credential_only
+    access access_rule_marks_responses_private_for_downstream_caches
     guarded response_to_credentials_is_not_served_to_another_user
 Feeds 11.1.8: WSSE, raw and hexadecimal sums
     guarded wsse_token_is_accepted_once_by_all_workers_together

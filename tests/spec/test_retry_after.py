@@ -1,4 +1,4 @@
-"""RFC 9110, 10.2.3, and rate limits: an origin's word on when to come back is kept. A promise each."""
+"""RFC 9110, 10.2.3, and rate limits: fetches wait until the time that the origin states. A promise each."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Universal Subscription Mechanism 1.7, as its clients have it: where a feed wants to be subscribed to.
+"""Universal Subscription Mechanism 1.7, for its clients: the subscription URL of a feed.
 
 One test per sentence; the sentence is its docstring.
 """
@@ -79,7 +79,7 @@ async def test_discover_recognises_both_atom_namespaces(run: Run, tmp_path: Path
     assert (await run("discover", file))[1] == ["https://e.example/rss.xml"]
 
 
-async def test_discover_ignores_self_links_outside_the_channel(run: Run, tmp_path: Path) -> None:
+async def test_discover_ignores_self_links_of_items(run: Run, tmp_path: Path) -> None:
     """The Atom link construct element must be a child of the RSS channel element."""
     file = saved(tmp_path, a_feed(inside=self_link("https://e.example/item.xml")))
 

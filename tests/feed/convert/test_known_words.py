@@ -1,4 +1,4 @@
-"""What RSS 1.0 and Atom have no element for is said in words that other programs know, and understood from them."""
+"""Extension vocabularies: RSS 1.0 and Atom carry what they have no element for in common namespaces."""
 
 import json
 
@@ -47,7 +47,7 @@ def written_and_read(feed: Feed, name: str) -> tuple[str, Feed]:
 
 @pytest.mark.parametrize("name", IN_OTHER_WORDS)
 @pytest.mark.parametrize("guid", ["oolong 7", "https://tea.example/oolong"])
-def test_a_guid_that_is_no_permalink_is_dublin_cores_identifier(name, guid):
+def test_guid_without_permalink_becomes_dc_identifier(name, guid):
     feed = a_feed(item=f'<guid isPermaLink="false">{guid}</guid>')
 
     document, again = written_and_read(feed, name)
@@ -61,7 +61,7 @@ def test_a_guid_that_is_no_permalink_is_dublin_cores_identifier(name, guid):
 @pytest.mark.parametrize("name", IN_OTHER_WORDS)
 @pytest.mark.parametrize("identifier", ["oolong 7", "https://tea.example/oolong", "doi:10.1000/7"])
 @pytest.mark.parametrize("guid", ["<guid>https://tea.example/oolong</guid>", '<guid isPermaLink="false">no 7</guid>'])
-def test_a_publishers_identifier_stays_what_it_is(name, identifier, guid):
+def test_dc_identifier_of_the_publisher_is_kept(name, identifier, guid):
     feed = a_feed(item=f"{guid}<dc:identifier>{identifier}</dc:identifier>")
 
     _, again = written_and_read(feed, name)
@@ -70,7 +70,7 @@ def test_a_publishers_identifier_stays_what_it_is(name, identifier, guid):
     assert [each.text for each in again.items[0].extensions] == [identifier]
 
 
-def test_an_article_with_an_address_keeps_it_as_its_id_whatever_else_identifies_it():
+def test_item_id_of_an_article_with_a_url_is_that_url_beside_dc_identifier():
     feed = read(b"""<rdf:RDF xmlns="http://purl.org/rss/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/"
         xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
         <channel rdf:about="https://tea.example/feed"><title>Tea</title><link>https://tea.example/</link></channel>
@@ -85,7 +85,7 @@ def test_an_article_with_an_address_keeps_it_as_its_id_whatever_else_identifies_
 
 @pytest.mark.parametrize("name", IN_OTHER_WORDS)
 @pytest.mark.parametrize("size", ["<width>88</width><height>31</height>", "<width>88</width>", "<height>31</height>"])
-def test_the_size_of_the_channels_picture_is_said_by_media_rss(name, size):
+def test_channel_image_size_becomes_media_thumbnail(name, size):
     feed = a_feed(f"<image><url>https://tea.example/pot.png</url>{size}</image>")
 
     document, again = written_and_read(feed, name)
@@ -106,7 +106,7 @@ def test_the_size_of_the_channels_picture_is_said_by_media_rss(name, size):
         '<media:thumbnail url="https://tea.example/pot.png" width="10" time="00:01"/>',
     ],
 )
-def test_a_thumbnail_that_tells_no_size_of_that_picture_is_left_alone(name, thumbnail):
+def test_media_thumbnail_without_the_size_of_the_channel_image_is_kept(name, thumbnail):
     feed = a_feed(f"<image><url>https://tea.example/pot.png</url></image>{thumbnail}")
 
     _, again = written_and_read(feed, name)
@@ -116,7 +116,7 @@ def test_a_thumbnail_that_tells_no_size_of_that_picture_is_left_alone(name, thum
     assert again.extensions == feed.extensions
 
 
-def test_what_describes_the_picture_is_dublin_cores_description_in_rss_1():
+def test_channel_image_description_becomes_dc_description_in_rss_1():
     feed = a_feed("<image><url>https://tea.example/pot.png</url><description>A pot</description></image>")
 
     document, again = written_and_read(feed, "rdf")
@@ -127,7 +127,7 @@ def test_what_describes_the_picture_is_dublin_cores_description_in_rss_1():
 
 
 @pytest.mark.parametrize("name", ["rss", "rdf", "atom"])
-def test_extension_in_a_namespace_that_is_no_address_is_left_out(name: str) -> None:
+def test_extension_in_a_namespace_that_is_no_uri_is_omitted(name: str) -> None:
     document = (
         b"<rss version='2.0'><channel><title>t</title><item><title>x</title>"
         b"<n:x xmlns:n='n/&lt;y&gt;' n:a='b'>y</n:x></item></channel></rss>"
@@ -192,7 +192,7 @@ def test_atom_03_text_in_base64_is_decoded(given, meant):
 @pytest.mark.parametrize(
     ("attributes", "length"), [('size="1234"', 1234), ('length="7" size="1234"', 7), ('length="" size="9"', 9)]
 )
-def test_enclosure_size_counts_where_no_length_is_given(attributes, length):
+def test_enclosure_length_falls_back_to_its_size_attribute(attributes, length):
     feed = a_feed(item=f'<enclosure url="https://tea.example/a.mp3" type="audio/mpeg" {attributes}/>')
 
     assert feed.items[0].enclosures[0].length == length

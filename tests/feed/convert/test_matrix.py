@@ -64,19 +64,19 @@ def of_all_kinds(feeds: list[tuple[str, Feed]], nth: int) -> list[tuple[str, Fee
     return found
 
 
-def test_as_many_feeds_are_read_as_there_are(feeds):
+def test_corpus_feeds_read_match_the_expected_number_and_kinds(feeds):
     assert len(feeds) == READABLE
     assert {feed.kind for _, feed in feeds} == set(Kind)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_feed_can_be_written_in_every_format(feeds, name):
+def test_corpus_feeds_are_written_in_every_format(feeds, name):
     for _, feed in feeds:
         assert written(feed, name)
 
 
 @pytest.mark.parametrize("name", [*XML, "json"])
-def test_what_was_written_is_read_back_as_the_same_model(feeds, name):
+def test_corpus_feeds_written_and_read_equal_the_model(feeds, name):
     wrong = []
     for file, feed in of_all_kinds(feeds, 4):
         again = read(written(feed, name))
@@ -86,7 +86,7 @@ def test_what_was_written_is_read_back_as_the_same_model(feeds, name):
 
 
 @pytest.mark.parametrize("name", [*XML, "json"])
-def test_writing_and_reading_again_changes_nothing_more(feeds, name):
+def test_corpus_feeds_written_again_are_byte_identical(feeds, name):
     for file, feed in of_all_kinds(feeds, 8):
         once = written(feed, name)
         again = read(once)
@@ -95,13 +95,13 @@ def test_writing_and_reading_again_changes_nothing_more(feeds, name):
 
 
 @pytest.mark.parametrize("name", [*XML, "opml"])
-def test_xml_is_well_formed(feeds, name):
+def test_xml_formats_are_well_formed(feeds, name):
     for _, feed in feeds:
         etree.fromstring(written(feed, name))
 
 
 @pytest.mark.parametrize("name", XML)
-def test_feedparser_finds_no_fault_and_every_item(feeds, name):
+def test_feedparser_reads_every_item_without_error(feeds, name):
     for file, feed in of_all_kinds(feeds, 8):
         parsed = feedparser.parse(written(feed, name), resolve_relative_uris=False, sanitize_html=False)
         assert not parsed.bozo, (file, parsed.get("bozo_exception"))
@@ -111,7 +111,7 @@ def test_feedparser_finds_no_fault_and_every_item(feeds, name):
             assert not pages or entry.link in pages, file
 
 
-def test_tables_have_a_row_for_each_item(feeds):
+def test_csv_and_tsv_have_one_row_for_each_item(feeds):
     csv.field_size_limit(10_000_000)
     for _, feed in feeds:
         rows = list(csv.reader(io.StringIO(written(feed, "csv").decode(), newline="")))
@@ -121,7 +121,7 @@ def test_tables_have_a_row_for_each_item(feeds):
         assert [line.count("\t") for line in lines] == [len(COLUMNS) - 1] * (len(feed.items) + 1)
 
 
-def test_plain_data_is_the_whole_model(feeds):
+def test_data_formats_contain_the_whole_model(feeds):
     for _, feed in feeds:
         assert from_data(Feed, to_data(feed)) == feed
         assert json.loads(written(feed, "js"))["items"] == [to_data(item) for item in feed.items]
@@ -163,7 +163,7 @@ def _demanded(field: str, meant: Feed | Item, one: object, name: str) -> bool:
     return field in demanded[name]
 
 
-def test_every_field_of_the_model_and_every_format_is_documented() -> None:
+def test_documentation_lists_every_field_and_format() -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "formats.md").read_text("utf-8")
     for kind in (Feed, Item):
         for each in dataclasses.fields(kind):

@@ -1,4 +1,4 @@
-"""The many ways in which feeds write persons and dates, and the one in which the model has them."""
+"""Persons and dates: the forms that feeds use are parsed to one form of the model."""
 
 import pytest
 
@@ -30,11 +30,11 @@ NOON = 1_700_049_600
         ("9" * 5000, None),
     ],
 )
-def test_a_date_is_the_instant_that_it_names(written: str, meant: int | None) -> None:
+def test_date_is_parsed_to_its_instant(written: str, meant: int | None) -> None:
     assert dates.parse(written) == meant
 
 
-def test_each_format_has_its_own_form_of_a_date() -> None:
+def test_date_is_written_in_the_form_of_each_format() -> None:
     assert dates.rfc822(NOON) == "Wed, 15 Nov 2023 12:00:00 GMT"
     assert dates.rfc3339(NOON) == "2023-11-15T12:00:00Z"
     assert dates.parse(dates.rfc822(NOON)) == dates.parse(dates.rfc3339(NOON)) == NOON
@@ -50,17 +50,17 @@ def test_each_format_has_its_own_form_of_a_date() -> None:
         ("  ", None),
     ],
 )
-def test_a_person_is_found_in_what_rss_has_of_one(written: str, meant: Person | None) -> None:
+def test_person_is_parsed_from_rss_text(written: str, meant: Person | None) -> None:
     assert persons.parse(written) == meant
 
 
-def test_who_is_named_twice_is_one_and_all_that_is_said_of_him_is_known() -> None:
+def test_persons_of_one_name_are_merged_with_all_their_details() -> None:
     said = [Person("Ann", "ann@example.com"), Person("Bob"), Person("Ann", uri="https://example.com/ann")]
 
     assert persons.merge(said) == (Person("Ann", "ann@example.com", "https://example.com/ann"), Person("Bob"))
 
 
-def test_two_of_one_name_with_different_addresses_are_two() -> None:
+def test_persons_of_one_name_with_different_addresses_are_kept_apart() -> None:
     said = (Person("Ann", "ann@example.com"), Person("Ann", "ann@example.org"))
 
     assert persons.merge(said) == said

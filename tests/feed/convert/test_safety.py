@@ -1,4 +1,4 @@
-"""What strangers put into feeds does no harm in any format."""
+"""Hostile feed content is harmless in every output format."""
 
 import csv
 import io
@@ -54,7 +54,7 @@ def a_hostile_feed(word: str) -> Feed:
 
 
 @pytest.mark.parametrize("word", HOSTILE)
-def test_no_script_survives_in_the_page(word: str) -> None:
+def test_page_contains_no_script(word: str) -> None:
     page = html.document_fromstring(FORMATS["html"].render(a_hostile_feed(word)))
 
     assert harm_in(page) == []
@@ -76,13 +76,13 @@ def harm_in(page: etree._Element) -> list[str]:
     return found
 
 
-def test_the_page_of_every_feed_of_the_corpus_is_harmless(corpus) -> None:
+def test_page_of_every_corpus_feed_is_harmless(corpus) -> None:
     for path in sorted((corpus / "feeds").iterdir())[::3]:
         if feed := read(path.read_bytes()):
             assert harm_in(html.document_fromstring(FORMATS["html"].render(feed))) == [], path.name
 
 
-def test_the_page_forbids_what_it_does_not_need() -> None:
+def test_page_has_a_content_security_policy_without_scripts() -> None:
     page = FORMATS["html"].render(Feed()).decode()
 
     assert "default-src &#39;none&#39;" in page
@@ -90,7 +90,7 @@ def test_the_page_forbids_what_it_does_not_need() -> None:
     assert "<script" not in page
 
 
-def test_markup_in_a_title_is_shown_and_not_obeyed() -> None:
+def test_page_escapes_markup_in_a_title() -> None:
     page = FORMATS["html"].render(Feed(title=Text("a <b> & c"))).decode()
 
     assert "<title>a &lt;b&gt; &amp; c</title>" in page
@@ -98,7 +98,7 @@ def test_markup_in_a_title_is_shown_and_not_obeyed() -> None:
 
 @pytest.mark.parametrize("sign", ["=", "+", "-", "@", "\t", "\r", "\n"])
 @pytest.mark.parametrize("name", ["csv", "tsv"])
-def test_no_cell_is_a_formula(name: str, sign: str) -> None:
+def test_table_cell_never_starts_a_formula(name: str, sign: str) -> None:
     word = f"{sign}HYPERLINK(1)"
     feed = Feed(items=(Item(id=word, content=Text(word), comments=word),))
 
@@ -112,7 +112,7 @@ def test_no_cell_is_a_formula(name: str, sign: str) -> None:
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in rows[1:] for cell in row)
 
 
-def test_json_may_stand_in_a_script_element() -> None:
+def test_json_is_safe_within_a_script_element() -> None:
     written = FORMATS["js"].render(Feed(title=Text("</script><!-- \u2028 &amp;"))).decode()
 
     assert not re.search("[<>&\u2028]", written)
@@ -120,7 +120,7 @@ def test_json_may_stand_in_a_script_element() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_hostile_documents_end_in_a_rendering_or_in_none(corpus, name) -> None:
+def test_hostile_documents_are_rendered_or_rejected(corpus, name) -> None:
     cases = json.loads((CORPUS / "hostile.json").read_text("utf-8"))
     met = 0
     for case in cases:
