@@ -13,7 +13,8 @@ TTL_MIN = 5
 """Lowest useful ttl, in minutes. Feed readers that honour ttl ignore smaller values."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
-"""Lowest number of hours a week that skipHours and skipDays should leave; less than two a day."""
+"""Lowest number of hours in a week that skipHours and skipDays should leave for polling. It is less than two hours a
+day."""
 
 _MINUTES = {
     Period.HOURLY: 60,

@@ -27,8 +27,8 @@ class LeaseEffects(Protocol):
         ...
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Store a peer's copy unless `target` was purged after the state `before`. Return whether the copy was
-        later."""
+        """Store a peer's copy unless `target` was purged after the state `before`. Return whether the copy was later
+        than this machine's copy."""
         ...
 
     async def wait_purge_sent(self, target: str) -> object:

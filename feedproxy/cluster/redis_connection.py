@@ -25,11 +25,11 @@ STABLE_AFTER: Seconds = 10
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
-"""Largest number of concurrent requests, each on a connection of its own."""
+"""Largest number of concurrent requests to Redis, each on a connection of its own."""
 READ_ONLY = "it is a read-only replica"
 
 START_TIMEOUT: Seconds = 2
-"""Timeout in seconds at the start, when no client waits."""
+"""Timeout in seconds of requests to Redis at the start, when no client waits for them."""
 
 type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 """A script, its keys and its arguments."""

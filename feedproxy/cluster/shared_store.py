@@ -108,7 +108,7 @@ class ClusterStore:
     async def fetch_copy(self, target: str) -> bool:
         """Apply what another machine has fetched or purged later. Return whether that changed anything here.
 
-        The call returns within the timeout, and at once while Redis is unavailable.
+        The call returns within the timeout for requests to Redis, and at once while Redis is unavailable.
         """
         before = self._epochs_of(target)
         try:

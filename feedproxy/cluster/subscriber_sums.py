@@ -32,12 +32,13 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Largest number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Largest number of unsent requests while Redis is unavailable. Feed readers poll again."""
+"""Largest number of readers' requests that wait to be sent to Redis while it is unavailable. Further requests are
+dropped, because feed readers poll again."""
 CLIENT_TIMEOUT_FACTOR = 1
-"""Multiple of the timeout for a request while a client waits."""
+"""Multiple of the Redis timeout for a request during which a client waits."""
 
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""Multiple of the timeout for a request in the background."""
+"""Multiple of the Redis timeout for a request in the background."""
 BATCH_SIZE = 200
 """Number of requests that are sent together."""
 

@@ -56,7 +56,7 @@ class ReaderTally:
     delays: list[Seconds] = field(default_factory=list)
     """Age of the oldest missing item in seconds, for each answer that lacked an item."""
     delays_by_hint: int = 0
-    """Number of these answers for which ttl, sy:* or skipHours of the feed permitted the copy."""
+    """Number of answers that lacked an item, but were copies that ttl, sy:* or skipHours of the feed permitted."""
     unpublished: int = 0
     """Number of answers with content that was never published."""
 

@@ -26,7 +26,8 @@ class Figures:
     delays: int
     """Number of polls after which the reader lacked a published item."""
     delays_by_hint: int
-    """Number of these polls for which ttl, sy:* or skipHours of the feed permitted the copy."""
+    """Number of polls after which the reader lacked an item, but had a copy that ttl, sy:* or skipHours of the feed
+    permitted."""
     delay_median: Seconds
     """Median age of the oldest missing item, in seconds."""
     delay_max: Seconds

@@ -183,7 +183,8 @@ def _interned(names: frozenset[str]) -> frozenset[str]:
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return whether the result of the request's conditions is independent of the time. A date in the future is not."""
+    """Return whether the result of the request's conditions is independent of the current time. The result for a date
+    in the future is not."""
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)

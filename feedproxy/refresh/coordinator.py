@@ -141,8 +141,8 @@ class RefreshCoordinator:
         )
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """Start a refresh of the shared copy if it is stale or missing, after a request with fields of its own
-        client."""
+        """Start a refresh of the shared copy if it is stale or missing. The caller has answered a request. If that
+        request had client-specific fields, it did not refresh the shared copy."""
         is_shared = result.response is None or not len(result.response.key)
         if is_shared and not len(context.key) and not len(context.varying_fields):
             return

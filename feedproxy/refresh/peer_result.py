@@ -62,7 +62,8 @@ def _has_changed(
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return the failed refresh of the other process as a result, with the same limit for the stale copy, or None."""
+    """Return the failed refresh of the other process as a result, or None if it did not fail or no copy is stored. The
+    stale copy is served as long as after the same failure in this process."""
     detail = next((known for known in Detail if known == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

@@ -23,7 +23,7 @@ KEYED_MAX = 8
 """Largest number of keyed responses of one target. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
-"""A client's User-Agent with which a feed may be fetched for the other clients, too."""
+"""Matches the User-Agent of a client if a feed that is fetched with it may answer other clients, too."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 

@@ -290,7 +290,7 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
 
 
 def is_worth_storing(resource: Resource) -> bool:
-    """Return whether the resource holds anything to remember. Clients can request any number of targets without
-    content."""
+    """Return whether the resource holds anything to remember. Other resources are not stored, because clients can
+    request any number of targets that do not exist."""
     known = resource.responses or resource.channel
     return bool(known or resource.relocation or resource.oversized or resource.failures.next_try)

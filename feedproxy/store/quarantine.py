@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""Maximum number of names tried for a renamed file, if an earlier renamed file cannot be removed."""
+"""Maximum number of names that are tried for a file that is set aside, if the earlier files with these names cannot be
+removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:

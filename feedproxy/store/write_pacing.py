@@ -1,7 +1,7 @@
 """Pauses of the writing thread, so that the event loop gets the CPU.
 
-The system may let a thread compute for some milliseconds before another gets the CPU. On a single CPU, hits waited four
-milliseconds for the store, four times a second.
+The system may let a thread compute for some milliseconds before another gets the CPU. Without pauses, hits on a single
+CPU waited four milliseconds for the store, four times a second.
 """
 
 import time

@@ -32,7 +32,7 @@ Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester of all calls: name look-ups for callbacks count as those of one client."""
+"""The requester to which all calls are charged: name look-ups for callbacks count together as those of one client."""
 
 
 class AddressTrust(Enum):

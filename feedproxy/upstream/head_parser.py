@@ -15,7 +15,7 @@ _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
-"""Matches field lines that need neither correction nor refusal, as in nearly all heads."""
+"""Matches field lines that need neither correction nor refusal. Nearly all heads have only such lines."""
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")

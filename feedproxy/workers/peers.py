@@ -93,7 +93,8 @@ class WorkerPeers:
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[ReadRecord] | None = None
-        """Reads received while another worker's counts are being loaded. Those counts replace this worker's."""
+        """Reads that arrive while another worker's counts are being loaded. The loaded counts replace those of this
+        worker, and these reads are added afterwards."""
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
         """Number of workers that did not answer the last request."""

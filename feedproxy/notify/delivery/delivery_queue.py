@@ -18,7 +18,7 @@ from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryReque
 from feedproxy.notify.subscriptions import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
-"""Delay before the first retry in seconds. Each further failure doubles it."""
+"""Delay before the first retry in seconds. Each further failure doubles the delay, up to RETRY_DELAY_MAX."""
 
 RETRY_DELAY_MAX: Seconds = 7_200
 """Longest delay between retries in seconds. A host that is available again gets the change within two hours."""

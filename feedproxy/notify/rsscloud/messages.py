@@ -40,8 +40,8 @@ _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 """A valid name of a procedure, both as an XML-RPC method and as a SOAP element."""
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
-"""Names of a cloud's own procedures, without their prefix. Each cloud answers `ping` with true, which would prove
-nothing."""
+"""Names of a cloud's own procedures, without their prefix. A callback must not have one of these names: each cloud
+answers `ping` with true, so that the answer to a test would prove nothing."""
 
 
 class NotificationMethod(StrEnum):

@@ -40,7 +40,7 @@ METHODS = ("sha1", "sha256", "sha384", "sha512")
 """Recognised names of hash algorithms (section 7.1.1)."""
 
 _PERCENT = re.compile(r"%(2D|2E|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
-"""A percent-encoded character that need not be encoded (RFC 3986, section 2.3)."""
+"""Matches a percent-encoded character that need not be encoded (RFC 3986, section 2.3)."""
 
 
 class Mode(StrEnum):

@@ -93,7 +93,7 @@ def ingest_push(
 ) -> Push | str:
     """Return the ingested content of a push, or the reason why it must not become the copy.
 
-    The call parses the content, so that it belongs into a helper process.
+    The function parses the content, and must therefore run in a helper process.
     """
     ingested = ingest(
         fetched.response,

@@ -28,7 +28,7 @@ DEFER_MAX: Seconds = 172_800
 """Longest deferral in seconds: 48 hours. Origins send absurd values; FreshRSS has the same limit."""
 
 BACK_OFF_FIRST: Seconds = 60
-"""First back-off in seconds. Each further failure doubles it."""
+"""First back-off in seconds. Each further failure doubles the back-off, up to BACK_OFF_MAX."""
 
 BACK_OFF_MAX: Seconds = 6 * 3600
 """Longest back-off in seconds, which is reached after about ten failures. A feed that keeps failing is then fetched a
@@ -180,9 +180,8 @@ def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:
 
 
 def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off in seconds after `count` failures. The shortest is half of it, by random jitter.
-
-    The jitter separates feeds that failed at the same time.
+    """Return the longest back-off in seconds after `count` failures. Random jitter shortens the back-off to between a
+    half and the whole of this, and so separates feeds that failed at the same time.
     """
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
 

@@ -108,8 +108,8 @@ def is_idle(handler: Any) -> bool:
 async def hand_off(
     client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
 ) -> None:
-    """Let mitmproxy's `handle` continue a connection of which `data` has been read. `take_back` gets it when it is
-    idle."""
+    """Let mitmproxy's `handle` continue a connection of which `data` has been read. `take_back` is called with the
+    connection when mitmproxy no longer needs it."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)
     stream.feed_data(data)

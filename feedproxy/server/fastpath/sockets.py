@@ -102,8 +102,9 @@ def start_listening(bound: socket.socket) -> None:
 def reject_new_connections(bound: socket.socket) -> None:
     """Make the kernel ignore new connections to a listening socket. Connections that have begun are completed.
 
-    An ignored client tries again after a second. It then reaches a process that listens, or is refused. Otherwise its
-    connection would be accepted and then reset. The call has no effect if the kernel does not support it.
+    An ignored client tries again after a second. It then reaches a process that listens, or is refused. Without this
+    call, the connection of such a client would be accepted and then reset. The call has no effect if the kernel does
+    not support it.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):

@@ -179,7 +179,7 @@ class BoundedConnection(BufferedH2Connection):
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
-    """True while output waits only for room in the socket."""
+    """True if content could be sent by flow control, but waits because UNSENT_MAX bytes wait in the socket."""
     _written = 0
 
     def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:
@@ -215,7 +215,7 @@ class BoundedConnection(BufferedH2Connection):
         return self._send_buffered(stream_id)
 
     def _send_buffered(self, stream_id: int) -> bool:
-        """Send as much of a stream's buffer as flow control permits. Return whether anything was sent."""
+        """Send as much of a stream's buffer as flow control permits. Return whether any content was sent."""
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
             data, end_stream = pieces.popleft()
