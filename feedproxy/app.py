@@ -63,7 +63,7 @@ HISTORY_INTERVAL = 60
 """Seconds between two writes of the traffic history. A crash loses at most the traffic of this time."""
 
 DECISIONS_INTERVAL = 1.0
-"""Seconds after which a worker reads the operator's decisions again, which another worker may have stored."""
+"""Seconds between two reads of the operator's decisions by a worker. Another worker may have stored new ones."""
 
 SAVE_INTERVAL = 600
 """Seconds between two writes of the subscriber counts. A crash loses ten minutes of reads, and no feed."""

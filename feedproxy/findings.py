@@ -28,9 +28,9 @@ class Level(StrEnum):
     INFO = "info"
     """Worth knowing; nothing is wrong."""
     WARN = "warn"
-    """It costs readers or the publisher something."""
+    """The subject costs readers or the publisher something."""
     BAD = "bad"
-    """It breaks a promise, or does harm."""
+    """The subject breaks a promise, or does harm."""
 
     @property
     def is_finding(self) -> bool:

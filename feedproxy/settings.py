@@ -768,7 +768,7 @@ class Settings:
 
     @property
     def decoded_max(self) -> int:
-        """Return the largest size of a response after decoding in bytes. A larger one counts as a decompression
+        """Return the largest size of a response after decoding in bytes. A larger response counts as a decompression
         bomb."""
         return 5 * self.buffer_max
 

@@ -21,7 +21,7 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.cluster")
 
 FLUSH_TIMEOUT = 2.0
-"""Seconds for which an operator's purge waits until it is sent."""
+"""Seconds for which a purge by the operator waits until it is sent to Redis."""
 
 
 class ClusterStore:

@@ -43,7 +43,8 @@ LISTED_FOR = PERIOD
 """Seconds for which a feed stays in the list after the last request for it."""
 
 SMALL_LIST_MAX = 500
-"""Largest number of feeds in a list that is rebuilt after each change, which takes some milliseconds."""
+"""Largest number of feeds in a list that is rebuilt after each change. Building a list of this length takes some
+milliseconds."""
 
 REUSE_COST_FACTOR = 10
 """Multiple of the time that building a longer list took, for which the list is reused. Building lists therefore takes

@@ -86,7 +86,7 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
     """Return for how long a copy of this age is expected to be outdated: the time since the first change that it lacks.
 
-    The first change after the copy was made comes after t with density r exp(-r t), so the mean of max(0, age - t) is
+    The time t from the copy to the first change has the density r exp(-r t). The mean of max(0, age - t) is therefore
     age - (1 - exp(-r age)) / r.
     """
     if age <= 0:

@@ -29,7 +29,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_r
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 SHUTDOWN_GRACE: Seconds = 5
-"""Seconds between SIGTERM and SIGKILL in which a command may exit."""
+"""Seconds from SIGTERM to SIGKILL, within which a command of a reader may exit."""
 
 type Progress = Callable[[int, int], None]
 """Callback that gets the number of finished polls and the number of all polls."""

@@ -159,7 +159,7 @@ def _with_freshness_fields(
     over_origin: bool,
     surrogate_key: str | None,
 ) -> Fields:
-    """Return the fields with the remaining lifetime, if the origin states none or `over_origin` is set."""
+    """Return the fields with the remaining lifetime, if the origin states no lifetime or `over_origin` is set."""
     total = max_age_directive(freshness)
     # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)

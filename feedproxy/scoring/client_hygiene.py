@@ -1,6 +1,5 @@
-"""Rules on the fields of a request and on its connection.
-
-The fields are about compression, User-Agent, contact, cookies and added query parameters.
+"""Rules on single requests: HTTP version, compression, User-Agent, contact address, cookies, and added query
+parameters.
 """
 
 import re
@@ -23,8 +22,8 @@ _LIBRARY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _LIBRARY_PAGE = re.compile(r"kurtmckee/feedparser|feedparser\.org|simplepie\.org|rometools", re.IGNORECASE)
-"""Matches addresses of a library's own pages, which its default User-Agent contains. Such an address is not a
-contact for the reader."""
+"""Matches addresses of the pages of libraries, which the default User-Agent of each library contains. Such an address
+is not a contact for the operator of a reader."""
 _BROWSERS = frozenset({"Mozilla", "Chrome", "Safari", "Firefox", "Edge", "Opera"})
 # The look-behind keeps the search linear: a long name before an `@` is scanned once.
 _CONTACT = re.compile(r"https?://|www\.|(?<![\w.+-])[\w.+-]++@[\w-]++\.\w", re.IGNORECASE)

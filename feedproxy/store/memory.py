@@ -33,7 +33,7 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Estimated memory in use, in bytes. It never exceeds the bound."""
+        """Estimated memory in use, in bytes. It never exceeds the limit with which the store was opened."""
         return self._size
 
     def __len__(self) -> int:
@@ -61,14 +61,15 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return the entry of the target as its version; see Store."""
+        """Return the entry of the target as the version of its resource (Store.version)."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)
         return entry
 
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Store this resource without waiting, as `put` does. A resource larger than the whole bound is not stored.
+        """Store this resource without waiting, as `put` does. A resource that is larger than the store's limit is not
+        stored.
 
         `size` is the memory that it takes, in bytes, and `header` its header (codec.py), if the caller knows them.
         """

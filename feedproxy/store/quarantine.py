@@ -1,7 +1,8 @@
 """Quarantine of broken files and folders in a store's folder: they are renamed, and new ones are created.
 
-A file or folder is broken if it has another type than expected (a directory, a FIFO, a socket, a dangling symbolic
-link), or if the process may not read and write it. The check opens nothing, because opening a FIFO can block.
+A file or folder is broken if it has another type than expected, such as a directory, a FIFO, a socket or a dangling
+symbolic link. It is also broken if the process may not read and write it. The check opens nothing, because opening a
+FIFO can block.
 """
 
 import logging

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
-"""Seconds after a suddenly large claim from which its repetition confirms it."""
+"""Seconds from a sudden increase of a claim to the earliest repetition that confirms the claim."""
 
 FIRST_MAX = 10_000
 """Maximum first claim that counts at once; few feeds have more subscribers at one service. A larger one must be

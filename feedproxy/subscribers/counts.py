@@ -1,13 +1,13 @@
 """Subscriber counts of feeds, which requests to origins report to publishers.
 
-The count of a feed is the sum of the largest current claim of each fetcher and feed id, and of the distinct direct
-readers within the window, including the current one. A request with a claim comes from a fetcher, not from a reader. A
+The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
+readers within the window, the current one included. A request with a claim comes from a fetcher, not from a reader. A
 fetcher or reader counts once, for any number of requests.
 
 Memory is bounded for any input. A reader takes about 100 bytes in a table in the order of last requests. If there are
-too many entries, and one feed has by far the most readers, the older half of its readers is removed, so that a flood on
-one feed does not affect others. Otherwise the feeds requested longest ago are removed. A flood of invented fetchers
-removes only its own claims: a claim made once is removed before a repeated one.
+too many entries, and one feed has by far the most readers, the older half of that feed's readers is removed. A flood on
+one feed therefore does not affect others. Otherwise the feeds requested longest ago are removed. A flood of invented
+fetchers removes only its own claims: a claim made once is removed before a repeated one.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """The media type of a feed's responses. With the self link (self_link.py), it lets one click subscribe (USM).
 
-The Universal Subscription Mechanism requires a media type for which feed readers are registered, and a link in the
-channel with the feed's address, because a browser passes a temporary file to the feed reader. feedproxy adds both to
-feeds of publishers that do not support it.
+The Universal Subscription Mechanism requires a media type for which feed readers are registered. A browser passes only
+a temporary file to the feed reader, so that the channel must also contain a link with the feed's address. feedproxy
+adds both to feeds of publishers that do not support it.
 """
 
 import re

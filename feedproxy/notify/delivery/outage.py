@@ -1,8 +1,8 @@
 """Detection of outages, during which servers that push to this proxy may have dropped its subscriptions.
 
-An outage is the time before the process started, a gap between two iterations of the loop (the machine was suspended),
-or a time in which no origin answered (the network was down). If only one feed is fetched, a failure of its origin looks
-the same as a network outage. Confirming the subscription again does no harm.
+There are three kinds of outages: the time before the process started, a gap between two iterations of the loop (the
+machine was suspended), and a time in which no origin answered (the network was down). If only one feed is fetched, a
+failure of its origin looks the same as a network outage. Confirming the subscription again does no harm.
 """
 
 from feedproxy.cache.cache_status import Detail

@@ -1,4 +1,4 @@
-"""Policy for content codings: which are made of a feed, and at which compression level."""
+"""Policy for content codings: the codings in which a feed is stored, and the compression level of each."""
 
 from collections.abc import Mapping
 

@@ -44,7 +44,7 @@ LINGERING_TIMEOUT: Seconds = 5
 """Seconds for which input after the last response of a connection is discarded. nginx has the same default
 (lingering_timeout)."""
 ACCEPT_PAUSE: Seconds = 1
-"""Seconds without accepting connections after the process has run out of file descriptors or memory."""
+"""Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
