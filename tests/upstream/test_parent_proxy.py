@@ -193,7 +193,7 @@ async def test_private_target_is_refused_without_request_to_parent(
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5h"])
-async def test_name_that_cannot_be_resolved_is_sent_to_parent(scheme: str) -> None:
+async def test_public_name_that_cannot_be_resolved_is_sent_to_http_or_socks5h_parent(scheme: str) -> None:
     async with origin(OK) as raw, a_parent("http" if scheme == "http" else "socks5") as played:
         async with through(played.parent(scheme), lookup=unknown) as fetcher:
             assert await body(fetcher, raw.url("/feed", HOST)) == b"ok"
