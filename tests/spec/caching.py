@@ -1,4 +1,4 @@
-"""What the tests that follow RFC 9111 share: a response, a request, and what is decided of them."""
+"""Helpers of the tests of RFC 9111: build responses and requests, and return the decisions on them."""
 
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ def fields(**lines: Any) -> Fields:
 
 
 def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS, **lines: Any) -> Storing:
-    """What may_store says of a response."""
+    """Return the result of may_store for a response."""
     return may_store(Request(method, TARGET, asked), Response(status, fields(**lines)), now=NOW)
 
 
@@ -44,7 +44,7 @@ def state(response: StoredResponse, after: float = 0) -> Freshness:
 
 
 def deciding(response: StoredResponse | None, after: float = 0, **asked: Any) -> Decision:
-    """What becomes of a request with these fields so many seconds later."""
+    """Return the decision on a request with these fields so many seconds later."""
     request = CacheControl.from_request(fields(**asked))
     known = None if response is None else state(response, after)
     return reuse.decide(response, request, known, NOW + after)

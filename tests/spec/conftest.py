@@ -1,4 +1,4 @@
-"""Stands for the specifications that speak of telling and hearing."""
+"""Fixtures for the specifications of notifications."""
 
 from tests.stages.notify import stand, stand_at
 

@@ -90,7 +90,7 @@ async def service_on(stand_at: Callable[..., Any], **options: Any) -> Service:
 
 @pytest.fixture
 async def service(stand_at: Callable[..., Any]) -> Service:
-    """A publisher that knows one feed, and subscribers that say true."""
+    """Return a publisher that has one feed, and subscribers that answer true."""
     made = await service_on(stand_at)
     made.stand.origin.publish(
         "/feed.xml", a_feed("one", extra="<description>All &lt;b&gt;the&lt;/b&gt; news</description>")

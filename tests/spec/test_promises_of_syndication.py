@@ -1,4 +1,4 @@
-"""The sentences that bind formats, discovery, lists and access, in our words, and the tests that keep each.
+"""Promises on formats, discovery, lists and access, in our words, and the tests that keep each.
 
 From the Universal Subscription Mechanism (USM) and the chapter on data feeds (Feeds). What is kept nowhere stands at
 the end, with the reason. The tests below are those of the chapter that no other file has.
@@ -118,7 +118,7 @@ Feeds 11.1.7: OPML lists feeds, all in one go
 Feeds 11.1.8: a secret in the feed's address
     access secret_address_admits_its_reader_until_the_token_is_revoked
     access secret_address_serves_every_format_of_its_feed_and_no_other_feed
-    tokens no_log_and_no_page_shows_a_token
+    tokens secret_token_is_redacted_from_addresses
     guarded secret_address_works_in_every_format_until_it_is_revoked
 Feeds 11.1.8: HTTP Basic
     access access_rule_admits_named_readers_and_withholds_their_passwords_from_the_origin
@@ -130,12 +130,12 @@ Feeds 11.1.8: who may not see private data is not shown it by a cache
 Feeds 11.1.8: WSSE, raw and hexadecimal sums
     guarded wsse_token_is_accepted_once_by_all_workers_together
 Feeds 11.1.8: the date of a digest has to be recent
-    wsse created_may_differ_by_five_minutes_both_ways
-    wsse token_with_unreadable_created_is_old
+    wsse wsse_created_may_differ_by_five_minutes
+    wsse wsse_created_that_is_invalid_is_old
 Feeds 11.1.8: a nonce is remembered for as long as its date may differ
     wsse wsse_token_is_accepted_once_within_its_lifetime
-    wsse nonces_are_forgotten_once_they_can_prove_nothing_and_never_before
-    wsse token_used_at_one_worker_is_refused_by_others_and_after_restart
+    wsse nonces_are_kept_until_they_expire
+    wsse wsse_token_used_at_one_worker_is_refused_by_others_and_after_restart
     guarded used_wsse_token_is_refused_after_a_restart
 """
 

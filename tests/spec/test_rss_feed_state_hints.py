@@ -19,7 +19,7 @@ def at(text: str) -> Instant:
 
 
 def schedule_of(hints: str, *, before: str = "", item: str = "") -> Schedule:
-    """What is read from an RSS feed with these elements in its channel."""
+    """Return the schedule of an RSS feed with these elements in its channel."""
     body = (
         '<rss version="2.0" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"><channel><title>t</title>'
         f"{hints}<item><title>stuff</title>{item}</item></channel></rss>{before}"

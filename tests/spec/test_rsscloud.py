@@ -32,7 +32,7 @@ FAULT = xmlrpc.client.dumps(xmlrpc.client.Fault(4, "no"), methodresponse=True).e
 
 @pytest.fixture
 async def clouds(stand_at: Callable[..., Any]) -> Clouds:
-    """A cloud that knows one feed, and workstations that take everything."""
+    """Return a cloud that has one feed, and workstations that accept every notification."""
     made = await clouds_on(stand_at)
     made.stand.others.answer = answering(TRUE)
     made.stand.origin.publish("/feed.xml", a_feed("one"))

@@ -225,7 +225,7 @@ async def test_discover_does_not_follow_links_to_private_networks(
 
 
 def a_reader(tmp_path: Path, code: int = 0) -> tuple[str, Path]:
-    """A reader's command that writes down what it is given."""
+    """Return a reader command that records its arguments, and the file of the record."""
     told, script = tmp_path / "told.txt", tmp_path / "my reader"
     script.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > "{told}"\nexit {code}\n')
     script.chmod(0o755)

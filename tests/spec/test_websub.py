@@ -30,7 +30,7 @@ async def stage(stand_at: Callable[..., Any]) -> WebSubStand:
 
 @pytest.fixture
 async def reader(stand_at: Callable[..., Any]) -> WebSubStand:
-    """A subscriber whose one feed names a hub; the request has been sent."""
+    """Return a subscriber with one feed that names a hub, after its subscription request."""
     made = await websub_at(stand_at)
     made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS)
     await made.read_by_somebody()
