@@ -1,12 +1,8 @@
 """Construction of a request's context: the stored resource, the directives, and the request to send to the origin."""
 
-from collections.abc import Sequence
-
 from feedproxy.errors import LoopDetected
-from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
-from feedproxy.lru import LRU
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.request.context import RequestContext
@@ -14,10 +10,6 @@ from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.request.upstream_request import build_upstream_request, is_loop, shared_names
 from feedproxy.settings import Settings
 from feedproxy.subscribers.counts import SubscriberCounts
-
-SITES_MAX = 1024
-"""Largest number of sites that are remembered as having feeds which do not vary by Accept-Language. They take a fourth
-of a megabyte."""
 
 
 class ContextBuilder:
@@ -31,7 +23,6 @@ class ContextBuilder:
         self._readers = readers
         self._pseudonym = pseudonym
         self._via = f"1.1 {pseudonym}"
-        self._sites_of_one_language: LRU[str, None] = LRU(entries_max=SITES_MAX)
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected."""
@@ -59,7 +50,6 @@ class ContextBuilder:
             own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
             keep_range=sends_range,
             shared_fields=shared_names(settings.shared_fields),
-            sends_language=is_feed or uri.site_of(target) not in self._sites_of_one_language,
         )
         return RequestContext(
             request,
@@ -75,18 +65,6 @@ class ContextBuilder:
             sends_range=sends_range,
             resource=resource,
         )
-
-    def record_feed(self, target: str, varies_by: Sequence[str]) -> None:
-        """Record whether a feed of this site varies by Accept-Language.
-
-        If no feed of a site varies by Accept-Language, the first request for a further feed is sent without the field,
-        and brings the shared copy at once.
-        """
-        site = uri.site_of(target)
-        if "accept-language" in varies_by:
-            self._sites_of_one_language.drop(site)
-        else:
-            self._sites_of_one_language.put(site, None)
 
     def count_reader(self, request: Request, client: ClientContext) -> None:
         """Count the client as a reader of the target. A repeated call for the same client changes nothing."""

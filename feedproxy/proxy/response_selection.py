@@ -198,8 +198,6 @@ class ResponseSelector:
             raise FetchTimeout("the origin takes too long")
         self._coordinator.refresh_shared_copy(context, result)
         varies_by = nominated(result.response.fields) if result.response is not None and result.stored else ()
-        if result.response is not None and result.response.content.feed and result.stored:
-            self._contexts.record_feed(context.request.target, varies_by)
         if not is_retry and not context.withheld_names.isdisjoint(varies_by):
             # The shared request lacked a field that the response varies by: select again, with the client's own
             # field.

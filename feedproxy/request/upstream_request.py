@@ -136,7 +136,6 @@ def build_upstream_request(
     own_agent: Callable[[], str] | None,
     keep_range: bool = False,
     shared_fields: frozenset[str] = frozenset(),
-    sends_language: bool = True,
 ) -> UpstreamRequest:
     """Return the upstream request for a client's GET or HEAD.
 
@@ -147,7 +146,7 @@ def build_upstream_request(
     `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. If
     `keep_range` is True, Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` are
     names of further fields, in lower case, that do not make a request client-specific (option shared_fields), except
-    credentials. If `sends_language` is True, the first request for a feed has the client's Accept-Language.
+    credentials.
     """
     client_fields = request.fields.end_to_end()
     responses = resource.variants if resource is not None else ()
@@ -159,7 +158,6 @@ def build_upstream_request(
         frozenset(name for stored in responses for name in nominated(stored.fields)),
         frozenset(name for stored in keyed for name in nominated(stored.fields)),
         shared_fields,
-        sends_language,
     )
     fields, key = forwarded.fields, forwarded.key
     agent = own_agent() if own_agent is not None else client_fields.combined("user-agent")
@@ -202,7 +200,6 @@ def _forwarded_fields(
     names: frozenset[str],
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
-    sends_language: bool,
 ) -> _ForwardedFields:
     """Return the forwarded fields. `names` and `keyed_names` are those that Vary of stored responses nominates.
 
@@ -211,7 +208,7 @@ def _forwarded_fields(
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
     make = _memoized_forwarded_fields if is_memoized else _make_forwarded_fields
-    return make(client_fields, is_gateway, known, names, keyed_names, shared_fields, sends_language)
+    return make(client_fields, is_gateway, known, names, keyed_names, shared_fields)
 
 
 def _make_forwarded_fields(
@@ -221,7 +218,6 @@ def _make_forwarded_fields(
     names: frozenset[str],
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
-    sends_language: bool,
 ) -> _ForwardedFields:
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
     if is_gateway:
@@ -249,7 +245,7 @@ def _make_forwarded_fields(
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
         # Some feeds are available in several languages. Only Vary in the response shows this.
-        language = [line for line in client_specific if _is_language(*line)] if sends_language and not known else []
+        language = [line for line in client_specific if _is_language(*line)] if not known else []
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
         members = _via_members(client_fields)
