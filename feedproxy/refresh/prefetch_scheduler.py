@@ -246,9 +246,15 @@ class PrefetchScheduler:
         return self._busy.get(lane, 0) < LANE_WIDTH
 
     async def _wait(self, wake_event: asyncio.Event) -> None:
-        """Wait until a feed is due or something has changed, at most SLEEP_MAX seconds."""
+        """Wait until a feed is due, a refresh becomes slow while others wait, or something has changed.
+
+        The longest wait is SLEEP_MAX seconds.
+        """
         now = self._clock.now()
         at = min(self._heap[0][0], now + SLEEP_MAX) if self._heap else now + SLEEP_MAX
+        if self._waiting:
+            slow_from = (began + SLOW_AFTER - time.monotonic() for began in self._in_progress.values())
+            at = min(at, now + next((left + 0.001 for left in slow_from if left > 0), SLEEP_MAX))
         # Each refresh that ends wakes the loop. The timer is replaced only for an earlier instant.
         if self._timer is None or self._timer.done() or at < self._timer_at:
             if self._timer is not None:

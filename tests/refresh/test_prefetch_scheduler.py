@@ -15,6 +15,7 @@ from feedproxy.refresh.prefetch_scheduler import (
     CONCURRENT_MIN,
     LANE_WIDTH,
     SLEEP_MAX,
+    SLOW_AFTER,
     PrefetchScheduler,
 )
 from tests.waiting import PATIENCE
@@ -245,6 +246,23 @@ async def test_unresponsive_sites_delay_no_other(world: World, monkeypatch: pyte
     await world.pass_time(10)
 
     assert set(world.refreshed) >= set("efg")
+
+
+async def test_waiting_feed_starts_when_a_refresh_in_progress_becomes_slow(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.gate.clear()
+    world.due = {str(number): NOON + 10 for number in range(CONCURRENT_MIN + 1)}
+    for target in world.due:
+        world.scheduler.note(target)
+    await world.pass_time(15)
+    assert len(world.refreshed) == CONCURRENT_MIN
+    started = time.monotonic()
+
+    monkeypatch.setattr("feedproxy.refresh.prefetch_scheduler.time.monotonic", lambda: started + SLOW_AFTER + 1)
+    await world.pass_time(SLOW_AFTER + 1)
+
+    assert sorted(world.refreshed) == sorted(world.due)
 
 
 async def test_completed_refresh_sets_no_further_alarm(world: World) -> None:
