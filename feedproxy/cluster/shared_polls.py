@@ -5,6 +5,7 @@ that misses some polls of a reader learns its rhythm from the next ones. A reade
 READER_INTERVAL seconds (subscribers/replication.py).
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from itertools import batched
 from typing import Any
@@ -20,6 +21,9 @@ POLLS_MAX = 4000
 """Polls that one machine sends in a second, at about 120 bytes each. Further polls of that second are left out."""
 
 POLLS_PER_EVENT = 500
+
+TARGET_MAX = 8192
+"""Characters of the longest target that is taken from a peer."""
 
 type Poll = tuple[str, Pseudonym, Instant]
 """The target of a poll, the reader's pseudonym, and the instant."""
@@ -48,6 +52,9 @@ class SharedPolls:
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
-    """Yield the polls of an event. Raises ValueError or TypeError for invalid ones."""
+    """Yield the polls of an event without the invalid ones. Raises ValueError or TypeError for another payload."""
     for target, current, previous, at in payload:
-        yield str(target), Pseudonym(int(current), int(previous)), float(at)
+        pseudonyms, instant = (int(current), int(previous)), float(at)
+        is_valid = isinstance(target, str) and len(target) <= TARGET_MAX and math.isfinite(instant)
+        if is_valid and all(0 <= pseudonym < 2**64 for pseudonym in pseudonyms):
+            yield target, Pseudonym(*pseudonyms), instant

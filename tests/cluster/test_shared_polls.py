@@ -92,3 +92,19 @@ async def test_shared_polls_are_dropped_while_redis_is_unavailable() -> None:
     await polls.sync()
 
     assert redis.events == []
+
+
+@pytest.mark.parametrize(
+    "poll",
+    [
+        [TARGET, 11, 12, float("nan")],
+        [TARGET, 11, 12, float("inf")],
+        [TARGET, 2**70, 12, 5.0],
+        [TARGET, 11, -1, 5.0],
+        ["https://example.com/" + "x" * 10_000, 11, 12, 5.0],
+        [7, 11, 12, 5.0],
+    ],
+    ids=["nan", "infinity", "long pseudonym", "negative pseudonym", "long target", "no target"],
+)
+def test_invalid_poll_of_a_peer_is_left_out(poll: list[object]) -> None:
+    assert list(parse_polls([poll, [TARGET, 11, 12, 5.0]])) == [(TARGET, Pseudonym(11, 12), 5.0)]
