@@ -98,9 +98,11 @@ class FastPathHandler:
     def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
         """Answer all complete requests in `data`, and keep the rest as unparsed input."""
         cache: FastPathCache = connection.cache
-        entry = cache.by_bytes.get(data)
+        known_bytes = data
+        entry = cache.by_bytes.get(known_bytes)
         if entry is None and len(data) <= CACHEABLE_HEAD_MAX:
-            entry = cache.by_bytes.get(without_unique_lines(data))
+            known_bytes = without_unique_lines(data)
+            entry = cache.by_bytes.get(known_bytes)
             if entry is not None and not entry[0].is_keyed:
                 entry = None  # Vary may name a field that was removed
         if entry is not None:
@@ -111,7 +113,7 @@ class FastPathHandler:
                 connection.unparsed = b""
                 self._send_cached(connection, template, user_agent)
                 return
-            cache.remove_bytes(data)
+            cache.remove_bytes(known_bytes)
         while data:
             if data[0] not in b"GH":
                 self._connections.hand_off(connection, data)
