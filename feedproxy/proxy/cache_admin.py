@@ -244,15 +244,7 @@ class CacheAdmin:
         """
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
-            target = self.to_upstream_url(target)
-            await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
-            self._store.coordination.invalidate(target)
-            self._coordinator.discard(partial(eq, target))
-            is_stored = self._store.get(target) is not None
-            await self._store.delete(target)
-            await self._store.flush()
-            self._coordinator.announce_invalidation([target])
-            return [target] if is_stored else []
+            return [form for form in self._stored_forms(target) if await self._purge_target(form)]
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
         self._coordinator.discard(matches)
@@ -266,6 +258,24 @@ class CacheAdmin:
             self._coordinator.announce_invalidation(list(batch))
         return targets
 
+    def _stored_forms(self, address: str) -> Sequence[str]:
+        """Return the targets under which an address may be stored: without ignored parameters, and with them.
+
+        A response from before the rule with `ignore_query` has them.
+        """
+        return tuple(dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address)))))
+
+    async def _purge_target(self, target: str) -> bool:
+        """Delete a target. Return whether it was stored."""
+        await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
+        self._store.coordination.invalidate(target)
+        self._coordinator.discard(partial(eq, target))
+        is_stored = self._store.get(target) is not None
+        await self._store.delete(target)
+        await self._store.flush()
+        self._coordinator.announce_invalidation([target])
+        return is_stored
+
     async def on_peer_purge(self, target: str) -> None:
         """Discard the refreshes in progress of a target that a peer has purged; an empty string stands for all
         targets."""
@@ -274,14 +284,13 @@ class CacheAdmin:
     async def clear_relocation(self, target: str) -> bool:
         """Delete the recorded move or end of this target and the fetch pause after a 410. Return whether one was
         recorded."""
-        target = self.to_upstream_url(target)
-        resource = self._store.get_latest(target)
-        if resource is None or resource.relocation is None:
-            return False
-        failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
-        await self._store.put(replace(resource, relocation=None, failures=failures))
-        self._coordinator.announce_invalidation([target])
-        return True
+        resources = map(self._store.get_latest, self._stored_forms(target))
+        relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
+        for resource in relocated:
+            failures = Failures() if resource.failures.detail == Detail.GONE else resource.failures
+            await self._store.put(replace(resource, relocation=None, failures=failures))
+            self._coordinator.announce_invalidation([resource.target])
+        return bool(relocated)
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """Invalidate the stored responses of the targets that a successful write changes (RFC 9111, section 4.4; RFC

@@ -137,6 +137,18 @@ async def test_ignored_parameter_is_removed_for_purge_and_refresh(door):
     assert asked(origin) == [PATH, PATH]
 
 
+async def test_purge_finds_a_response_from_before_the_rule(door):
+    proxy, origin, _ = await door()
+    publish(origin, f"{PATH}?utm_source=x")
+    await proxy.get(f"{PATH}?utm_source=x")
+    proxy.rule(PATH, **UTM)
+    proxy.rule(f"{PATH}?utm_source=x", **UTM)
+
+    purged = await proxy.stage.service.admin.purge(origin.url(f"{PATH}?utm_source=x"))
+
+    assert purged == [origin.url(f"{PATH}?utm_source=x")]
+
+
 # -- the origin's No-Vary-Search
 
 
