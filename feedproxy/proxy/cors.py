@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh.policy.dictionary_policy import is_for_all
 from feedproxy.request.context import ProxyResponse
 from feedproxy.request.entrance import ClientContext
+from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 
 _METHODS = ("GET", "HEAD")
@@ -29,15 +31,18 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:
-    """Return the answer to a CORS-preflight request for a feed; None for other requests, which the origin answers.
+    """Return the answer to a CORS-preflight request for a stored feed, or None for another request.
 
-    A script that sends If-None-Match or A-IM to another web origin causes a preflight. `*` as a field name does not
-    include Authorization, so credentials remain excluded.
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers preflights
+    for credentials: `*` as a field name does not include Authorization.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:
         return None
     if fields.get("access-control-request-method") not in _METHODS or settings.readers or settings.private:
+        return None
+    requested = split_list(fields.combined("access-control-request-headers") or "")
+    if any(is_credential(name) for name in requested):
         return None
     return Response(
         204,

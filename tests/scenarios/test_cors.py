@@ -15,6 +15,7 @@ PREFLIGHT = {
 async def test_preflight_for_a_feed_is_answered_without_contacting_the_origin(door):
     proxy, origin, _ = await door(cors=True)
     origin.publish(PATH, a_feed("one"))
+    await proxy.get(PATH)
 
     seen = (await proxy.send("OPTIONS", PATH, **PREFLIGHT)).expect(204)
 
@@ -22,7 +23,7 @@ async def test_preflight_for_a_feed_is_answered_without_contacting_the_origin(do
     assert seen.fields.get("access-control-allow-methods") == "GET, HEAD"
     assert seen.fields.get("access-control-allow-headers") == "*"
     assert "access-control-allow-credentials" not in seen.fields
-    assert origin.requests == 0
+    assert origin.requests == 1
 
 
 @pytest.mark.parametrize(
@@ -31,33 +32,47 @@ async def test_preflight_for_a_feed_is_answered_without_contacting_the_origin(do
         {"access_control_request_method": "PUT"},
         {"access_control_request_method": ""},
         {"origin": ""},
+        {"access_control_request_headers": "if-none-match, Authorization"},
     ],
-    ids=["method that changes", "no method", "no origin"],
+    ids=["method that changes", "no method", "no origin", "credentials"],
 )
 async def test_preflight_with_other_method_or_without_origin_is_forwarded(door, changed):
     proxy, origin, _ = await door(cors=True)
     origin.publish(PATH, a_feed("one"))
+    await proxy.get(PATH)
     fields = {name: value for name, value in {**PREFLIGHT, **changed}.items() if value}
 
     seen = await proxy.send("OPTIONS", PATH, **fields)
 
-    assert origin.requests == 1
+    assert origin.requests == 2
     assert seen.fields.get("access-control-allow-methods") is None
+
+
+async def test_preflight_is_forwarded_for_a_target_that_is_not_a_stored_feed(door):
+    proxy, origin, _ = await door(cors=True)
+    origin.publish("/api", b"{}", content_type="application/json")
+    await proxy.get("/api")
+
+    await proxy.send("OPTIONS", "/api", **PREFLIGHT)
+
+    assert origin.requests == 2
 
 
 async def test_preflight_is_forwarded_if_cors_is_off(door):
     proxy, origin, _ = await door()
     origin.publish(PATH, a_feed("one"))
+    await proxy.get(PATH)
 
     await proxy.send("OPTIONS", PATH, **PREFLIGHT)
 
-    assert origin.requests == 1
+    assert origin.requests == 2
 
 
 @pytest.mark.parametrize("rule", [{"readers": ("*",)}, {"private": True}], ids=["readers", "private"])
 async def test_preflight_for_a_protected_or_private_feed_permits_nothing(door, rule):
     proxy, origin, _ = await door(cors=True)
     origin.publish(PATH, a_feed("one"))
+    await proxy.get(PATH)
     proxy.rule(PATH, **rule)
 
     seen = await proxy.send("OPTIONS", PATH, **PREFLIGHT)

@@ -410,7 +410,7 @@ class FlowHandler:
         elif request.method == "OPTIONS" and passthrough.max_forwards(request.fields) == 0:
             status = CacheStatus()
             response = Response(200, Fields([allow_field, ("Content-Length", "0")]))
-        elif preflight := preflight_response(request, self.app.settings_for(request.target)):
+        elif (preflight := self._preflight_response(request)) is not None:
             status = CacheStatus()
             response = preflight
         else:
@@ -419,6 +419,11 @@ class FlowHandler:
         self._set_response(flow, state, response.with_fields(append(response.fields, status)), status)
         self._respond_early(flow)
         return True
+
+    def _preflight_response(self, request: Request) -> Response | None:
+        response = preflight_response(request, self.app.settings_for(request.target))
+        target = self.app.service.resolve_target(request).target if response is not None else ""
+        return response if response is not None and self.app.service.admin.is_feed(target) else None
 
     async def _stream_upstream(self, flow: http.HTTPFlow, state: FlowState, status: CacheStatus) -> None:
         assert state.routed_request is not None
