@@ -25,7 +25,7 @@ READER_SIZE = 256
 bytes, and the rhythm of a reader's polls another 48."""
 
 READERS_MIN = 1_000_000
-"""Number of entries of the subscriber counts that are always permitted."""
+"""Number of entries of the subscriber counts that are permitted with any `memory_max`."""
 
 READERS_PER_FEED = 5
 """Number of entries of the subscriber counts that a feed with one reader takes."""

@@ -16,7 +16,7 @@ LARGE_SIZE = 250_000
 MONTH = 30 * 86_400.0
 """Age in seconds up to which an entry counts as new."""
 _CLOCK_TOLERANCE = 600.0
-"""Seconds by which a date may be ahead of the clock."""
+"""Seconds by which the date of an entry may be ahead of this machine's clock."""
 _EXAMPLE_LENGTH_MAX = 120
 """Maximum length of a text that a Note quotes, in characters."""
 

@@ -20,7 +20,7 @@ from feedproxy.errors import FeedproxyError
 ENTRY = "feedproxy-subscribe.desktop"
 TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 SCHEME = "x-scheme-handler/feed"
-"""The type for which feed readers with support for the scheme feed: are registered."""
+"""The media type by which a desktop finds the programs for addresses with the scheme `feed:`."""
 
 _DEFAULTS = "[Default Applications]"
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./%-]+")

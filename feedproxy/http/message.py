@@ -26,7 +26,7 @@ HOP_BY_HOP = frozenset(
 NAMES_MAX = 2048
 """Maximum number of field names for which the lower-case form is cached. Far fewer names are in use."""
 NAME_LONGEST = 64
-"""Maximum length of a cached name, in characters. Clients may send names of any length."""
+"""Maximum length of a field name with a cached lower-case form, in characters. Clients may send names of any length."""
 
 LINE_OVERHEAD = 178
 """Bytes of a field line's objects, beside the characters of its name and value."""

@@ -28,8 +28,8 @@ FILE_MIN = 256 * 1024
 file of their own, and writing would take 5 to 9 times as long. With a much larger size, SQLite would copy long chains
 of pages."""
 PAGE_CACHE_KIB = 1024
-"""Page cache of each connection, in KiB. Nine files have two connections each. diskcache's 32 MiB could become 576
-MiB in total. Reading is as fast without it, because pages come from the memory map."""
+"""Page cache of each connection, in KiB. Nine files have two connections each. With diskcache's default of 32 MiB, they
+could take 576 MiB in total. Reading is as fast with a small cache, because pages come from the memory map."""
 JOURNAL_MAX = 4 * 1024 * 1024
 """Maximum size of the journal of one file, in bytes. SQLite checkpoints the journal at that size. The limit of the
 values (`size_max`) does not include the journal."""

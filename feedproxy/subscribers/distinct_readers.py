@@ -13,7 +13,7 @@ from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Maximum number of readers remembered for each feed. No list needs more."""
+"""Maximum number of readers that are remembered for each feed. No public list requires more readers of a feed."""
 
 FEEDS_MAX = 20_000
 """Maximum number of feeds that are remembered. The one requested longest ago is removed first."""

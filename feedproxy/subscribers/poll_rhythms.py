@@ -68,7 +68,7 @@ _KEY, _LAST = struct.Struct("<Q"), struct.Struct("<d")
 _HEAD = struct.Struct("<HH")
 MAGIC = b"fprhyth1"
 NAME_MAX = 0xFFFF
-"""Maximum length of an address that is written, in bytes."""
+"""Maximum length of a feed's address in the stored rhythms, in bytes."""
 
 
 class ExpectedPoll(NamedTuple):

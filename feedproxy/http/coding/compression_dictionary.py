@@ -53,7 +53,8 @@ class UseAsDictionary:
     match: str
     """The URL pattern of requests that may use the dictionary, relative to the URL of the response."""
     match_dest: tuple[str, ...] = ()
-    """Destinations of these requests, as browsers name them; empty if every destination is allowed."""
+    """Destinations of the requests that may use the dictionary, as browsers name them; empty if every destination is
+    allowed."""
     id: str = ""
     type: str = RAW
 

@@ -36,7 +36,7 @@ INTERNED_MAX = 8192
 """Largest number of values in an Interner."""
 
 EVICTION_BATCH = 32
-"""Number of entries that are evicted at a time."""
+"""Number of entries of a full cache that are evicted at a time."""
 
 SWEEP_BATCH = 1024
 """Number of entries that are checked for validity each second, which takes about 0.5 ms. A table of the default size is

@@ -21,8 +21,8 @@ accepted.
 """
 
 PORT_TRIES = 8
-"""Number of ports tried when the system chooses one. A port may be free for one address family and used in the
-other."""
+"""Number of ports tried when the system chooses one. A chosen port may be free for one address family and in use for
+the other."""
 
 
 DRAIN_QUIET_TIME: Seconds = 0.2

@@ -54,7 +54,7 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 CONTENT_MAX = 65_536
 """Largest content in bytes of a refused request, and of a request to an endpoint without a limit of its own.
 
-It also limits the bytes that a client pipelines after the head of its next request.
+The constant also limits the bytes that a client pipelines after the head of its next request.
 """
 
 RESPOND_EARLY = "feedproxy.at-once"
