@@ -95,7 +95,7 @@ MASKS = [
         (r"\bfeed-id=[0-9a-f]{16}", "feed-id=NAME"),
         (r"\b(feedproxy[ /])\d+\.\d+\.\d+\b", r"\1VERSION"),
         (r"\b\d+(?:\.\d+)? (?:ms|s|min|h|B|kB|KB|KiB|MB)\b", "QUANTITY"),
-        (r"^answers took.*", "answers took …"),
+        (r"^time per answer.*", "time per answer …"),
         (r"[ \t]+$", ""),
         (r" {2,}", "  "),
     )

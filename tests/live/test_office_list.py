@@ -56,7 +56,7 @@ def test_imported_list_is_shared_by_workers_and_survives_a_restart(
 
     done = command(proxy, "import", a_file(tmp_path, origin.url("/one"), "http://127.0.0.1:1/x?token=xyzzy"))
 
-    assert (done.returncode, done.stdout) == (0, "2 feeds added, 0 known, 0 passed over; 2 in all\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "2 feeds added, 0 known, 0 skipped; 2 in all\n"), done.stderr
     for _ in range(8):  # at any worker
         until(lambda: listed(proxy) == [origin.url("/one")])
     until(lambda: origin.asked("/one") != [])
