@@ -50,7 +50,7 @@ DERIVED: Mapping[str, str] = {
 INSTEAD: Mapping[str, str] = {
     "changes_when": "ask for changes.xml?when=seconds",
 }
-"""Replacements of deprecated options that are not options."""
+"""Advice for deprecated options that no other option replaces, by their names."""
 
 
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}

@@ -84,7 +84,7 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 def decode_bytes(encoded: bytes) -> bytes | None:
     """Decode the base64 of a byte sequence. Return None if it is invalid.
 
-    "parsers SHOULD NOT fail when "=" padding is not present", and also not if pad bits are not zero -- section 4.2.7
+    Missing padding and pad bits other than zero are accepted, as section 4.2.7 recommends.
     """
     try:
         return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)

@@ -1,9 +1,9 @@
 """Keyed responses: responses for requests with client-specific fields, stored beside the shared ones.
 
 A shared request has only fields that every client could send (upstream_request.py). The response to any other request
-is stored under its additional fields, the *key*. It answers only requests with the same additional fields. It changes
-nothing else that is known of the target: no failure, relocation, end or channel. So the credentials or unusual fields
-of one client never affect what another client gets.
+is stored under its additional fields, the *key*. It answers only requests with the same additional fields. It does not
+change what is known of the target. For example, an error in it is no failure of the feed, and a redirect or 410 in it
+does not move or end the feed. So the credentials or unusual fields of one client never affect what another client gets.
 """
 
 import re

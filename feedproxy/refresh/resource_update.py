@@ -188,8 +188,7 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
 
 
 def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
-    """Return the stored feeds that become bases of deltas when they are superseded, and that are not recorded as such
-    yet.
+    """Return the variants with a feed that are not recorded as bases of deltas yet. The next version supersedes them.
 
     If the same content was received again with another date, it is recorded with both dates, because clients may have
     either.

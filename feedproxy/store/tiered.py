@@ -105,8 +105,9 @@ def _always() -> bool:
 class TieredStore:
     """A Store that has the hot set in memory and everything on disk.
 
-    If it is shared, the value on disk is the one that all processes agree on, and `get` does not see queued writes. A
-    value enters this process's memory once the disk has it and the change is published.
+    If several processes share the disk, only its values are common to all. `get` then returns the value on disk, even
+    while a newer one waits to be written. A value enters this process's memory once the disk has it and the change is
+    published.
     """
 
     def __init__(

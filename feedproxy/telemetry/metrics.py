@@ -225,7 +225,11 @@ class Metrics:
     def count_fetch(
         self, target: str, status: int | None, detail: str, sent: int, seconds: Seconds, received: int = 0
     ) -> None:
-        """Count a fetch. `received` is the number of bytes from the origin, `sent` the size of the ingested content."""
+        """Count a fetch.
+
+        `received` is the number of bytes that arrived from the origin. `sent` is the size of the content that was made
+        of them for clients.
+        """
         if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # no request was sent to a refused address
             self._origin_of(_code(status or 0), detail).inc()
             self._origin_bytes.inc(sent)

@@ -37,7 +37,8 @@ FLUSH_THRESHOLD = 512
 """Number of buffered log lines that triggers an immediate flush, before FLUSH_INTERVAL ends."""
 
 EXTRA_LINES_MAX = 32_768
-"""Largest number of log lines for second and further clients that all templates may cache within a second.
+"""Maximum number of cached log lines per second, over all templates together. A template's line for its first client
+does not count.
 
 Without this limit, a client that requests each feed with ever new User-Agents could fill the memory.
 """

@@ -129,7 +129,7 @@ class LineClassifier:
         self._old: dict[bytes, int] = {}
         self.lookup: Callable[[bytes], int | None] = self._young.get
         self.unique_starts: tuple[bytes, ...] = ()
-        """Line end, name and colon of ignored fields that often have a new value, the latest first."""
+        """Beginnings (`\\r\\nName:`) of lines of ignored fields with values that often change. The newest is first."""
 
     def kind_of(self, line: bytes) -> int:
         """Return the kind of a line."""
