@@ -74,7 +74,7 @@ class Exchange:
         return self._for_this_cache() or directives(self.fields)
 
     @property
-    def reason_not_to_store(self) -> set[str]:
+    def withheld(self) -> set[str]:
         """Names of fields that `private` (5.2.2.7) and `no-cache` (5.2.2.4) exclude from reuse."""
         said = self.said
         return {said[name].lower() for name in ("private", "no-cache") if said.get(name)}

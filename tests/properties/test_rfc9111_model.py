@@ -1,4 +1,4 @@
-"""The cache compared with a model of RFC 9111: the cache sends no response that the model forbids, after any events."""
+"""The cache beside a model of RFC 9111: no answer that the model forbids, whatever happens one after the other."""
 
 import asyncio
 import re
@@ -33,10 +33,7 @@ NOTHING = ("Cache-Control", "")
 
 @dataclass(frozen=True)
 class Page:
-    """The origin's response at a path.
-
-    `skew` is the advance of the origin's clock, `delay` the response time, in seconds.
-    """
+    """What the origin says at a path; `skew` is how far its clock is ahead, `delay` how long its answer takes."""
 
     status: int
     cache_control: str
@@ -53,7 +50,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Ask:
-    """A reader's request. Its condition comes from an earlier response."""
+    """A reader's request; its condition is made from an answer seen before."""
 
     path: str
     method: str
@@ -136,7 +133,7 @@ asks = st.builds(
 
 
 class CacheBesideModel(RuleBasedStateMachine):
-    """Simulates the origin and its readers, and checks every response of the cache by the model."""
+    """Plays the origin and its readers, tells the model what the origin says, and asks it about every answer."""
 
     options: ClassVar[dict[str, Any]] = {}
     media_type = "text/plain"
@@ -174,11 +171,11 @@ class CacheBesideModel(RuleBasedStateMachine):
 
     @staticmethod
     def heuristic(old: Exchange) -> float:
-        """Return a tenth of the time since Last-Modified, or 0 without it."""
+        """A tenth of the time since Last-Modified, and nothing without it."""
         modified = instant(old.fields.get("last-modified"))
         return 0 if modified is None else max(0.0, (old.date - modified) / 10)
 
-    # -- events
+    # -- what happens
 
     @initialize(a=pages, b=pages)
     def begin(self, a: Page, b: Page) -> None:
@@ -221,7 +218,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         self._ask(ask)
 
     @rule(ask=asks, seconds=pauses, other=asks)
-    def another_reader_polls_the_same(self, ask: Ask, seconds: float, other: Ask) -> None:
+    def another_asks_for_the_same(self, ask: Ask, seconds: float, other: Ask) -> None:
         self._ask(replace(ask, wants=NOTHING))
         self.clock.advance(seconds)
         self._ask(replace(other, path=ask.path, language=ask.language))
@@ -246,7 +243,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     # -- the origin
 
     def _publish(self, path: str, page: Page) -> None:
-        self.clock.advance(2)  # each version has its own second, so that dates distinguish them
+        self.clock.advance(2)  # no two versions share a second: dates could not tell them apart
         self.versions += 1
         if page.status in self.left_out:
             page = replace(page, status=200)
@@ -254,7 +251,7 @@ class CacheBesideModel(RuleBasedStateMachine):
 
     def _answer(self, request: Request) -> Response:
         path = "/" + request.target.split("/", 3)[3]
-        if path not in self.pages:  # the target of a redirect
+        if path not in self.pages:  # where a redirect leads
             return Response(404, Fields([("Cache-Control", "no-store"), ("Content-Type", "text/plain")]), b"nothing")
         if self.down:
             self.failed[path] = True
@@ -263,7 +260,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         asked = self.clock.now()
         self.clock.advance(page.delay)
         now = self.clock.now()
-        # The pause after a feed's failure is not ended by responses for one reader.
+        # The pause after a feed's failure outlasts answers meanwhile that are for one reader only.
         self.failed[path] = page.status >= 500 or (
             self.asks_for_everybody and (self.failed[path] or page.status >= 400)
         )
@@ -300,7 +297,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         return Response(status, fields, body)
 
     def _mark(self, path: str, fields: Fields) -> bytes:
-        """Return the name of the current content for a reader with these fields."""
+        """A name of what stands there now for a reader with these fields."""
         version, _, page = self.pages[path]
         named = members(page.vary.lower())
         chosen = [fields.get(name) or "none" for name in VARIED if name.lower() in named or "*" in named]
@@ -314,7 +311,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     def _send(self, path: str, method: str, fields: Fields) -> Seen:
         async def act() -> Seen:
             seen = await self.stage.send(method, path, fields, entrance=Entrance.PROXY, address=HERE)
-            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 -- no event to wait for
+            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (no event to wait for)
                 await asyncio.sleep(0)
             return seen
 
@@ -329,7 +326,7 @@ class CacheBesideModel(RuleBasedStateMachine):
             fields = fields.with_added(ask.condition, value) if value else fields
         request = Request(ask.method, self.stage.origin.url(ask.path), fields)
         now, self.heard = self.clock.now(), []
-        # Background requests come after the response, so the model decides with the earlier state.
+        # What is asked for in the background is heard after the answer: the model judges by what it knew before.
         judged = list(self.model.judged(request, now))
         seen = self._send(ask.path, ask.method, fields)
 
@@ -357,7 +354,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     ) -> None:
         path = "/" + request.target.rsplit("/", 1)[1]
         if self.asks_for_everybody and seen.status == 304 and "if-none-match" not in request.fields:
-            # The cache adds Last-Modified to feeds without one.
+            # Feeds have a Last-Modified of the cache's own where the origin gives none.
             dated = instant(seen.fields.get("last-modified"))
             since = instant(request.fields.get("if-modified-since"))
             if dated is not None and since is not None and dated <= since:
@@ -382,7 +379,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         if not number:
             before = [old for old in self.model.history if old.request.target == request.target]
             if seen.status == 410 and 410 in {old.status for old in before}:
-                return  # the proxy writes its own page for a feed that ended
+                return  # an end is told in words of our own
             assert seen.status in (502, 503, 504), f"an answer that nobody gave\n{context}"
             assert failed or only_if_cached, f"an error of which nobody knows\n{context}"
             return
@@ -390,7 +387,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         assert named, f"must not be used\n{context}"
         self.tally["hit"] += 1
         assert any(self._is_it(seen, old, request) for old in named), f"not what was stored\n{context}"
-        waited = self.clock.now() - now  # for an origin that failed at last
+        waited = self.clock.now() - now  # for an origin that failed in the end
         ages = [int(old.age(now)) for old in named]
         said = int(seen.fields.get("age") or -1)
         assert any(age <= said <= age + 1 + waited for age in ages), f"Age is {said}, not {ages}\n{context}"
@@ -415,12 +412,12 @@ class CacheBesideModel(RuleBasedStateMachine):
         return self._mark(path, (exchange.request if self.asks_for_everybody else request).fields)
 
     def _is_it(self, seen: Seen, old: Exchange, request: Request) -> bool:
-        """Return True if this is the recorded response: status, content and all fields that caches interpret."""
+        """Whether this is that response: status, content and all that HTTP's caches read."""
         names = ["date", "cache-control", "expires", "location", *self.kept_fields]
         return (
             seen.status == old.status
             and all(seen.fields.combined(name) == old.fields.combined(name) for name in names)
-            and not any(name in seen.fields for name in old.reason_not_to_store)
+            and not any(name in seen.fields for name in old.withheld)
             and set(members(old.fields.combined("vary"))) <= set(members(seen.fields.combined("vary")))
             and (request.method == "HEAD" or the_mark(seen.body) == the_mark(old.body))
         )
@@ -429,18 +426,18 @@ class CacheBesideModel(RuleBasedStateMachine):
 
 
 class FeedsBesideModel(CacheBesideModel):
-    """The same with feeds, without feed hints and special rules for feeds."""
+    """The same with feeds, whose hints and courtesies are switched off."""
 
     options: ClassVar[dict[str, Any]] = {"feed_hints": "off", "on_bad_update": "pass", "reload_interval": 0}
     media_type = "application/rss+xml"
-    left_out = (301,)  # moved feeds are followed
+    left_out = (301,)  # feeds are followed to where they have moved
     asks_for_everybody = True
     kept_fields: ClassVar[tuple[str, ...]] = ()
     tally: ClassVar[Counter[str]] = Counter()
 
     @staticmethod
     def heuristic(old: Exchange) -> float:
-        """Return the longest heuristic lifetime, a day (`lifetime_max`)."""
+        """Learned, guessed or by default: never more than a day (`lifetime_max`)."""
         return 86_400
 
     def body(self, mark: bytes) -> bytes:
@@ -449,7 +446,7 @@ class FeedsBesideModel(CacheBesideModel):
 
 
 class TargetedBesideModel(CacheBesideModel):
-    """The same with a cache that acts for its origins and has its own targeted field (RFC 9213)."""
+    """The same with a cache that acts for its origins, and is spoken to by a field of its own (RFC 9213)."""
 
     options: ClassVar[dict[str, Any]] = {"targeted_fields": "always"}
     targeted = True
@@ -457,20 +454,20 @@ class TargetedBesideModel(CacheBesideModel):
 
 
 def told(old: Exchange) -> str:
-    """Return an exchange as one line."""
+    """An exchange in a line."""
     asked = f"{old.request.method} {old.request.target} {list(old.request.fields)}"
     return f"number {old.number} at {old.received - NOON}: {asked} -> {old.status} {list(old.fields)} {old.body[:40]!r}"
 
 
 def the_mark(body: bytes) -> bytes:
-    """Return the name of a content. Raises AssertionError if the content mixes two."""
+    """What a content is called; a content that mixes two has no name."""
     marks = set(MARK.findall(body))
     assert len(marks) <= 1, f"a content that mixes {marks}"
     return marks.pop() if marks else b""
 
 
 def holds(asked: Fields, current: Fields) -> bool:
-    """Return True if the origin must answer 304 (RFC 9110, section 13)."""
+    """RFC 9110, section 13, as the origin sees it."""
     if (tags := asked.combined("if-none-match")) is not None:
         tag = current.get("etag") or "none"
         return tag.removeprefix("W/") in [each.removeprefix("W/") for each in members(tags)]
@@ -479,7 +476,7 @@ def holds(asked: Fields, current: Fields) -> bool:
 
 
 def is_unchanged(asked: Fields, old: Exchange, held: bytes, *, mark: bytes = b"") -> bool:
-    """Return True if a reader with this content may get 304 for that response."""
+    """Whether a reader who holds this content may be told 304 by that response."""
     if "if-none-match" in asked:
         return held == (mark or the_mark(old.body))
     since = instant(asked.get("if-modified-since"))
@@ -505,7 +502,7 @@ def play(machine: type[CacheBesideModel], *, examples: int) -> None:
 
 
 @pytest.mark.parametrize("machine", [CacheBesideModel, FeedsBesideModel, TargetedBesideModel])
-def test_no_response_is_forbidden_by_rfc_9111(machine: type[CacheBesideModel]) -> None:
+def test_no_answer_is_one_that_rfc_9111_forbids(machine: type[CacheBesideModel]) -> None:
     play(machine, examples=EXAMPLES)
     assert machine.tally["hit"] > 100
 
@@ -521,7 +518,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_injected_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_is_planted_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS[fault])
     with pytest.raises(AssertionError):
         play(CacheBesideModel, examples=EXAMPLES)
