@@ -72,7 +72,7 @@ def memory() -> None:
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    print(f"memory     {taken / 5000:.0f} bytes a feed beside its bodies; reckoned with {memory_size(loaded[0])}")
+    print(f"memory     {taken / 5000:.0f} bytes a feed in addition to its bodies; estimate {memory_size(loaded[0])}")
 
 
 async def disk() -> None:

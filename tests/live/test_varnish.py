@@ -252,6 +252,6 @@ def test_varnish_serves_stored_feeds_while_feedproxy_is_down(a_row: Callable[...
 
     row.proxy.terminate()
 
-    # It is stale after a second. Until the probe fails, Varnish tries in vain.
+    # It is stale after a second. Until the probe fails, each fetch of Varnish fails.
     until(lambda: row.varnish.get("/kept.rss").fields.get("X-TTL", "").startswith("-"))
     assert b"About one" in row.varnish.get("/kept.rss").body

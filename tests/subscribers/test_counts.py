@@ -380,7 +380,7 @@ async def test_dump_during_reuse_of_product_number_keeps_readers_with_their_prod
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not writing.done()
-    counts.record_read("https://example.com/a", reader(1), "name-0/1", NOW)  # nobody has alpha any more
+    counts.record_read("https://example.com/a", reader(1), "name-0/1", NOW)  # no reader has alpha now
     counts.record_read("https://example.com/b", reader(3), "omega/1", NOW)  # which takes alpha's number
     again = SubscriberCounts()
     again.load(await writing, NOW)
