@@ -1,7 +1,7 @@
 """The record of one response to one client, for metrics, scores, recent activity and the log.
 
-mitmproxy's flows and the fast path make a record for each response. Only repeated hits of the fast path have none:
-their log lines are formatted in advance, and their counts are collected (fastpath/access_log.py).
+mitmproxy's flows and the fast path make a record for each response, except for repeated hits of the fast path. A
+repeated hit has a log line that was formatted earlier, and increments a counter (fastpath/access_log.py).
 """
 
 from dataclasses import dataclass, field
@@ -18,13 +18,14 @@ from feedproxy.telemetry.log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64
-"""Largest number of field lines in a request that is scored. The score state stores each reader's last request."""
+"""Largest number of field lines in a request that is scored. The last request of each reader is stored with its score.
+"""
 
 SCORED_LENGTH_MAX = 4096
-"""Largest number of characters in the field values of a scored request. Feed readers send a tenth of it."""
+"""Largest number of characters in the field values of a scored request: ten times what common feed readers send."""
 
 CLIENT_GONE = "the client disconnected before the response"
-"""The reason in the log if the client disconnected before the response. The status is 0 then."""
+"""The reason in the log if the client disconnected before the response. The status in the log is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,12 @@ class AccessRecord:
 
     @property
     def entrance(self) -> str:
-        """Return the name of the entrance in log and metrics."""
+        """Return the name of the entrance for log and metrics."""
         return "connect" if self.connect_result else str(self.client.entrance)
 
 
 def record_access(app: App, record: AccessRecord) -> str:
-    """Record a response in metrics, scores and recent activity. Return its log line, which is empty if `log_format` is
-    `off`."""
+    """Record a response in metrics, scores and recent activity. Return its log line, or "" if `log_format` is `off`."""
     request, entrance, cache = record.request, record.entrance, record.cache
     if record.connect_result:
         detail = cache.detail or ""

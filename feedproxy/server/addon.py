@@ -12,7 +12,7 @@ from feedproxy.settings import declare
 
 
 class Addon:
-    """An addon that declares its `options`, takes all settings from mitmproxy, and closes the App at the end."""
+    """An addon that declares its `options`, copies changed options to the App, and closes the App at the end."""
 
     options: ClassVar[tuple[str, ...]] = ()
 
@@ -35,7 +35,7 @@ class Addon:
 
 
 class NotificationAddon[Part](Addon):
-    """An addon with a part of the notification service, which `make_part` adds when the service is opened."""
+    """An addon that adds a part to the notification service. The service calls `make_part` when it is opened."""
 
     def __init__(self) -> None:
         self._part: Part | None = None
@@ -45,14 +45,14 @@ class NotificationAddon[Part](Addon):
         self.app().notification_plugins[type(self).__name__] = self._add_part
 
     def make_part(self, notifications: NotificationService) -> Part:
-        """Return the part, after adding its protocols to the service."""
+        """Make this addon's part, add its protocols to the service, and return the part."""
         raise NotImplementedError
 
     def _add_part(self, notifications: NotificationService) -> None:
         self._part = self.make_part(notifications)
 
     def part(self) -> Part:
-        """Return the part. The first use opens the notification service."""
+        """Return the part that `make_part` made. The first use opens the notification service."""
         _ = self.app().notifications
         assert self._part is not None
         return self._part

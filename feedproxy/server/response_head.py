@@ -1,4 +1,4 @@
-"""Encoding of response heads, for both ways to a client."""
+"""Encoding of response heads, for mitmproxy's flows and for the fast path."""
 
 from mitmproxy.net.http import status_codes
 

@@ -1,6 +1,6 @@
 """Access log, metrics and reader counts of the fast path.
 
-Most of the log line of a cached hit is constant, so that the line is formatted once for each client and each state of
+Most of the log line of a cached hit is constant. The line is therefore formatted once for each client and each state of
 the hit. Lines are written in batches. Hits are counted in the templates, and the counts are added to the metrics once a
 second or when the metrics are read.
 """
@@ -45,7 +45,7 @@ Without this limit, a client that requests each feed with ever new User-Agents c
 
 
 class ClientIdentity(NamedTuple):
-    """A client as named in log and counts: User-Agent, quoted User-Agent, pseudonym, and the pseudonym as text."""
+    """A client in log and counts: User-Agent, quoted User-Agent, pseudonym, and the pseudonym as text."""
 
     user_agent: str
     quoted: str
@@ -63,15 +63,15 @@ class AccessLogger:
         self.log_lines: list[str] = []
         """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
-        """The last hits that have not been added to the recent activity yet: time, template, hit state, User-Agent
-        line."""
+        """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
         self._counters: dict[tuple[str, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Upper bound of the number of responses logged so far."""
+        """Number of responses logged so far, or more: responses logged by `log` count twice. The garbage collector's
+        schedule uses it."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._templates_with_lines: list[ResponseTemplate] = []
-        """Templates that cache lines of several clients, one item for each line."""
+        """Templates that cache log lines of several clients, one item for each line."""
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
@@ -81,7 +81,7 @@ class AccessLogger:
         return self._counters.setdefault(key, HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the log line of a client's first hit in the template's current state, and record the read."""
+        """Return the log line of a client's first hit in the template's current hit state, and record the read."""
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
             app = self._app
@@ -91,7 +91,7 @@ class AccessLogger:
         return self._store_line(template, client, now)
 
     def repeat_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the log line of a client's further hit in the template's current state."""
+        """Return the log line of a client's later hit in the template's current hit state."""
         return self._store_line(template, self._identify(address, user_agent_line, now), now)
 
     def _store_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
@@ -163,7 +163,7 @@ class AccessLogger:
         self.log_lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
-        """Flush within FLUSH_INTERVAL, or now if FLUSH_THRESHOLD lines are buffered or the proxy drains."""
+        """Flush within FLUSH_INTERVAL. Flush now if FLUSH_THRESHOLD lines are buffered, or if the proxy drains."""
         if len(self.log_lines) >= FLUSH_THRESHOLD or self._app.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:
@@ -175,8 +175,8 @@ class AccessLogger:
         self._flush_scheduled = False
         lines, self.log_lines[:] = list(self.log_lines), ()
         self.logged_count += len(lines)
-        if user_agent := [line for line in lines if line]:
-            write_all(logger, user_agent)
+        if enabled_lines := [line for line in lines if line]:
+            write_all(logger, enabled_lines)
 
     def _clear_lines(self) -> None:
         for template in self._templates_with_lines:
@@ -184,7 +184,8 @@ class AccessLogger:
         self._templates_with_lines.clear()
 
     def flush_counters(self) -> None:
-        """Add the counts to the metrics, and drop the values that are valid for a second only."""
+        """Add the counts to the metrics and the last hits to the recent activity, and drop the cached lines of further
+        clients."""
         self._clear_lines()
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
@@ -231,6 +232,6 @@ class AccessLogger:
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """Return the fields that these lines of a request head contain."""
+    """Return the fields that these field lines contain."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

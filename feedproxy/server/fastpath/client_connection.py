@@ -13,11 +13,11 @@ class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
     `address` is the client's address. It is empty for a trusted proxy, where each request names its client. `network`
-    is the key under which the connection is counted (connection_limits.py). `unparsed` are input bytes without a
-    response yet, and `unsent` are output bytes that the socket has not accepted yet. Input is read only if nothing is
-    unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline` is true while
-    the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet. `lingering`
-    is true after the last response, when input is discarded.
+    is the key under which the connection is counted (connection_limits.py). `unparsed` contains input bytes without a
+    response yet, and `unsent` contains output bytes that the socket has not accepted yet. Input is read only if nothing
+    is unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline` is true
+    while the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet.
+    `lingering` is true after the last response, when input is discarded.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class ClientConnection:
     """True while the TLS handshake is incomplete."""
 
     def read(self) -> bytes | None:
-        """Return the bytes that have arrived, None if there are none yet, or b"" at the end. Raises OSError."""
+        """Return the bytes that have arrived, None if none has arrived, or b"" at the end of input. Raises OSError."""
         try:
             return os.read(self.fd, READ_SIZE)
         except BlockingIOError:
@@ -92,7 +92,8 @@ class ClientConnection:
         return True
 
     def discard(self) -> bool | None:
-        """Discard available input. Return True if there was some, None if not, and False at the end. Raises OSError."""
+        """Discard available input. Return True if some was discarded, None if none has arrived, False at the end of
+        input. Raises OSError."""
         try:
             return bool(os.read(self.fd, READ_SIZE))
         except BlockingIOError:
@@ -108,11 +109,12 @@ class ClientConnection:
             client_socket.detach()
 
     def send_close(self) -> bool:
-        """Send the protocol's closing message, if it has one. Return False if it remains unsent. Raises OSError."""
+        """Send the protocol's closing message, if it has one. Return False if a part of it remains unsent. Raises
+        OSError."""
         return True
 
     def detach_socket(self) -> socket.socket:
-        """Return a socket object with this connection's descriptor, which the caller then owns."""
+        """Return a socket object with this connection's descriptor. The caller must close it."""
         return socket.socket(fileno=self.fd)
 
     def close(self) -> None:

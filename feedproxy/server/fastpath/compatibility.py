@@ -2,7 +2,7 @@
 
 mitmproxy documents that modes and server instances can be subclassed. Two other parts are internal and may change with
 any release: how its HTTP/1 server shows that it is idle, and how a connection handler is started. If a name is missing,
-the ordinary listener answers all requests, as with `fast_path: false`, and a warning gives the reason.
+mitmproxy's own listener answers all requests, as with `fast_path: false`, and a warning names the missing names.
 """
 
 import functools
@@ -35,7 +35,7 @@ REQUIRED_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
 """Required attributes of mitmproxy, by module."""
 
 REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
-    # Instance attributes cannot be looked up on the class: the source of the class is searched for them.
+    # Instance attributes cannot be looked up on the class. Therefore the source of the class is searched for them.
     "mitmproxy.proxy.layers.http._http1:Http1Connection": ("self.request", "self.buf", "self.state"),
     "mitmproxy.proxy.layers.http:HttpLayer": ("self.connections", "self.streams"),
     "mitmproxy.proxy.layer:Layer": ("context.layers.append(self)", "self._paused ="),
@@ -43,7 +43,7 @@ REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.proxy.server:LiveConnectionHandler": ("Client(", "super().__init__(context)"),
     "mitmproxy.proxy.mode_servers:ServerInstance": ("register_connection", "make_top_layer", "handle_client()"),
 }
-"""Texts that the source of a class must contain, by class."""
+"""Texts that the source of a class must contain, by the class's name."""
 
 
 def find_missing() -> list[str]:
@@ -87,7 +87,8 @@ def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
 
 
 def select_modes(modes: Iterable[str]) -> list[str]:
-    """Return mitmproxy's mode specifications with their fast-path form, or unchanged if mitmproxy is incompatible."""
+    """Return mitmproxy's mode specifications in their fast-path form, or unchanged if this mitmproxy is
+    incompatible."""
     if missing := find_missing():
         logger.warning("fast path: off, because mitmproxy lacks %s; responses are slower", ", ".join(missing))
         return list(modes)

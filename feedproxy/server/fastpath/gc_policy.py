@@ -2,8 +2,8 @@
 
 A full collection of a process with a full store takes 0.1 s, during which no client is answered. Reference counting
 frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while clients are
-idle, or once a day. A partial collection of newer objects runs every minute. Python itself collects the young
-generation, in a millisecond or less.
+idle, or once a day. A partial collection, of the objects created since the last full one, runs every minute. Python
+itself collects the young generation, in a millisecond or less.
 """
 
 import ctypes
@@ -14,18 +14,19 @@ from collections.abc import Callable
 from feedproxy.clock import Seconds
 
 YOUNG_THRESHOLD = 1_000
-"""Number of allocations before a collection of the young generation. After 1,000 allocations, a collection takes 1 ms;
-after 10,000 it would take 7 ms."""
+"""Number of allocations before a collection of the young generation. After 1,000 allocations a collection takes 1 ms,
+and after 10,000 it takes 7 ms."""
 
 MIDDLE_THRESHOLD = 1
-"""Collections of the young generation before one of the middle generation."""
+"""Number of collections of the young generation before a collection of the middle generation."""
 
 OLD_THRESHOLD = 2_000
-"""Collections of the middle generation before a full collection, if no GcScheduler runs full collections."""
+"""Number of collections of the middle generation before Python's own full collection, in a process without a
+GcScheduler."""
 
 NEVER = 1_000_000
-"""Collections of the middle generation before a full collection, if a GcScheduler runs full collections: Python itself
-then never runs one."""
+"""Number of collections of the middle generation before Python's own full collection, in a process with a GcScheduler.
+It is never reached."""
 
 IDLE_AFTER: Seconds = 2
 """Seconds without a request after which clients count as idle."""
@@ -47,7 +48,7 @@ _C_LIBRARY = ctypes.CDLL(None)
 
 
 def trim() -> None:
-    """Return unused heap memory to the system, as far as the C library supports it. 50 MB take about 0.3 ms.
+    """Return unused heap memory to the system, if the C library has malloc_trim. 50 MB take about 0.3 ms.
 
     free() returns only memory at the end of the heap. Under mixed load, free pages lie between used ones.
     """
@@ -56,7 +57,7 @@ def trim() -> None:
 
 
 def freeze_startup_objects(*, has_scheduler: bool) -> None:
-    """Exclude all present objects from garbage collection, and set the thresholds for later ones.
+    """Exclude all present objects from garbage collection, and set the thresholds for later objects.
 
     With `has_scheduler`, a GcScheduler runs full collections. Otherwise Python runs them at any time.
     """
@@ -79,7 +80,7 @@ class GcScheduler:
         self._trim = trim
 
     def maybe_collect(self, now: Seconds, responses: int) -> bool:
-        """Run a collection if one is due. Return whether one ran. `responses` is the number of responses sent so
+        """Run a collection if one is due. Return True if one ran. `responses` is the number of responses sent so
         far."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now

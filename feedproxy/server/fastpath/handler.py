@@ -1,4 +1,4 @@
-"""Request handler of the fast path: exact hits, keyed hits, calls of the service, and hand-off to mitmproxy.
+"""Request handler of the fast path.
 
 A request with the same bytes as an earlier one is answered from the cache without parsing. Other requests are parsed
 (request_head.py) and looked up by key. A miss calls the service, as mitmproxy's flows do (flow_handler.py). A request
@@ -36,22 +36,22 @@ from feedproxy.upstream.own_authority import may_be_own
 logger = logging.getLogger(__name__)
 
 NOT_LOGGED = "\0"
-"""A value that no log line can have."""
+"""Placeholder for a missing log line. No log line contains a null character."""
 
 CACHEABLE_HEAD_MAX = 2048
-"""Largest request head in bytes that is cached: several times what feed readers send. The service answers longer
-ones."""
+"""Largest request head in bytes that is cached: several times what feed readers send. Longer heads always go to the
+service."""
 
 
 class ConnectionOwner(Protocol):
-    """The interface through which the handler uses the owner of the connections (listener.py)."""
+    """The owner of the connections (listener.py), as the handler uses it."""
 
     def close_connection(self, connection: ClientConnection) -> None:
         """Close the connection at once."""
         ...
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """Close the connection after the client has received the last response."""
+        """Close the connection after the client has had time to receive the last response."""
         ...
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
@@ -85,7 +85,7 @@ class FastPathHandler:
         self._head_max = app.settings.header_max
 
     def start_iteration(self) -> None:
-        """Read the clock, and check whether settings or stored responses have changed."""
+        """Read the clock, and choose a new generation if settings or stored responses have changed."""
         now = self._clock()
         if now < self.now:
             self._clock_steps += 1  # the clock was set back: earlier hit states are invalid
@@ -96,7 +96,7 @@ class FastPathHandler:
             self._generation = generation
 
     def handle_bytes(self, connection: ClientConnection, data: bytes) -> None:
-        """Answer all complete requests in `data`, and keep the rest as unparsed input."""
+        """Answer all complete requests in `data`, and keep the remaining bytes as unparsed input."""
         cache: FastPathCache = connection.cache
         known_bytes = data
         entry = cache.by_bytes.get(known_bytes)
@@ -155,7 +155,7 @@ class FastPathHandler:
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
-        """Return whether a template is valid. A template with outdated time-dependent fields is updated."""
+        """Return True if a template is still valid, after updating its time-dependent fields if they are outdated."""
         if template.generation != self._generation:
             target = template.target
             if template.rules is not self.app.rules or self.app.settings_for(target) is not template.conditions[0]:
@@ -175,7 +175,7 @@ class FastPathHandler:
         return True
 
     def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
-        """Send the response of a template. Return whether the connection can take another request."""
+        """Send the response of a template. Return True if the connection can take another request."""
         address = connection.address or template.client.address
         client = (address, user_agent)
         if template.first_client == client:
@@ -202,7 +202,8 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Flush the counters to the metrics and remove invalid templates. The listener calls this once a second."""
+        """Flush the counters to the metrics and remove invalid templates. The listener calls this method once a
+        second."""
         self.access_logger.flush_counters()
         for cache in tables:
             cache.evict_stale(lambda template: self._store.version(template.target) is template.resource_version)
@@ -216,8 +217,8 @@ class FastPathHandler:
             self._connections.hand_off(connection, block + connection.unparsed)
             return False
         loop = asyncio.get_running_loop()
-        # Start eagerly, unless this iteration has already taken PREEMPT_AFTER seconds: other clients may wait for
-        # cached hits.
+        # Start eagerly, except in an iteration that has already taken PREEMPT_AFTER seconds: other clients may then
+        # wait for cached hits.
         eager = time.monotonic() - self._iteration_start < PREEMPT_AFTER
         task = asyncio.Task(self._respond(connection, head, block, routed), loop=loop, eager_start=eager)
         if task.done():
@@ -242,7 +243,7 @@ class FastPathHandler:
         authority, path = absolute or ("", head.target)
         url = head.target if absolute else ""
         if absolute is not None and may_be_own(url, settings, self.app.listeners):
-            return None  # the flow handler checks whether it is
+            return None  # the flow handler checks whether the address is this proxy's
         incoming = IncomingRequest(
             head.method, path, head.fields, connection.peer, ("", 0), url, authority, tls=connection.secure
         )
@@ -365,7 +366,7 @@ class FastPathHandler:
 
 
 def _response_body(response: Response, method: str) -> bytes:
-    """Return the content to send (RFC 9110, section 6.4.1)."""
+    """Return the content bytes to send: none for HEAD, 304 and the like (RFC 9110, section 6.4.1)."""
     return b"" if method == "HEAD" or response.status in (204, 304) else response.body
 
 

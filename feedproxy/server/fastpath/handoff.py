@@ -1,9 +1,9 @@
 """Hand-off of connections to mitmproxy, and their return.
 
 On hand-off, mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted the connection
-itself. The connection is taken back when the next plain request arrives while mitmproxy is idle. The descriptor is
-duplicated, and mitmproxy's handler sees the end of its own connection and cleans up. The client's connection stays
-open.
+itself. The connection returns to the fast path when the next plain request arrives while mitmproxy is idle. For the
+return, the descriptor is duplicated. mitmproxy's handler sees the end of its own connection and cleans up, while the
+client's connection stays open.
 """
 
 import asyncio
@@ -23,7 +23,8 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 class PeerAddress:
     """The peer's address and the local address of a connection.
 
-    `secure` is true if TLS ends before this socket, so that the socket itself does not have these addresses.
+    `secure` is true if TLS ends before this socket. The socket is then one end of a pair, and does not have these
+    addresses itself.
     """
 
     address: str
@@ -32,7 +33,7 @@ class PeerAddress:
 
 
 class PeerAwareWriter(asyncio.StreamWriter):
-    """A StreamWriter for a socket pair, which returns the addresses of the client's connection."""
+    """A StreamWriter that reports the given addresses of the client instead of the socket's own."""
 
     def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader, peer: PeerAddress) -> None:
         protocol = writer.transport.get_protocol()
@@ -83,16 +84,16 @@ class HandedOffProtocol(asyncio.StreamReaderProtocol):
         self._take_back(descriptor, self.peer.address, data)
 
     def _is_idle(self, transport: asyncio.Transport) -> bool:
-        """Return whether mitmproxy waits for the next plain request and has no unsent output."""
+        """Return True if mitmproxy waits for the next plain request and has no unsent output."""
         if self.peer.secure:
-            return False  # TLS continues behind the socket pair, so that the connection cannot be taken back
+            return False  # TLS continues behind the socket pair, so that the connection cannot return
         if self.handler is None or self._stream._buffer or transport.get_write_buffer_size():  # type: ignore[attr-defined]
             return False
         return is_idle(self.handler)
 
 
 def is_idle(handler: Any) -> bool:
-    """Return whether a handler speaks HTTP/1 over plain TCP and has no request in progress."""
+    """Return True if a handler speaks HTTP/1 over plain TCP and has no request in progress."""
     layers = handler.layer.context.layers
     if any(isinstance(layer, ClientTLSLayer) for layer in layers):
         return False
@@ -108,8 +109,10 @@ def is_idle(handler: Any) -> bool:
 async def hand_off(
     client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
 ) -> None:
-    """Let mitmproxy's `handle` continue a connection of which `data` has been read. `take_back` is called with the
-    connection when mitmproxy no longer needs it."""
+    """Let mitmproxy's `handle` continue a connection of which `data` has been read.
+
+    When mitmproxy no longer needs the connection, `take_back` is called with it.
+    """
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)
     stream.feed_data(data)

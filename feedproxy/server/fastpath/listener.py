@@ -36,8 +36,8 @@ POLLS_PER_CALL = 4
 """Largest number of epoll polls in one callback. Under load, entering the callback is most of its cost."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Largest number of connections accepted for one event, from the second poll of a callback on. In the first poll the
-number is one: under light load no second connection waits, and a second accept would only cost time."""
+"""Largest number of connections accepted for one event, from the second poll of a callback on. In the first poll only
+one is accepted: under light load no second connection waits, and a second call of accept would only cost time."""
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5
@@ -50,11 +50,11 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 
 type HandOff = Callable[[socket.socket, PeerAddress, bytes], None]
-"""Function that passes a connection, its peer address and the bytes that were read to mitmproxy."""
+"""Function that passes a connection, its peer address and the bytes already read to mitmproxy."""
 
 
 class Listener:
-    """Owner of the client connections that arrive on the given listening sockets."""
+    """Owner of the client connections that arrive on the listening sockets `sockets`."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Listener:
         self._complaints = RateLimitedLog()
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """Deadline of each connection in the loop's time, and whether it is for sending a response or for a request
-        head."""
+        """Deadline of each connection in the loop's time, and True if it is for sending a response, False if for a
+        request head."""
         size = app.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}
@@ -117,7 +117,7 @@ class Listener:
                 else:
                     self._read(connection)
             if is_single_event:
-                break  # after a single event, another poll would hardly find one
+                break  # after a single event, another poll would hardly find a second one
         handler.access_logger.schedule_flush()
 
     def _read(self, connection: ClientConnection) -> None:
@@ -146,7 +146,7 @@ class Listener:
             self._update_header_deadline(connection)
 
     def _update_header_deadline(self, connection: ClientConnection) -> None:
-        """Set the deadline of a request head or handshake that has begun, or clear it."""
+        """Set the deadline of a request head or handshake that has begun, or clear it if none is in progress."""
         if connection.fd < 0 or connection.unsent or connection.task is not None:
             return
         is_incomplete = connection.unparsed or connection.handshake_pending
@@ -208,7 +208,7 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count a new connection and return it, or None if it is refused."""
+        """Count a new connection and return it, or None if the limiter refuses it."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -274,11 +274,11 @@ class Listener:
             connection.unparsed = b""
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """Close a connection after the client has received the last response.
+        """Close a connection after the client has had time to receive the last response.
 
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
-        not be able to read the last HTTP response." -- RFC 9112, section 9.6. With unread input, the sending side is
-        closed first, and input is discarded for LINGERING_TIMEOUT seconds.
+        not be able to read the last HTTP response." -- RFC 9112, section 9.6. If input is unread, this method shuts
+        down the sending side first, and discards input for LINGERING_TIMEOUT seconds.
         """
         if connection.fd < 0:
             return
@@ -303,7 +303,7 @@ class Listener:
             self.close_connection(connection)
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Pass a connection and the bytes that were read to mitmproxy."""
+        """Pass a connection and the bytes already read to mitmproxy."""
         if self._unregister(connection):
             try:
                 client_socket = connection.detach_socket()
@@ -378,7 +378,7 @@ class Listener:
         self._close_when_idle()
 
     def close(self) -> None:
-        """Stop accepting. Connections that wait for a response get it, and idle ones are closed."""
+        """Stop accepting. Connections that wait for a response get it, and idle connections are closed."""
         if self._epoll.closed:
             return
         self._on_readable()  # answer the requests that have arrived

@@ -1,8 +1,9 @@
-"""Service of client connections between two callbacks of the event loop, in addition to once per iteration.
+"""Service of client connections between two callbacks of the event loop.
 
-An iteration of asyncio's loop runs all ready callbacks. With twenty concurrent refreshes, a hit would wait for twenty
-callbacks of one or two milliseconds each. The loop's ready queue is therefore replaced. If the connections were last
-served more than PREEMPT_AFTER seconds ago, they are served before the next callback. A hit then waits for one callback.
+asyncio serves connections once per iteration, and an iteration runs all ready callbacks. With twenty concurrent
+refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. Therefore this module replaces the
+loop's ready queue. If the connections were last served more than PREEMPT_AFTER seconds ago, the queue serves them
+before the next callback. A hit then waits for one callback.
 """
 
 import asyncio
@@ -17,8 +18,8 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
-"""Seconds for which connections may wait while callbacks run. A check of the connections takes a fiftieth of this
-time."""
+"""Seconds for which connections may wait while callbacks run. A check of the connections takes a fiftieth of this time.
+"""
 
 type Callback = Callable[[], None]
 
@@ -32,7 +33,7 @@ class PreemptibleReadyQueue(deque[Any]):
         self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
-        """Return the next handle. If PREEMPT_AFTER seconds have passed, the connections are served first."""
+        """Return the next handle. If PREEMPT_AFTER seconds have passed, serve the connections first."""
         handle = super().popleft()
         if time.monotonic() >= self._next_call:
             own_callback = getattr(handle, "_callback", None)
@@ -48,7 +49,7 @@ class PreemptibleReadyQueue(deque[Any]):
 
 
 def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
-    """Call `callback` between the loop's callbacks. Return a function that ends this.
+    """Call `callback` between the loop's callbacks. Return a function that ends these calls.
 
     Loops of other classes than asyncio's own are not changed.
     """

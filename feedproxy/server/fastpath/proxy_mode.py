@@ -1,7 +1,8 @@
 """The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode.
 
-mitmproxy finds modes and their server instances by class, and starts and stops these like its own. Its connection
-handler serves connections that are handed off. compatibility.py checks the names of mitmproxy that this module uses.
+mitmproxy finds modes and their server instances by class. It starts and stops the modes of this module like its own.
+Its connection handler serves connections that are handed off. compatibility.py checks the names of mitmproxy that this
+module uses.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class FrontReverseMode(mode_specs.ReverseMode):
 
 
 class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
-    """The common part of both server instances: listening, and serving connections that are handed off."""
+    """The common part of both server instances: it listens, and serves connections that are handed off."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]

@@ -4,9 +4,9 @@ Feed readers send the same lines again and again, so that the kind of each line 
 that cannot affect a response are not part of the key. Requests with equal keys from equally trusted peers differ only
 in their User-Agent, in the order of their fields, and in ignored fields.
 
-Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, one Host. For all others
-`parse_head` returns None, and mitmproxy's handler parses them. Two parsers that disagree about the end of a request
-would make request smuggling possible.
+Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host. For all
+others `parse_head` returns None, and mitmproxy's handler parses them. Two parsers that disagree about the end of a
+request would make request smuggling possible.
 """
 
 import re
@@ -23,7 +23,7 @@ from feedproxy.server.mitm.request_routing import AUTHORITY
 class LineKind(IntEnum):
     """The effect of a line on the response."""
 
-    IGNORED = 0  # no response depends on it, unless Vary names it
+    IGNORED = 0  # no response depends on the line, unless Vary names the field
     HOST = 1  # part of the key; required once
     USER_AGENT = 2
     REQUEST_LINE = 3  # the request line
@@ -52,7 +52,7 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of fields that affect responses. Other fields that Vary names are compared when a response is stored."""
+"""Names of fields that affect responses. If Vary names other fields, they are compared when a response is stored."""
 
 _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
@@ -73,8 +73,8 @@ _IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
 """The most frequent kinds as integers: comparing members of an enumeration takes twice as long."""
 
 _REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
-"""A request line with a target of visible ASCII characters. The backslash is excluded, because browsers treat it as
-`/`."""
+"""Matches a request line with a target of visible ASCII characters. The backslash is excluded, because browsers treat
+it as `/`."""
 _FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
@@ -82,7 +82,7 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Number of cached lines in one generation, at about 100 bytes each. When the newer of two generations is full, the
+"""Number of cached lines in one generation, at about 100 bytes each. When the younger of two generations is full, the
 older one is dropped."""
 UNIQUE_NAMES_MAX = 4
 """Largest number of field names that `without_unique_lines` removes. Some feed readers send a new identifier and a new
@@ -92,8 +92,10 @@ _MEMOIZED_LINE_MAX = 1024
 
 
 class RequestHead(NamedTuple):
-    """The head of a request. `key` contains all that affects its response, or is None if the response is not
-    cacheable."""
+    """The head of a request.
+
+    `key` contains everything that affects the response. It is None if the response is not cacheable.
+    """
 
     lines: list[bytes]
     key: tuple[bytes, ...] | None
@@ -132,12 +134,12 @@ class LineClassifier:
         """Beginnings (`\\r\\nName:`) of lines of ignored fields with values that often change. The newest is first."""
 
     def kind_of(self, line: bytes) -> int:
-        """Return the kind of a line."""
+        """Return the kind of a line (LineKind)."""
         kind = self._young.get(line)
         return self.classify(line) if kind is None else kind
 
     def classify(self, line: bytes) -> int:
-        """Return the kind of a line that is not in the younger generation."""
+        """Return the kind (LineKind) of a line that is not in the younger generation."""
         name, _, value = line.partition(b":")
         if _IGNORED_NAMES.get(name) == _IGNORED and not value.translate(None, _VALUE_BYTES):
             self._record_unique(name)
@@ -159,7 +161,7 @@ class LineClassifier:
 
 
 def classify_line(line: bytes) -> int:
-    """Return the kind of a field line or request line."""
+    """Return the kind (LineKind) of a field line or request line."""
     found = _FIELD_LINE.fullmatch(line)
     if found is None:
         return LineKind.REQUEST_LINE if _REQUEST_LINE.fullmatch(line) else LineKind.UNSUPPORTED
@@ -177,7 +179,7 @@ def classify_line(line: bytes) -> int:
 
 
 def _is_valid_host(value: str) -> bool:
-    """Return whether a Host value is valid for feedproxy and for mitmproxy, which refuses requests with other
+    """Return True if a Host value is valid for both feedproxy and mitmproxy, which refuses requests with other
     values."""
     try:
         url.parse_authority(value, check=True)
@@ -187,15 +189,16 @@ def _is_valid_host(value: str) -> bool:
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}
-"""Cache of field names that do not affect responses, as received."""
+"""Cache of field names that do not affect responses, with upper and lower case as received."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
 
 
 def without_unique_lines(block: bytes) -> bytes:
-    """Return a block that is one head without lines of ignored fields that often have a new value.
+    """Return the head `block` without the lines of ignored fields that often have a new value.
 
-    The result of `parse_head` has the same key and User-Agent for both. Any other bytes are returned unchanged.
+    `parse_head` gives the result the same key and User-Agent as `block`. Bytes that are not exactly one head are
+    returned unchanged.
     """
     if block.find(b"\r\n\r\n") != len(block) - 4:
         return block

@@ -1,12 +1,13 @@
 """The cache of the fast path: response templates, by the exact bytes of a request and by the request's key.
 
-Most feed readers send the same bytes each time. These requests are looked up without parsing. Other feed readers send a
-number or a date that changes; their requests are parsed (request_head.py) and looked up by key. Only complete, parsed
-requests are stored, so that matching bytes are known to be valid.
+Most feed readers send the same bytes each time. Their requests are looked up without parsing. Other feed readers send a
+number or a date that changes. Their requests are parsed (request_head.py) and looked up by key. Only complete, parsed
+requests are stored, so that a request with equal bytes is known to be valid.
 
-The size of all tables in bytes is limited. The oldest entries are evicted first, in batches, because evicting many at
-once would delay all clients. While half of the space is free, every hit is admitted. Otherwise, and always for exact
-bytes, a request is admitted at its second occurrence. Requests that never repeat therefore evict nothing.
+The size of all tables together is limited in bytes. The oldest entries are evicted first, in batches, because evicting
+many at once would delay all clients. A request is admitted by its key at once while half of the space is free, and at
+its second occurrence otherwise. It is admitted by its exact bytes at its second occurrence. Requests that never repeat
+therefore evict nothing.
 """
 
 from collections import OrderedDict
@@ -22,15 +23,14 @@ ENTRY_OVERHEAD = 320
 """Bytes that an entry takes in addition to its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Number of hashes in one generation of an AdmissionFilter. When the newer of two generations is full, the older one is
-dropped."""
+"""Number of hashes in one generation of an AdmissionFilter. When the younger of two generations is full, the older one
+is dropped."""
 
 SAMPLE_AFTER = 1024
-"""Number of consecutive values without a repetition after which an AdmissionFilter records only a sample of further new
-values."""
+"""Number of consecutive new values after which a sampling AdmissionFilter records only one in SAMPLE_ONE_IN."""
 
 SAMPLE_ONE_IN = 8
-"""Number of new values for each one that is recorded in the sample."""
+"""One in this number of new values is recorded after SAMPLE_AFTER new values in a row."""
 
 INTERNED_MAX = 8192
 """Largest number of values in an Interner."""
@@ -46,8 +46,8 @@ checked within a minute."""
 class AdmissionFilter:
     """Memory of the hashes of earlier values, in two generations.
 
-    With `sampled`, only one in SAMPLE_ONE_IN of many consecutive new values is recorded. A value that repeats is then
-    found at a later occurrence.
+    With `sampled`, only one in SAMPLE_ONE_IN of many consecutive new values is recorded. The filter then recognizes a
+    repeated value at a later occurrence than the second.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -57,7 +57,7 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes | RequestKey) -> bool:
-        """Return whether the value occurred before, and record it."""
+        """Record the value. Return True if it occurred before."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -78,14 +78,14 @@ class Interner:
         self._values: dict[Any, Any] = {}
 
     def __call__[T](self, value: T) -> T:
-        """Return the cached object that equals this value. A new value is cached and returned."""
+        """Return the cached object that equals `value`, which is cached if it is new."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         found: T = self._values.setdefault(value, value)
         return found
 
     def intern_conditions(self, conditions: HitConditions) -> HitConditions:
-        """Return the cached conditions that equal these. Settings are compared by identity."""
+        """Return the cached conditions that equal `conditions`. Settings are compared by identity."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         found: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
@@ -110,11 +110,11 @@ class FastPathCache:
         self._key_filter, self._bytes_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
     def should_admit(self, key: RequestKey) -> bool:
-        """Return whether half of the space is free, or the key occurs for the second time."""
+        """Return True if half of the space is free, or if the key occurs for at least the second time."""
         return self.size < self._max // 2 or self._key_filter.is_seen_before(key)
 
     def should_admit_bytes(self, data: bytes) -> bool:
-        """Return whether these bytes occur for the second time."""
+        """Return True if these bytes occur for at least the second time. Some repetitions are missed."""
         return self._bytes_filter.is_seen_before(data)
 
     def put(self, key: RequestKey, template: ResponseTemplate) -> None:
@@ -146,7 +146,7 @@ class FastPathCache:
             self.size -= len(data) + ENTRY_OVERHEAD
 
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
-        """Remove templates that are no longer valid. A call checks SWEEP_BATCH entries of each table."""
+        """Remove templates for which `is_current` returns False. A call checks SWEEP_BATCH entries of each table."""
         for _ in range(min(SWEEP_BATCH, len(self.by_key))):
             key, template = next(iter(self.by_key.items()))
             self.by_key.move_to_end(key)

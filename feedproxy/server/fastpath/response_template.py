@@ -2,7 +2,7 @@
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
 (proxy/cached_hit.py). The template keeps all other bytes of the head. Its body is the object in the store. A response
-in which anything else depends on time gets no template.
+with other time-dependent parts gets no template.
 """
 
 import struct
@@ -19,12 +19,12 @@ TEMPLATE_OVERHEAD = 1024
 """Bytes that a template takes in addition to its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Largest number of clients with cached log lines in a template. Lines of further clients are formatted each time."""
+"""Largest number of clients with cached log lines in a template. At the limit, the template drops all cached lines."""
 
 NO_CLIENT = ("", b"")
 
 _METHODS = {"GET": "GET", "HEAD": "HEAD"}
-"""One string object for each method."""
+"""The one string object for each method, to which all templates refer."""
 
 _AGE, _CACHE_STATUS, _CACHE_CONTROL = range(3)
 
@@ -36,7 +36,7 @@ _SLOT_FORMAT = struct.Struct(">BHB")
 
 
 class HitCounter:
-    """Count of hits with equal metric labels that have not been added to the metrics yet."""
+    """Number and bytes of the hits with equal metric labels that are not in the metrics yet."""
 
     __slots__ = ("count", "size")
 
@@ -48,9 +48,9 @@ class HitCounter:
 class ResponseTemplate:
     """A prepared response to one kind of request.
 
-    `head` is valid from `valid_from` until `valid_until`, as long as `generation` stays the same. `log_line` is the
-    access-log line for `first_client` (address and User-Agent line). `log_lines` contains the lines for further
-    clients. `shown_target` and `upstream` are the target in the form of the log.
+    `head` is valid from `valid_from` until `valid_until`, while the handler's generation equals `generation`.
+    `log_line` is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the lines
+    for further clients. `shown_target` and `upstream` are the target in the form of the log.
     """
 
     __slots__ = (
@@ -92,14 +92,15 @@ class ResponseTemplate:
         *,
         closes: bool,
     ) -> None:
-        """Prepare the template. Raises ValueError if `response` is not the response of `hit` in the given state."""
+        """Prepare the template. Raises ValueError if `response` is not the response of `hit` in `hit_state`."""
         self.target = hit.resource.target
         self.conditions = hit.conditions
         self.schedule = hit.resource.channel.schedule if hit.resource.channel is not None else None
         """The channel's schedule, or None if the target is not a feed."""
         self.variant_index = [slot is hit.stored for slot in hit.resource.variants].index(True)
         self.resource_version: object = None
-        """Version of the stored resource (store/interface.py). The resource itself may be packed in the store."""
+        """Version of the stored resource (store/interface.py), to detect changes. The template does not refer to the
+        resource."""
         self.client = client
         self.method = _METHODS.get(method, method)
         self.status = response.status
@@ -109,7 +110,7 @@ class ResponseTemplate:
         """Rules under which the target may be served (store/permitted_store.py)."""
         self.hit_counter = HitCounter()
         self.request_lines: tuple[bytes, ...] = ()
-        """Field lines of the request for which the template was made, if reader scores are on."""
+        """Field lines of the request for which the template was made. They are set only if readers are scored."""
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
@@ -125,7 +126,7 @@ class ResponseTemplate:
             raise ValueError("the response has other time-dependent fields than the template")
 
     def update_volatile_fields(self, hit_state: HitState, now: Instant) -> None:
-        """Rewrite the time-dependent fields of the head for a new state."""
+        """Rewrite the time-dependent fields of the head for a new hit state."""
         self.hit_state = hit_state
         self.valid_from, self.valid_until = now, hit_state.until
         self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
@@ -143,15 +144,16 @@ class ResponseTemplate:
             self._slots = _pack(_shift(_SLOT_FORMAT.iter_unpack(self._slots), hit_state))
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
-        """Return the hit from which this template was made. The caller provides its resource."""
+        """Return the hit from which this template was made. `resource` is its resource, which the template does not
+        refer to."""
         return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> bool:
-        """Cache the log line of a client for the current state. Return whether it is the line of a second or further
-        client."""
+        """Cache the log line of a client for the current hit state. Return True if another client's line is cached
+        already."""
         if self.first_client is NO_CLIENT:
-            # Most feeds are requested less than once a second, so that only a client's second request causes its
-            # line to be cached.
+            # Most feeds are requested less than once a second. A client's line is therefore cached only at its second
+            # request in a hit state.
             self.first_client, self.log_line = client, ""
             return False
         if self.first_client == client:
@@ -163,10 +165,10 @@ class ResponseTemplate:
         return True
 
     def size(self) -> int:
-        """Return the memory of this template in bytes, which never changes. The body belongs to the store and is not
-        included."""
-        has_moved: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
-        return TEMPLATE_OVERHEAD + 2 * (len(self.head) - has_moved) + sum(map(len, self.request_lines))
+        """Return the memory of this template in bytes, without the body, which belongs to the store. The size never
+        changes."""
+        volatile_length: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
+        return TEMPLATE_OVERHEAD + 2 * (len(self.head) - volatile_length) + sum(map(len, self.request_lines))
 
 
 def _with_connection_field(response: Response, *, closes: bool) -> Fields:
@@ -174,7 +176,7 @@ def _with_connection_field(response: Response, *, closes: bool) -> Fields:
 
 
 def _slot_value(kind: int, hit_state: HitState) -> bytes:
-    """Return the bytes of a slot in this state."""
+    """Return the bytes of the field value that a slot of this kind has in `hit_state`."""
     if kind == _AGE:
         return b"%d" % hit_state.age
     return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")
@@ -195,7 +197,7 @@ def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_S
 
 
 def _pack(slots: Iterable[_Slot]) -> bytes:
-    """Return the slots in their binary form. Raises ValueError if a slot does not fit."""
+    """Return the slots in their binary form. Raises ValueError if an offset or length is too large."""
     try:
         return b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots])
     except struct.error as error:
@@ -203,7 +205,7 @@ def _pack(slots: Iterable[_Slot]) -> bytes:
 
 
 def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
-    """Return the slots with the offsets and lengths of the values in this state."""
+    """Return the slots with the offsets and lengths that they have in `hit_state`."""
     shifted, shift = [], 0
     for kind, at, length in slots:
         new_length = len(_slot_value(kind, hit_state))

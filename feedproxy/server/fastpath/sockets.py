@@ -14,20 +14,20 @@ BACKLOG = 1024
 """Largest number of connections in the accept queue of a socket. nginx has 511 per worker."""
 
 DEFER_ACCEPT = 5
-"""Seconds for which the kernel holds back a connection without a request (TCP_DEFER_ACCEPT).
+"""Seconds for which the kernel delays the acceptance of a connection without a request (TCP_DEFER_ACCEPT).
 
 A connection for a single request then causes one wake-up instead of two. Connections that never send a request are not
 accepted.
 """
 
 PORT_TRIES = 8
-"""Number of ports tried when the system chooses one. A chosen port may be free for one address family and in use for
-the other."""
+"""Number of attempts to find a port if the system chooses it. A chosen port may be free for one address family and in
+use for the other."""
 
 
 DRAIN_QUIET_TIME: Seconds = 0.2
-"""Seconds without a waiting connection after which the accept queue counts as empty. A client that has connected but
-not sent its request yet has time for several round trips within a continent."""
+"""Seconds without a waiting connection after which the accept queue counts as empty. In this time, a client that has
+just connected can send its request, even with several round trips within a continent."""
 DRAIN_TIME_MAX: Seconds = 2
 """Longest time in seconds for which connections are still accepted after the listener has stopped."""
 
@@ -37,8 +37,8 @@ and compares."""
 _ATTACH_FILTER = 26
 _DETACH_FILTER = 27
 _ACCEPT_QUEUE = 24
-"""Offset of `tcpi_unacked` in Linux's tcp_info. For a listening socket it is the number of connections in the accept
-queue."""
+"""Offset of `tcpi_unacked` in Linux's tcp_info. For a listening socket, `tcpi_unacked` is the number of connections in
+the accept queue."""
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
@@ -102,9 +102,9 @@ def start_listening(bound: socket.socket) -> None:
 def reject_new_connections(bound: socket.socket) -> None:
     """Make the kernel ignore new connections to a listening socket. Connections that have begun are completed.
 
-    An ignored client tries again after a second. It then reaches a process that listens, or is refused. Without this
-    call, the connection of such a client would be accepted and then reset. The call has no effect if the kernel does
-    not support it.
+    An ignored client tries again after a second, and then reaches a process that listens, or is refused. Without this
+    call, the kernel would accept the client's connection and then reset it. The call has no effect if the kernel does
+    not support the filter.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):

@@ -1,9 +1,9 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
 OpenSSL works on two memory buffers, which this connection reads and writes on the epoll of the listener. A request
-takes one read and one write, independent of the number of its records. The last response is sent in one piece with
+takes one read and one write, independent of the number of its records. The last response is sent together with
 close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets
-(tls_relay.py). Sessions are resumed by tickets, which each process issues for itself.
+(tls_relay.py). Sessions are resumed by tickets. A ticket is valid only for the process that issued it.
 """
 
 import contextlib
@@ -26,8 +26,8 @@ READ_SIZE = 2 * RECORD_MAX
 """Bytes per read. All of them are decrypted at once, because the epoll would not report decrypted bytes that remain."""
 
 ENCRYPT_BATCH = 131_072
-"""Number of bytes that are encrypted at a time, which is also the largest number of encrypted bytes that wait in memory
-for a slow client. Encrypted bytes belong to one connection, while the plain response is shared by all."""
+"""Number of bytes that are encrypted at a time, and largest number of encrypted bytes that wait in memory for a slow
+client. Encrypted bytes belong to one connection, while the plain response is shared by all."""
 
 BATCHES_PER_WRITE = 8
 """Number of encrypted batches that are sent to one client before other connections are served. Sending them takes about
@@ -41,8 +41,8 @@ class ReloadingCertificate:
     """A certificate and its key, which are reloaded when their files change."""
 
     def __init__(self, certificate: str, key: str) -> None:
-        """Load the certificate. Raises UsageError if the files are invalid. An empty `key` means that `certificate`
-        contains it."""
+        """Load the certificate. Raises UsageError if the files are invalid. If `key` is empty, the file `certificate`
+        contains the key."""
         self._certificate = Path(certificate).expanduser()
         self._key = Path(key).expanduser() if key else None
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -88,7 +88,7 @@ class TlsConnection(ClientConnection):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.handshake_pending, self._close_sent = True, False
         self._unencrypted = memoryview(b"")
-        """The part of a response that is not encrypted yet. If it is not empty, neither is `unsent`."""
+        """The part of a response that is not encrypted yet. While it is not empty, `unsent` is not empty either."""
 
     def read(self) -> bytes | None:
         try:
@@ -162,10 +162,10 @@ class TlsConnection(ClientConnection):
         return False
 
     def _close_tls(self) -> None:
-        """Send close_notify, without waiting for the client's."""
+        """Send close_notify, without waiting for the client's close_notify."""
         if not self.handshake_pending and not self._close_sent:
             self._close_sent = True
-            with contextlib.suppress(ssl.SSLError):  # the client has not sent its own yet
+            with contextlib.suppress(ssl.SSLError):  # the client has not sent its own close_notify yet
                 self._tls.unwrap()
 
     def _send_outgoing(self) -> bool:
@@ -190,7 +190,8 @@ class TlsConnection(ClientConnection):
         return self._send_outgoing()
 
     def detach_socket(self) -> socket.socket:
-        """Return the far end of a socket pair behind which TLS continues. Raises OSError."""
+        """Return one end of a socket pair. A TlsRelay copies between the TLS connection and the other end. Raises
+        OSError."""
         near, far = socket.socketpair()
         TlsRelay(copy(self), near)  # the listener keeps this object, and clears its descriptor
         return far

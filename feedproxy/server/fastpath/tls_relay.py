@@ -1,11 +1,11 @@
 """Relay of a decrypted TLS connection to mitmproxy, over a socket pair within this process.
 
-mitmproxy's handler needs a socket of its own, but this process has already decrypted the connection. The handler gets
-one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. Each direction buffers at most one
-piece.
+mitmproxy's handler needs a socket of its own, but this process has already begun to decrypt the connection. The handler
+gets one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. Each direction buffers at
+most one piece.
 
-After mitmproxy's last byte, further input from the client is discarded for a while. Closing a connection with unread
-input can destroy the response before the client has read it (RFC 9112, section 9.6).
+After mitmproxy's last byte, the relay discards further input from the client for LINGERING_TIMEOUT seconds. Closing a
+connection with unread input can destroy the response before the client has read it (RFC 9112, section 9.6).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 READ_SIZE = 65_536
 
 LINGERING_TIMEOUT: Seconds = 5
-"""Seconds without input after which lingering ends. nginx has the same default (lingering_timeout)."""
+"""Seconds without input after which the relay closes the connection. nginx has the same default (lingering_timeout)."""
 
 LINGERING_TIME: Seconds = 30
 """Largest total time in seconds for which input is discarded. nginx has the same default (lingering_time)."""
@@ -42,7 +42,7 @@ class TlsRelay:
         self._loop.add_reader(pair_socket, self._pump)
 
     def _pump(self) -> None:
-        """Copy available bytes in both directions, and register for the events that unblock the rest."""
+        """Copy available bytes in both directions, and register for the events that unblock the remaining bytes."""
         if self._lingering_until is not None:
             self._discard()
             return
@@ -77,7 +77,7 @@ class TlsRelay:
             except BlockingIOError:
                 return
             except OSError:
-                # mitmproxy has closed its end, but its last bytes may still have to be copied.
+                # mitmproxy has closed its end. Its last bytes may still have to be copied.
                 self._inbound, self._client_eof = b"", True
                 return
             self._inbound = self._inbound[sent:]

@@ -1,8 +1,8 @@
 """Backpressure for clients that request but do not read: their unsent output is limited.
 
-mitmproxy writes a response as soon as it is complete, even if the client has not read the one before. When it closes a
-connection, unsent output waits without limit. A single connection could therefore take all memory, since a request has
-a hundred bytes and its response megabytes.
+mitmproxy writes a response as soon as it is complete, even if the client has not read the previous response. When it
+closes a connection, unsent output waits without limit. A single connection could therefore take all memory, since a
+request has a hundred bytes and its response megabytes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.origin_reset import drain_on_reset
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for sending the rest of a response after mitmproxy has closed the connection."""
+"""Seconds for sending the unsent part of a response after mitmproxy has closed the connection."""
 
 
 class WriteBackpressure:
@@ -23,7 +23,7 @@ class WriteBackpressure:
         self._handlers: dict[str, Any] = {}
 
     def on_client_connected(self, client: Any, proxyserver: Any) -> None:
-        """Record a client's writer. `proxyserver` is mitmproxy's addon of that name."""
+        """Store a client's writer. `proxyserver` is mitmproxy's addon of that name."""
         handler = proxyserver.connections.get(client.id) if proxyserver is not None else None
         writer = handler.transports[client].writer if handler is not None else None
         if isinstance(writer, asyncio.StreamWriter):
@@ -55,7 +55,7 @@ class WriteBackpressure:
                 transport.resume_reading()
 
     async def wait_drained(self, client: str, seconds: Seconds) -> bool:
-        """Wait until the unsent output fits the write buffer. Return False if it does not within `seconds`."""
+        """Wait until the unsent output fits the write buffer. Return False if it does not fit within `seconds`."""
         if (writer := self._writers.get(client)) is None:
             return True
         try:
@@ -65,8 +65,7 @@ class WriteBackpressure:
         return True
 
     def still_reads(self, client: Any) -> bool:
-        """Return whether a client that has closed its sending side may still read, because it has not reset the
-        connection."""
+        """Return True if a client that has closed its sending side may still read: it has not reset the connection."""
         writer = self._writers.get(client.id)
         return writer is not None and not writer.is_closing()
 
@@ -76,7 +75,7 @@ class WriteBackpressure:
         writer = self._writers.pop(client, None)
         if writer is None:
             return
-        # mitmproxy does not close a connection if the request to do so comes just as it starts to handle input.
+        # If mitmproxy decides to close a connection while it starts to handle input, the connection stays open.
         writer.close()
         if writer.transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(LINGERING_TIME, writer.transport.abort)

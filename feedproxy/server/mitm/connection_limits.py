@@ -15,7 +15,8 @@ class ConnectionLimiter:
         self._counts: dict[str, int] = {}
 
     def acquire_for_client(self, client: Hashable, peer: str, settings: Settings) -> bool:
-        """Count a client's connection, unless it is of a trusted proxy. Return False at the limit."""
+        """Count a client's connection, unless the peer is a trusted proxy. Return False if the network has reached its
+        limit."""
         limit = settings.max_connections_per_address
         if not limit or is_trusted_proxy(settings, peer):
             return True
@@ -32,7 +33,7 @@ class ConnectionLimiter:
             self.release(network)
 
     def acquire(self, network: str, limit: int) -> bool:
-        """Count a connection of a network. Return False at the limit. The caller must release each counted
+        """Count a connection of a network. Return False if `limit` is reached. The caller must release each counted
         connection."""
         count = self._counts.get(network, 0)
         if count >= limit:

@@ -1,8 +1,8 @@
 """Release of mitmproxy's connection handler after its connection has ended.
 
-The handler's layers refer to each other in cycles, and so do exceptions and their frames. Without further measures,
-only Python's garbage collector frees them: 80 KB for each intercepted tunnel. A full collection takes long with a full
-store (gc_policy.py). Without cycles they are freed at once.
+The handler's layers refer to each other in cycles, and so do exceptions and their frames. Without this module, only
+Python's garbage collector would free them: 80 KB for each intercepted tunnel. A full collection takes long with a full
+store (gc_policy.py). Layers without cycles are freed at once.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
 
 class _ClosedLayer(layer.Layer):
-    """A layer that ignores all events, in place of the layers of an ended connection."""
+    """A layer that ignores all events. It replaces the layers of an ended connection."""
 
     def __init__(self) -> None:
         """Skip mitmproxy's constructor, because this layer needs no context."""
@@ -35,7 +35,7 @@ class CycleFreeHandler(ProxyConnectionHandler):
         try:
             await super().handle_connection(connection)
         except asyncio.CancelledError as error:
-            # The caller's frame refers to this exception, and the exception to its frame.
+            # The caller's frame refers to this exception, and the exception refers to that frame.
             error.__traceback__ = None
             is_cancelled = True
         finally:
@@ -61,7 +61,7 @@ class CycleFreeHandler(ProxyConnectionHandler):
 
 
 async def _do_nothing() -> None:
-    """Replace the timeout function of a closed connection."""
+    """Do nothing, in place of the timeout function of a closed connection."""
 
 
 def _reachable_layers(top: layer.Layer) -> Iterator[layer.Layer]:

@@ -2,7 +2,7 @@
 
 The addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
 request, `on_response_headers` for the head of a streamed response, and `pop` at the end. Each App has one handler. The
-methods refuse a request by raising FeedproxyError, and the addon calls `refuse` with it.
+methods refuse a request by raising FeedproxyError, and the addon then calls `refuse` with the error.
 """
 
 import fnmatch
@@ -58,7 +58,7 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger(__name__)
 
 CACHED_METHODS = ("GET", "HEAD")
-"""Methods with cacheable responses. Requests with other methods stream through, except TRACE, which is refused."""
+"""Methods with cacheable responses. Requests with other methods stream through. Only TRACE is refused."""
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Methods that the field Allow lists for a target."""
@@ -68,9 +68,9 @@ ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 class FlowState:
     """The state of a flow.
 
-    `endpoint` and `call` are set for requests to an endpoint. `streamed` counts streamed content. `page` is the
-    response after a failure upstream. `connect_result` is the result of a CONNECT: `tunnel`, or `intercept`
-    if feedproxy decrypts TLS.
+    `endpoint` and `call` are set for requests to an endpoint. `streamed` is the counter of streamed content.
+    `error_page` is the response after a failure upstream. `connect_result` is the result of a CONNECT: `tunnel`, or
+    `intercept` if feedproxy decrypts TLS.
     """
 
     client: ClientContext
@@ -89,7 +89,7 @@ class FlowState:
 
 
 class FlowHandler:
-    """Handler of the flows of an App. It stores their states by flow id, and the approved connections."""
+    """Handler of an App's flows. It stores the state of each flow by flow id, and the approved connections."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -102,7 +102,7 @@ class FlowHandler:
     async def on_connect(self, flow: http.HTTPFlow) -> None:
         """Handle a CONNECT: check the port, the address and the authorization.
 
-        A host with protected feeds is refused, because requests in a tunnel are not visible. Raises Forbidden,
+        A host with protected feeds is refused, because feedproxy cannot see the requests in a tunnel. Raises Forbidden,
         Unreachable, AccessDenied, BadTarget, Overload.
         """
         settings = self.app.settings
@@ -155,7 +155,7 @@ class FlowHandler:
         upstream."""
         if flow.response is not None or flow.error is not None:
             return
-        flow.request.stream = False  # the option stream_large_bodies may have set it
+        flow.request.stream = False  # the option stream_large_bodies may have set streaming
         settings = self.app.settings
         tunnel = self.connect_approvals.tunnels.get(flow.client_conn.id)
         head = incoming_request(flow)
@@ -204,12 +204,12 @@ class FlowHandler:
             return
         routed = await self.app.service.answer(state.routed_request.request, state.client)
         if _is_client_gone(flow):
-            self._flows[flow.id] = state  # removed when the client disconnects, which is logged next
+            self._flows[flow.id] = state  # the state is removed when the client disconnects, which is logged next
         match routed:
             case ProxyResponse(response, status, reason) as answer:
                 self._set_response(flow, state, response, status, reason)
                 if state.client.entrance is not Entrance.GATEWAY:
-                    state.interim = answer.interim  # their links are relative to the target's origin
+                    state.interim = answer.interim  # the links in 1xx responses are relative to the target's origin
             case PassThrough(status):
                 await self._stream_upstream(flow, state, status)
 
@@ -244,7 +244,7 @@ class FlowHandler:
         error, state = passthrough.classify_failure(reason), self._flows.get(flow.id)
         status = CacheStatus(detail=error.detail)
         if state is not None and state.status is not None and isinstance(error, Unreachable):
-            status = replace(state.status, detail=error.detail)  # else no request was sent
+            status = replace(state.status, detail=error.detail)  # otherwise no request was sent
         page = passthrough.error_page(flow, reason, status)
         if state is not None:
             state.status, state.reason, state.error_page = status, reason, page
@@ -301,7 +301,8 @@ class FlowHandler:
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
         """Return the request without the client's credentials if it is authorized. Raises AccessDenied.
 
-        A tunnel's user was authenticated at its CONNECT, because clients do not support 407 within a tunnel.
+        The user of a tunnel was authenticated at the tunnel's CONNECT, because clients do not support 407 within a
+        tunnel.
         """
         request, client = routed.request, routed.client
         readers = self.app.settings_for(request.target).readers
@@ -325,7 +326,7 @@ class FlowHandler:
         return state
 
     def _respond_early(self, flow: http.HTTPFlow) -> None:
-        """Discard the request's content. The response does not wait for large content."""
+        """Respond before the request's content has arrived, and discard the content."""
         flow.request.stream = False
         length = _content_length(flow)
         if flow.request.raw_content is None and (length is None or length > CONTENT_MAX):
@@ -361,7 +362,8 @@ class FlowHandler:
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
-        """Check a request to an endpoint. `on_request` answers an accepted one after its content has arrived."""
+        """Check a request to an endpoint. After the content of an accepted request has arrived, `on_request` answers
+        it."""
         path, _, query = endpoint_path.partition("?")
         endpoint, request = self.app.endpoints.find(path), _request_without_target(flow)
         state = self._register(flow, FlowState(local_path.client))
@@ -388,7 +390,8 @@ class FlowHandler:
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
     ) -> None:
-        """Set a response of this proxy with its Cache-Status. A response about a stored copy keeps its own."""
+        """Set a response of this proxy with its Cache-Status. A response about a stored copy keeps its own
+        Cache-Status."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
@@ -454,7 +457,7 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
         # "An origin server with a clock MUST generate a Date header field in all 2xx (Successful), 3xx (Redirection),
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
     if not _is_well_formed(response):
-        # The cause may be a manipulated copy or a wrong option: the response is withheld.
+        # The cause may be a manipulated copy or a wrong option. The response is therefore withheld.
         logger.error("response withheld: its head has control characters")
         response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
     return response
@@ -492,7 +495,7 @@ def _request_without_target(flow: http.HTTPFlow) -> Request:
 
 
 def _is_client_gone(flow: http.HTTPFlow) -> bool:
-    """Return whether the flow's client has disconnected. A state recorded after that would never be removed."""
+    """Return True if the flow's client has disconnected. A state stored after the disconnect would never be removed."""
     return flow.client_conn.timestamp_end is not None
 
 

@@ -1,13 +1,13 @@
 """Corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
 * mitmproxy takes an origin's 1xx response for the final one, and the client hangs. Here, 1xx responses are skipped.
-  Responses that feedproxy fetches include them (upstream/client.py).
+  Responses that feedproxy itself fetches include them (upstream/client.py).
 * It raises NotImplementedError for trailers, and the connection hangs. Here, trailers are dropped, as RFC 9110, section
   6.5.1, permits.
 * It does not limit message heads. Here, all heads are limited in size, and a client's heads in time. (mitmproxy's
   timeout counts only silence, so that occasional bytes would keep a connection open.) Chunk sizes and trailers are
   limited, too.
-* It parses heads leniently, and passes on control characters and folded lines. Here, all heads are read by the common
+* It parses heads leniently, and passes on control characters and folded lines. Here, all heads are read by feedproxy's
   parsers (http/message_syntax.py, upstream/head_parser.py).
 * It treats a client that closes its sending side after its request as disconnected. Here, such a client gets its
   response.
@@ -15,8 +15,8 @@
 * It writes an empty piece of content as the last chunk. Here, the piece is dropped.
 * It answers unreadable messages with a page of its own. Here, they are answered with feedproxy's page.
 
-mitmproxy has no interface for these corrections, so that two of its internal names are replaced, once per process. If a
-new version lacks them, nothing is replaced, and a warning is logged.
+mitmproxy has no interface for these corrections. Therefore this module replaces two of its internal names, once per
+process. If a new version lacks the names, nothing is replaced, and a warning is logged.
 """
 
 import logging
@@ -64,20 +64,21 @@ HEAD_TIMEOUT: Seconds = 15
 
 
 EMPTY_LINES_MAX = 16
-"""Largest number of empty lines before a request. Old clients send one after the content of a POST."""
+"""Largest number of empty lines before a request. Old clients send an empty line after the content of a POST."""
 
 INTERIM_MAX = 20
-"""Largest number of 1xx responses before a response, as in upstream/response_parser.py."""
+"""Largest number of 1xx responses before a response. upstream/response_parser.py has the same limit."""
 
 
 class ChunkReader:
-    """Reader of chunked content in place of h11's. It skips trailers."""
+    """Reader of chunked content. It replaces h11's reader, and skips trailers."""
 
     def __init__(self, *, of_request: bool) -> None:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """Return the next piece of content or the end, or None if none has arrived. Raises h11.RemoteProtocolError."""
+        """Return the next piece of content or the end of the content, or None if neither has arrived. Raises
+        h11.RemoteProtocolError."""
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
             if not data:
@@ -101,8 +102,8 @@ class ChunkReader:
 class LimitedHttp1Server(_http1.Http1Server):
     """A strict reader of requests. It answers a head above `head_max` bytes with 431.
 
-    A head that is incomplete after `head_timeout` seconds is answered with 408; 0 means no limit. The connection ends
-    after both responses.
+    A head that is incomplete after `head_timeout` seconds is answered with 408; 0 means no limit. Both responses end
+    the connection.
     """
 
     _head_started: float | None = None
@@ -119,7 +120,8 @@ class LimitedHttp1Server(_http1.Http1Server):
         head_timeout: Seconds = HEAD_TIMEOUT,
         still_reads: Callable[[Client], bool] = lambda _: True,
     ) -> None:
-        """Set the limits. `still_reads` returns whether a client that has closed its sending side may still read."""
+        """Set the limits. `still_reads` returns True for a client that has closed its sending side and may still
+        read."""
         super().__init__(context)
         self._head_max = head_max
         self._head_timeout = head_timeout
@@ -142,7 +144,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
     def _await_head(self, remaining: Seconds) -> layer.CommandGenerator[None]:
         if remaining > 0.001:
-            # There is one timer at a time, independent of the number of heads that a client starts.
+            # There is one timer at a time, however many heads a client starts.
             self._timer_set = True
             yield commands.RequestWakeup(remaining)
             return
@@ -162,7 +164,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
     def send(self, event: HttpEvent) -> layer.CommandGenerator[None]:
         if event.stream_id != self.stream_id:
-            return  # the exchange has ended, and the connection serves another one
+            return  # the exchange has ended, and the connection serves the next exchange
         if isinstance(event, ResponseData) and not event.data:
             return  # an empty chunk would be the last one
         if isinstance(event, ResponseTrailers):
@@ -251,8 +253,8 @@ class InterimTolerantClient(_http1.Http1Client):
         if isinstance(event, RequestTrailers):
             return
         if isinstance(event, RequestHeaders) and event.request.http_version == "HTTP/1.0":
-            # The version in a head is the sender's (RFC 9110, section 2.5). The client's version is restored
-            # afterwards.
+            # The version in a head is the version of its sender (RFC 9110, section 2.5). The client's version is
+            # restored afterwards.
             request = event.request.copy()
             request.http_version = "HTTP/1.1"
             event = RequestHeaders(event.stream_id, request, event.end_stream)
@@ -316,7 +318,7 @@ def response_of(head: ResponseHead, method: str) -> http.Response:
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """Return the fields of a response without the framing of content that it cannot have."""
+    """Return the fields of a response without the framing of content that a response with this status must not have."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx
@@ -356,7 +358,7 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def apply() -> bool:
-    """Replace mitmproxy's names, once per process. Return False if this version is incompatible."""
+    """Replace the two names in mitmproxy, once per process. Return False if this version of mitmproxy lacks them."""
     if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
     required: dict[Any, tuple[str, ...]] = {

@@ -50,11 +50,12 @@ POINTS_PER_SECOND = 100
 window."""
 
 RESET_COST = 5
-"""Points that RST_STREAM costs: 200 resets at once, then 20 per second. Leaving a page resets its up to 100 open
-streams."""
+"""Points that RST_STREAM costs: 200 resets at once, then 20 per second. A browser that leaves a page resets up to 100
+open streams."""
 
 BYTES_PER_POINT = 1_024
-"""Bytes of sent content that earn a point. A frame of 16 KiB earns several times the cost of two WINDOW_UPDATEs."""
+"""Bytes of sent content that earn a point. A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs
+that it causes."""
 
 FREE_DATA_MIN = 256
 """Size of the payload in bytes from which a DATA frame costs no point."""
@@ -63,7 +64,7 @@ FRAME_MAX = 131_072
 """Largest payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
 
 SETTINGS_MAX = 32
-"""Largest number of settings in one frame. The standards define a dozen."""
+"""Largest number of settings in one SETTINGS frame. The standards define a dozen."""
 
 CONTINUATIONS_MAX = 16
 """Largest number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
@@ -72,24 +73,24 @@ HEADER_TABLE_MAX = 4_096
 """Largest HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
 
 STREAMS_PER_BATCH = 8
-"""Largest number of streams that one connection opens before other clients are served. Opening this many takes about 10
+"""Largest number of streams that one connection opens before other clients are served. Opening 8 streams takes about 10
 ms."""
 
 FRAMES_PER_BATCH = 128
 """Largest number of frames that are handled before other clients are served."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Largest number of remembered closed streams, to distinguish late frames from invalid ones."""
+"""Largest number of remembered closed streams. They serve to distinguish late frames from invalid ones."""
 
 BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Number of bytes that wait for a connection's socket above which no further content is written to it."""
+"""Unsent bytes for a connection's socket above which no further content is written to it."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""Seconds between two checks of a socket with UNSENT_MAX bytes that wait. The interval limits a connection to about 25
-MB per second."""
+"""Seconds between two checks of a socket with UNSENT_MAX unsent bytes. The interval limits a connection to about 25 MB
+per second."""
 
 
 class Transport(Protocol):
@@ -104,12 +105,12 @@ class Transport(Protocol):
         ...
 
     def still_reads(self, client: connection.Client) -> bool:
-        """Return whether a client that has closed its sending side may still read."""
+        """Return True if a client that has closed its sending side may still read."""
         ...
 
 
 class ExcessiveLoad(Exception):
-    """The connection has exceeded a limit."""
+    """Raised if a connection exceeds a limit."""
 
     def __init__(self, reason: str, code: ErrorCodes = ErrorCodes.ENHANCE_YOUR_CALM) -> None:
         super().__init__(reason)
@@ -117,7 +118,7 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection, by the first nine bytes of each. Its methods raise ExcessiveLoad."""
+    """Counter of the frames of a connection. It reads the first nine bytes of each frame, and raises ExcessiveLoad."""
 
     def __init__(self, head_max: int, now: Seconds) -> None:
         self._head_max = head_max
@@ -138,7 +139,7 @@ class FrameAllowance:
         self._points = min(POINTS, self._points + size / BYTES_PER_POINT)
 
     def check_size(self, kind: int, length: int) -> None:
-        """Check the announced length of a frame. Raises ExcessiveLoad."""
+        """Check the announced length of a frame in bytes. Raises ExcessiveLoad if it is too large."""
         if length > FRAME_MAX:
             raise ExcessiveLoad(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
         if kind == SETTINGS and length > 6 * SETTINGS_MAX:
@@ -147,7 +148,7 @@ class FrameAllowance:
             raise ExcessiveLoad("a header block that is too long")
 
     def count(self, kind: int, flags: int, stream: int, length: int) -> bool:
-        """Count a frame. Return whether it opens a stream. Raises ExcessiveLoad."""
+        """Count a frame. Return True if it opens a stream. Raises ExcessiveLoad."""
         if kind == DATA and (length >= FREE_DATA_MIN or flags & END_STREAM):
             return False
         opens_stream = False
@@ -179,7 +180,7 @@ class BoundedConnection(BufferedH2Connection):
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
-    """True if content could be sent by flow control, but waits because UNSENT_MAX bytes wait in the socket."""
+    """True while content waits only because UNSENT_MAX bytes wait in the socket. Flow control would permit it."""
     _written = 0
 
     def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:
@@ -215,7 +216,7 @@ class BoundedConnection(BufferedH2Connection):
         return self._send_buffered(stream_id)
 
     def _send_buffered(self, stream_id: int) -> bool:
-        """Send as much of a stream's buffer as flow control permits. Return whether any content was sent."""
+        """Send as much of a stream's buffer as flow control permits. Return True if any content was sent."""
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
             data, end_stream = pieces.popleft()
@@ -239,7 +240,7 @@ class BoundedConnection(BufferedH2Connection):
 
 
 class BoundedServer(Http2Server):
-    """A reader of HTTP/2 requests that applies the limits."""
+    """A reader of HTTP/2 requests that applies the limits of this module."""
 
     h2_conn: BoundedConnection
 
@@ -260,9 +261,9 @@ class BoundedServer(Http2Server):
         self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: transport.unsent(self.context.client))
         self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
-        """Received bytes that are not handled yet, beginning with a frame."""
+        """Received bytes that are not handled yet. They begin at the start of a frame."""
         self._frames: deque[tuple[int, bool]] = deque()
-        """For each complete frame in `_received`: its length, and whether it opens a stream."""
+        """For each complete frame in `_received`: its length in bytes, and True if it opens a stream."""
         self._counted = 0
         self._preface = len(PREFACE)
         self._next_batch: commands.RequestWakeup | None = None
@@ -307,7 +308,7 @@ class BoundedServer(Http2Server):
         received, offset = self._received, self._counted
         if self._preface:
             if len(received) < self._preface:
-                return  # hyper-h2 refuses an invalid preface when it is complete
+                return  # hyper-h2 refuses an invalid connection preface when it is complete
             offset, self._preface = self._preface, 0
             self._frames.append((offset, False))
         while len(received) - offset >= FRAME_HEAD:
@@ -325,7 +326,7 @@ class BoundedServer(Http2Server):
         self._counted = offset
 
     def _handle_batch(self) -> layer.CommandGenerator[None]:
-        """Handle a batch of complete frames, and schedule the next batch for the following iteration."""
+        """Handle a batch of complete frames, and schedule the next batch for the next iteration of the event loop."""
         size = frames = streams = 0
         while self._frames and frames < FRAMES_PER_BATCH and streams < STREAMS_PER_BATCH:
             length, opens_stream = self._frames.popleft()

@@ -1,17 +1,18 @@
 """Subclasses of mitmproxy's HTTP layer.
 
-Before the first hook runs, mitmproxy 12's layer does three things that feedproxy needs otherwise:
+Before the first hook runs, mitmproxy 12's layer does three things that these subclasses correct:
 
 * It does not distinguish absolute-form from origin-form (RFC 9112, section 3.2). Absolute-form is for the explicit
   proxy, origin-form for the gateway.
-* It refuses an HTTP/1.0 request without Host. HTTP/1.0 does not define Host, and such a request is for the gateway.
+* It refuses an HTTP/1.0 request without Host. HTTP/1.0 does not define Host, and feedproxy takes the request for the
+  gateway.
 * It reports a failure upstream with a page of its own.
 
 mitmproxy also reads a request to its end before it answers. Here, a request with unused content is answered at once,
-and the rest is discarded for a while. Closing a connection with unread input may destroy the response before the client
-has read it (RFC 9112, section 9.6).
+and its remaining content is discarded for LINGERING_TIME seconds. Closing a connection with unread input may destroy
+the response before the client has read it (RFC 9112, section 9.6).
 
-The option `header_max` limits the head of a request (http1_patches.py). h11 permits 16 KiB, Tomcat 8 KiB, Node 16 KiB.
+The option `header_max` limits the head of a request (http1_patches.py).
 """
 
 import logging
@@ -52,7 +53,7 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the client sent the request's target in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Largest content in bytes of a refused request, and of a request to an endpoint without a limit of its own.
+"""Largest content in bytes of a refused request, and of a request to an endpoint without its own limit.
 
 The constant also limits the bytes that a client pipelines after the head of its next request.
 """
@@ -71,7 +72,7 @@ CONTENT_CAP = "feedproxy.content-cap"
 
 
 class LocalResponses(Protocol):
-    """Source of the responses that a stream sends in place of mitmproxy's own."""
+    """Source of the responses that a stream sends in place of mitmproxy's own responses."""
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
         """Return the response after a failure upstream. `reason` is mitmproxy's message."""
@@ -95,7 +96,7 @@ class FeedStream(HttpStream):
     """The stream of one request and its response."""
 
     events_in_progress = 0
-    """Number of nested events: the next pipelined request starts within the last event of this one."""
+    """Number of events in progress. A pipelined request starts within the last event of the request before it."""
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
         super().__init__(context, stream_id)
@@ -137,7 +138,7 @@ class FeedStream(HttpStream):
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
-        """Answer a malformed request without further processing."""
+        """Answer a malformed request with an error. Its hooks do not run."""
         logger.info("HTTP: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
@@ -172,7 +173,7 @@ class FeedStream(HttpStream):
             yield from self._abandon_content()
 
     def _content_is_missing(self) -> bool:
-        """Return whether content that streams upstream is incomplete."""
+        """Return True if content that streams upstream is incomplete."""
         return bool(self.client_state == self.state_stream_request_body)
 
     def _close_if_content_is_missing(self) -> None:
@@ -182,7 +183,7 @@ class FeedStream(HttpStream):
             self.flow.response.headers["Connection"] = "close"
 
     def _abandon_content(self) -> layer.CommandGenerator[None]:
-        """Discard the rest of the request's content, because the response is complete."""
+        """Discard the remaining content of the request, because the response is complete."""
         self.flow.live = False
         self.client_state = self.server_state = self.state_errored
         yield SendHttp(RequestProtocolError(self.stream_id, "answered already", ErrorCode.CANCEL), self.context.server)
@@ -198,7 +199,8 @@ class FeedStream(HttpStream):
         yield DropStream(self.stream_id)
 
     def state_consume_request_body(self, event: events.Event) -> layer.CommandGenerator[None]:
-        # Only content to discard arrives here: content to pass on streams. HTTP/2 need not announce its length.
+        # Only content to be discarded arrives here. Other content streams upstream. HTTP/2 need not announce its
+        # length.
         content_max = self.flow.metadata.get(CONTENT_CAP, CONTENT_MAX)
         if isinstance(event, RequestData) and len(self.request_body_buf) + len(event.data) > content_max:
             self.request_body_buf.clear()
@@ -227,7 +229,7 @@ class FeedStream(HttpStream):
         yield from self._discard_content()
 
     def _reset(self) -> layer.CommandGenerator[None]:
-        """Stop the client from sending more content."""
+        """Tell an HTTP/2 client to stop sending content."""
         parent = self.context.layers[self.context.layers.index(self) - 1]
         server = parent.connections[self.context.client] if isinstance(parent, HttpLayer) else None
         if isinstance(server, Http2Server) and not server.is_closed(self.stream_id):
@@ -238,7 +240,7 @@ class FeedStream(HttpStream):
     def handle_protocol_error(
         self, event: RequestProtocolError | ResponseProtocolError
     ) -> layer.CommandGenerator[None]:
-        # The page is made first, because the error hook logs it before the client gets it.
+        # Make the page first, because the error hook logs the page before the client gets it.
         page = self._make_error_page(event) if isinstance(event, ResponseProtocolError) else None
         steps = super().handle_protocol_error(event)
         result: object = None
@@ -261,7 +263,7 @@ class FeedStream(HttpStream):
         )
 
     def _make_error_page(self, event: ResponseProtocolError) -> http.Response | None:
-        """Return the page for the client in place of mitmproxy's; None if no response can be sent."""
+        """Return the page for the client in place of mitmproxy's page, or None if no response can be sent."""
         if self.flow.response is not None or self.client_state == self.state_errored:
             return None
         return self._responses.make_error_page(self.flow, event.message)
@@ -276,9 +278,9 @@ class FeedStream(HttpStream):
 
 
 class SerialHttp1Server(LimitedHttp1Server):
-    """A reader of requests that limits the input during a response, which would wait in memory.
+    """A reader of requests that limits the input during a response, because the input waits in memory.
 
-    After a response that did not wait for its request's content, input is discarded for LINGERING_TIME seconds.
+    After a RESPOND_EARLY response, input is discarded for LINGERING_TIME seconds.
     """
 
     _lingering_timer: commands.RequestWakeup | None = None
@@ -337,7 +339,7 @@ class FeedLayer(HttpLayer):
         if not isinstance(event, events.Start) or self.context.client.alpn == b"h3":
             yield from super()._handle_event(event)
             return
-        # mitmproxy would make a server, too, and drop it in a cycle with its context.
+        # mitmproxy would also make a server, and drop it in a reference cycle with its context.
         server: BoundedServer | SerialHttp1Server
         if self.context.client.alpn == b"h2":
             server = BoundedServer(
@@ -358,7 +360,7 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(server, event)
 
     def _break_cycles(self) -> None:
-        """Break the reference cycles of ended streams: each is in the list of layers of its own context."""
+        """Break the reference cycles of ended streams. Each stream is in the list of layers of its own context."""
         ended = [
             feed_stream
             for feed_stream in self._streams
@@ -395,7 +397,7 @@ def check_http2_request(request: http.Request) -> None:
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
-    """Correct the head of an HTTP/2 response as in HTTP/1. Raises MalformedResponse."""
+    """Correct the head of an HTTP/2 response by the same rules as in HTTP/1. Raises MalformedResponse."""
     if not message_syntax.is_status(response.status_code):
         raise MalformedResponse(f"invalid status code {response.status_code}")
     lines = [name + b":" + value for name, value in response.headers.fields]
@@ -411,7 +413,7 @@ def _trailers_of(trailers: http.Headers) -> http.Headers:
 def install(
     chosen: layer.NextLayer, responses: LocalResponses, transport: Transport, *, head_max: int, head_timeout: Seconds
 ) -> None:
-    """Replace mitmproxy's HTTP layer in `chosen` by feedproxy's, with these limits."""
+    """Replace mitmproxy's HTTP layer in `chosen` by a FeedLayer with these limits."""
     outer: layer.Layer | None = None
     inner = chosen.layer
     while inner is not None and type(inner) is not HttpLayer:

@@ -32,7 +32,7 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 
 
 async def load_preview(app: App, target: str, client: ClientContext) -> Preview:
-    """Return the preview of a target, or the reason why there is none. Access rules apply to each target of a
+    """Return the preview of a target, or the reason for its absence. Access rules apply to each target of a
     redirect."""
     try:
         async with asyncio.timeout(app.settings.answer_timeout):

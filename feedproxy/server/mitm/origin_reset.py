@@ -47,7 +47,7 @@ class DrainOnReset(asyncio.Protocol):
             self._streams.resume_writing()  # wakes waiting writers
 
     def _read(self) -> bytes:
-        """Return the rest of the kernel's buffer. The transport closes the socket afterwards."""
+        """Return the unread bytes in the kernel's buffer. The transport closes the socket afterwards."""
         try:
             return os.read(self._socket.fileno(), READ_SIZE)
         except OSError:

@@ -1,9 +1,9 @@
 """The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
-mitmproxy supports a parent only in its `upstream` mode, a single one and over HTTP. Therefore a `ParentProxyHost` takes
-the place of a server's address. The name `asyncio` in mitmproxy's module is replaced by an object that opens it.
-upstream/parent_proxy_tunnel.py opens the tunnel before mitmproxy uses the connection. If a new version of mitmproxy
-lacks the name, connections that need a parent are refused.
+mitmproxy supports a parent only in its `upstream` mode, only one, and only over HTTP. Therefore a `ParentProxyHost`
+takes the place of a server's address. The name `asyncio` in mitmproxy's module is replaced by an object that opens
+connections to a `ParentProxyHost`. upstream/parent_proxy_tunnel.py opens the tunnel before mitmproxy uses the
+connection. If a new version of mitmproxy lacks the name, connections that need a parent are refused.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import connect_to_parent, open_tunnel, parent_name
 
 CONNECT_TIMEOUT: Seconds = 10
-"""Seconds for connecting to the parent and through it to the origin: the default of `connect_timeout`."""
+"""Seconds for connecting to the parent, and through the parent to the origin: the default of `connect_timeout`."""
 
 
 class ParentProxyHost(str):
@@ -32,14 +32,14 @@ class ParentProxyHost(str):
     origin: tuple[str, int]
     """Host and port of the origin."""
     requested_host: str
-    """Host in the request to the parent: the name, or its checked address."""
+    """Host in the request to the parent: the origin's name, or its checked address."""
     is_plain: bool
     """True if requests are sent to the parent itself, in absolute-form."""
     _policy: AddressPolicy
 
     @classmethod
     def make(cls, parent: Parent, origin: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
-        """Return the host for an origin with these permitted addresses."""
+        """Return the parent's host for an origin with these permitted addresses."""
         parent_host = cls(parent.host)
         parent_host.parent, parent_host.origin, parent_host._policy, parent_host.is_plain = (
             parent,
@@ -50,7 +50,7 @@ class ParentProxyHost(str):
         parent_host.requested_host = origin[0] if parent.resolves_names or not addresses else addresses[0]
         return parent_host
 
-    # mitmproxy reuses a connection for equal addresses: connections to the parent itself must have another one.
+    # mitmproxy reuses a connection for equal addresses. Therefore connections to the parent itself get another address.
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -62,7 +62,7 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Return a connected socket. Raises only OSError, as mitmproxy expects."""
+        """Return a connected socket to the parent or through it. Raises only OSError, as mitmproxy expects."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
@@ -79,7 +79,7 @@ class ParentProxyHost(str):
 
 
 class _AsyncioWithParents:
-    """Replacement of asyncio in mitmproxy's module, which also opens a `ParentProxyHost`."""
+    """Replacement of asyncio in mitmproxy's module, which can also open connections to a `ParentProxyHost`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -91,7 +91,7 @@ class _AsyncioWithParents:
 
 
 def install() -> None:
-    """Enable mitmproxy to connect through a parent, once per process."""
+    """Enable mitmproxy to connect through a parent proxy, once per process."""
     if getattr(server, "asyncio", None) is asyncio:
         setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 
@@ -99,7 +99,8 @@ def install() -> None:
 async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, skip_address_check: bool = False
 ) -> ParentProxyHost:
-    """Return the host behind a parent, after a check of its address. Raises Forbidden, Unreachable, ParentFailed."""
+    """Return the host for a connection through a parent, after checking the origin's address. Raises Forbidden,
+    Unreachable, ParentFailed."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")
     if skip_address_check:

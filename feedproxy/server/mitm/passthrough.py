@@ -1,7 +1,7 @@
-"""Requests that stream through mitmproxy's own upstream: methods other than GET, large content, tunnels.
+"""Requests that stream through mitmproxy's own upstream: methods other than GET and HEAD, large content, tunnels.
 
 mitmproxy's hooks fail open: after an exception in a hook, the request goes upstream. Therefore each server is approved
-for each client connection in advance. The check at the opening of a connection refuses all others.
+for each client connection in advance. `enforce` refuses all other servers when a connection is opened.
 """
 
 import re
@@ -34,11 +34,12 @@ PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
-"""Fields that make web frameworks respond for another path, which rules may protect."""
+"""Fields that make web frameworks respond for another path than the target's. The other path may be protected by rules.
+"""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Matches names of fields that are sent upstream. CGI, WSGI and PHP treat any other character like a hyphen, so that
-they read X_Forwarded_Host as X-Forwarded-Host. nginx drops such fields as well (underscores_in_headers)."""
+"""Matches names of fields that are sent upstream. CGI, WSGI and PHP treat any other character like a hyphen: they read
+X_Forwarded_Host as X-Forwarded-Host. nginx also drops fields with such names (underscores_in_headers)."""
 
 SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a streamed request, in the client's form."""
@@ -48,8 +49,8 @@ SHOWN_TARGET = "feedproxy.shown"
 class ConnectApprovals:
     """The approved servers of each client connection.
 
-    The key is host and port. The value is the checked address, the host behind a parent proxy, or None if the
-    address is not checked.
+    The key is host and port. The value is the checked address, the host behind a parent proxy, or None if the address
+    is not checked.
     """
 
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class ConnectApprovals:
 
 
 class BodyCounter:
-    """Counter of streamed content. It replaces the content by `replacement`, if that is set."""
+    """Counter of streamed content. With `replacement`, it replaces the content."""
 
     __slots__ = ("_replacement", "size")
 
@@ -94,7 +95,7 @@ async def approve(
 ) -> None:
     """Check a target's address and approve its server for this client. Raises Forbidden, Unreachable, ParentFailed."""
     host, port = uri.split_host_port(target)
-    is_own = is_upstream_target(target, settings)  # the operator configured it
+    is_own = is_upstream_target(target, settings)  # the operator configured this host
     if parent is not None:
         tls = target.startswith("https:")
         approvals.approve(
@@ -130,7 +131,7 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
             data.server.sni = data.server.sni or host
             data.server.address = (pinned, port)
             approvals.approve(data.client.id, pinned, port, pinned)
-    except Exception as error:  # without a decision, there must be no connection
+    except Exception as error:  # the connection must not open without a decision
         data.server.error = str(error) or "refused"
 
 
@@ -157,8 +158,8 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         fields = fields.with_field("X-Forwarded-For", routed.client.address)
         fields = fields.with_field("X-Forwarded-Proto", scheme).with_field("X-Forwarded-Host", name.partition("/")[0])
     if not framing and flow.request.is_http2:
-        # HTTP/2 has its own framing. An HTTP/1.1 upstream needs Transfer-Encoding, or it would read the content as
-        # another request. mitmproxy removes the field again if the upstream speaks HTTP/2.
+        # HTTP/2 has its own framing. With HTTP/1.1, the content needs Transfer-Encoding, or the upstream would read it
+        # as another request. mitmproxy removes the field again if the upstream speaks HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", ""
         if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
             framing = [("Transfer-Encoding", "chunked")]
@@ -172,7 +173,7 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
     authority = uri.join_host_port(host, port)
     fields = fields.with_field("Host", authority.removesuffix(f":{port}") if port == default else authority)
     if parent is not None and parent.is_http and default == 80:
-        # mitmproxy writes absolute-form (RFC 9112, section 3.2.2) if there is an authority, and drops that of
+        # If there is an authority, mitmproxy writes absolute-form (RFC 9112, section 3.2.2). It drops the authority of
         # HTTP/2.
         flow.request.http_version, flow.request.authority = "HTTP/1.1", fields.get("host") or ""
         if parent.authorization:
@@ -215,8 +216,7 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
-    """Replace a parent proxy's 407 in the head of a streamed response, because it is for this proxy. Return the
-    counter."""
+    """Replace the head of a streamed 407 from a parent proxy, because the 407 is for this proxy. Return the counter."""
     assert flow.response is not None
     fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
     flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
@@ -231,7 +231,7 @@ def classify_failure(message: str) -> FeedproxyError:
     """Return the error for mitmproxy's message about a failure upstream."""
     if "Connection killed" not in message:
         return ParentRefused(message) if f"({OPTION})" in message else Unreachable(message)
-    # `enforce` refused the connection, or mitmproxy refused to connect to itself.
+    # The cause is that `enforce` refused the connection, or that mitmproxy refused to connect to itself.
     return LoopDetected(message) if "destination unknown" in message else Forbidden(message)
 
 
@@ -241,7 +241,7 @@ FAILURE_SENTENCES = {
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
     LoopDetected.detail: "It leads back to this proxy.",
 }
-"""Messages for clients. mitmproxy's own messages contain addresses, which only the operator may see."""
+"""Messages for clients, by error. mitmproxy's own messages contain addresses, which only the operator may see."""
 
 
 def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:
@@ -268,7 +268,8 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """Let mitmproxy connect only to permitted addresses, for connections that need no approval."""
+    """Let mitmproxy connect only to permitted addresses. Addons call this function for connections without
+    approvals."""
     try:
         if data.server.address is None:
             raise Forbidden("no address")
@@ -286,5 +287,5 @@ async def enforce_address_policy(
         if parent_host.is_plain:
             raise ParentFailed(f"addons/entrance.py is required for a request through {parent_name(parent)}")
         data.server.address = (parent_host, parent.port)
-    except Exception as error:  # without a decision, there must be no connection
+    except Exception as error:  # the connection must not open without a decision
         data.server.error = str(error) or "refused"

@@ -38,7 +38,7 @@ class StableNames:
         self._name_by_id: LRU[str, str] = LRU(entries_max=NAMES_MAX)
 
     def name_of(self, connection_id: str) -> str:
-        """Return the name of a connection id, or an empty string for an empty id."""
+        """Return the name of a connection id, or "" for an empty id."""
         if not connection_id:
             return ""
         name = self._name_by_id.get(connection_id)
@@ -65,13 +65,15 @@ def client_exchange(
 
 
 def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> ExchangeAndBody:
-    """Return the exchange between mitmproxy and an origin, with the fields at the time of the call."""
+    """Return the exchange between mitmproxy and an origin, with the fields that the flow has at the time of the
+    call."""
     connection = connections.name_of(flow.server_conn.id)
     return _exchange(flow, flow.response, Side.ORIGIN, _target(flow), at, seconds, connection), _body(flow.response)
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow of mitmproxy without feedproxy: with the client and, if any, with the origin."""
+    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: with the client and, if any, with the
+    origin."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
     # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.

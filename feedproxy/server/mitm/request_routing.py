@@ -1,7 +1,7 @@
 """Routing of a request: its entrance, its target URI and its client.
 
 The field that the option `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that these
-wrote (request/forwarded.py). Other peers may forge it.
+proxies wrote (request/forwarded.py). Other peers may forge it.
 """
 
 import contextlib
@@ -26,13 +26,14 @@ TUNNEL = "feedproxy.tunnel"
 """Key in the metadata of a client connection: the `host:port` of its CONNECT."""
 
 OWN_AUTHORITY = "feedproxy.own-authority"
-"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is for the gateway."""
+"""Key in `flow.metadata`: the absolute-form names this proxy. The request is therefore for the gateway."""
 
 LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway's own pages."""
 
 RPC = "/RPC2"
-"""Path of the XML-RPC endpoint for clients that let users configure only a host. It is also below the prefix."""
+"""Path of the XML-RPC endpoint for clients in which users can configure only a host. The endpoint also exists below the
+prefix."""
 
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
@@ -50,7 +51,7 @@ class LocalPath:
 
 @dataclass(frozen=True, slots=True)
 class MisspelledTarget:
-    """A gateway address in an unusual form, and its target."""
+    """A gateway path in an unusual form, and the target that it means."""
 
     target: str
     client: ClientContext
@@ -58,7 +59,7 @@ class MisspelledTarget:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A request for a target. `shown` is the target in the client's form."""
+    """A request for a target. `shown` is the target in the form in which the client addressed it."""
 
     request: Request
     client: ClientContext
@@ -69,8 +70,8 @@ class RoutedRequest:
 class IncomingRequest:
     """The head of a received request.
 
-    `path` is the origin-form, query included. `url` is the complete absolute-form. `own` is the local address and port
-    of the connection.
+    `path` is the origin-form, including the query. `url` is the complete absolute-form, or "". `own` is the local
+    address and port of the connection.
     """
 
     method: str
@@ -143,7 +144,7 @@ def route(
     except (NotFound, BadTarget):
         return MisspelledTarget(_guess_target(head.path, client.base), client)
     if target.startswith(f"{client.base}/"):
-        with contextlib.suppress(BadTarget):  # a local page, which is refused when it is fetched
+        with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
             return MisspelledTarget(subscription_address.read(target, client.base), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
 
@@ -153,7 +154,7 @@ def _guess_target(path: str, base: str) -> str:
 
     Browsers and scanners also request names with a dot (`/apple-touch-icon.png`). Therefore a path without a scheme
     must name a host in one of three ways: with a port, as an IP address, or below a public suffix or a name for private
-    use. Raises BadTarget and NotFound, which states the right address if it can be guessed.
+    use. Raises BadTarget or NotFound. NotFound states the right address if it can be guessed.
     """
     written = path.lstrip("/")
     if subscription_address.has_scheme(written):
@@ -173,7 +174,7 @@ def _guess_target(path: str, base: str) -> str:
 
 
 def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int] | None) -> Entrance:
-    """Return the entrance of a request. Absolute-form and tunnels are for the explicit proxy."""
+    """Return the entrance of a request. Requests in absolute-form and in tunnels are for the explicit proxy."""
     if tunnel is not None:
         return Entrance.PROXY
     if settings.upstream:
@@ -181,7 +182,7 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
     if flow.metadata.get(OWN_AUTHORITY):
         return Entrance.GATEWAY
     absolute = flow.metadata.get(ABSOLUTE_FORM)
-    if absolute is None:  # unknown with mitmproxy's own layer: another address means the explicit proxy
+    if absolute is None:  # unknown with mitmproxy's own layer: any foreign address means the explicit proxy
         own, port, *_ = flow.client_conn.sockname
         absolute = flow.request.port != port or flow.request.host not in (own, "localhost")
     return Entrance.PROXY if absolute else Entrance.GATEWAY
@@ -199,7 +200,7 @@ def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
 
 def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -> RoutedRequest | LocalPath:
     if head.absolute and head.authority:
-        # RFC 9112, section 3.2.2: beside an absolute-form, Host is ignored, so that it cannot confirm the authority.
+        # RFC 9112, section 3.2.2: beside an absolute-form, Host is ignored. It therefore cannot confirm the authority.
         address, port = head.local_address
         known = {uri.join_host_port(address, port), f"localhost:{port}"}
         known |= {urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network}
@@ -222,7 +223,7 @@ def target_of_path(path: str, settings: Settings) -> str:
 
 
 def _normalize_path(path: str) -> str:
-    """Return the normalized path. `..` does not leave the upstream's path."""
+    """Return the normalized path. A path with `..` stays within the upstream's path."""
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
@@ -251,7 +252,7 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 
 
 def is_trusted_proxy(settings: Settings, peer: str) -> bool:
-    """Return whether this peer is a trusted proxy."""
+    """Return True if `peer` is in `trusted_proxies`."""
     return bool(settings.trusted_proxies) and _is_in_networks(settings.trusted_proxies, peer)
 
 

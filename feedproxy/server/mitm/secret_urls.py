@@ -19,7 +19,8 @@ PATH = "with/"
 
 
 async def handle(app: App, call: Call) -> Response:
-    """Return the response for the target after the token. Raises NotFound if the token is revoked or not valid for it.
+    """Return the response for the target after the token. Raises NotFound if the token is revoked or not valid for the
+    target.
 
     All addresses in the response contain the token, because the client has no other credentials.
     """
