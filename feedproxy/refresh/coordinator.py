@@ -1,7 +1,7 @@
-"""Coordination of refreshes for clients, the prefetch schedule and the operator: one at a time for each target.
+"""Coordination of all refreshes: for clients, for the prefetch schedule and for the operator.
 
-A request for a target joins a refresh that is running. A new refresh waits for the next slot of the site and for the
-fetch lease, which is exclusive among processes.
+Requests that can use the same response share one refresh of their target. Fetches of feeds from one site are
+`site_interval` seconds apart. The fetch lease of a target prevents two processes from fetching the same response.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ from feedproxy.upstream.fair_limits import PROXY, Requester, requesting
 from feedproxy.upstream.special_networks import client_network
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Largest number of remembered targets with redirects to something else than a feed. Such redirects are not followed
-again. The oldest target is removed first."""
+"""Largest number of remembered targets that redirect to a page or to other content that is not a feed. Clients get such
+a redirect, and the proxy does not follow it again. The oldest target is removed first."""
 
 FEED_TYPES = (
     "application/rss+xml",
@@ -57,11 +57,11 @@ FEED_TYPES = (
 _FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures that concern all clients, with any credentials."""
+"""Failures of a whole origin. A request with other credentials would fail, too."""
 
 
 class RefreshCoordinator:
-    """Coordinator of refreshes. It starts them, lets requests join them, and owns their tasks."""
+    """Coordinator that starts refreshes, joins requests to running refreshes, and owns their tasks."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class RefreshCoordinator:
         self._storable_jobs: dict[str, set[object]] = {}
 
     def _is_for_shared_feed(self, request: Request) -> bool:
-        """Return whether the request is for a known feed and has no credentials.
+        """Return whether the request is for a known feed outside `upstream` and has no credentials.
 
-        Only responses to such requests may pause a site, so that no single client can have a site paused.
+        Only a response to such a request may pause its site. Otherwise one client could pause a site for all clients.
         """
         target = request.target
         return (
@@ -119,7 +119,7 @@ class RefreshCoordinator:
         return len(self._refreshes)
 
     def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
-        """Return the throttle's permission to fetch the target now."""
+        """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
         # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
         free, now = 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
@@ -127,10 +127,10 @@ class RefreshCoordinator:
         return throttle.check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
-        """Return the throttle's permission to fetch the target for this request now.
+        """Return the permission to fetch the target for this request now, or the instant until which it is deferred.
 
-        The minimum interval of the shared copy does not bind a request with credentials, nor do refusals of other
-        requests. Failures that concern all clients bind it.
+        A request with credentials is deferred only by failures of the whole origin. The minimum interval of the shared
+        copy and refusals of other requests do not apply to it.
         """
         if not context.has_credentials or resource is None:
             return self.check_fetch_allowed(resource, context.request.target, context.settings)
@@ -141,8 +141,11 @@ class RefreshCoordinator:
         )
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """Start a refresh of the shared copy if it is stale or missing. The caller has answered a request. If that
-        request had client-specific fields, it did not refresh the shared copy."""
+        """Start a refresh of the shared copy after a request with client-specific fields, if the copy is stale or
+        missing.
+
+        `result` is the result of that request. Its response is stored apart from the shared copy.
+        """
         is_shared = result.response is None or not len(result.response.key)
         if is_shared and not len(context.key) and not len(context.varying_fields):
             return
@@ -166,9 +169,9 @@ class RefreshCoordinator:
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> tuple[RefreshResult | None, bool]:
-        """Return the result of a refresh, and whether the request was collapsed with others (RFC 9211).
+        """Start or join a refresh. Return its result, and whether the request was collapsed with another (RFC 9211).
 
-        The result is None if the refresh takes longer than `answer_timeout`.
+        The result is None if the refresh is still running after `answer_timeout` seconds.
         """
         target, client = context.request.target, client_network(context.client.address)
         key: object = _collapse_key(context) or next(self._solo_keys)
@@ -202,7 +205,7 @@ class RefreshCoordinator:
         raise AssertionError("unreachable: a solo refresh is never joined")
 
     async def apply_push(self, target: str, push: Push, stored: StoredResponse) -> RefreshResult:
-        """Store pushed content in place of the stored variant. Return the result."""
+        """Store pushed content in place of the variant `stored`. Return the result."""
         settings = self._settings_for(target)
         request = background_request(target, via=self._via, agent="")
         job = RefreshJob(
@@ -217,16 +220,17 @@ class RefreshCoordinator:
         return await self._run_job(job)
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
-        """Return the task of a background refresh: the running one, or else a new one.
+        """Return the task of the running refresh of a target. Start a background refresh if none is running.
 
-        Other callers may await the same task, so that a caller must shield it from cancellation.
+        Several callers may await the task. Each must shield it from cancellation (`asyncio.shield`).
         """
         with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
         return task
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`. Until then, further calls for the target have no effect."""
+        """Refresh a target after `seconds`, unless it is invalidated before. Until then, further calls have no
+        effect."""
         if target in self._scheduled:
             return
 
@@ -250,9 +254,9 @@ class RefreshCoordinator:
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Mark the running refreshes of all matching targets as started before a purge or an invalidation.
+        """Prevent the running refreshes of all matching targets from storing results, and requests from joining them.
 
-        Their results are not stored, and later requests do not join them.
+        The caller has purged or invalidated these targets.
         """
         for target in [storable for storable in self._storable_jobs if matches(storable)]:
             self._storable_jobs[target].clear()
@@ -261,7 +265,7 @@ class RefreshCoordinator:
             del self._non_feed_redirects[target]
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for running refreshes, then cancel the rest and end the helper processes."""
+        """Wait at most `timeout` seconds for running refreshes. Then cancel them and end the helper processes."""
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._refreshes.drain(timeout)
@@ -271,10 +275,10 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the running refresh with this key, or else a new one, and whether it was running."""
+        """Return the task of the refresh with this key, and whether it was already running. Start one if none was."""
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
-            self._refreshes.stop_joining(key)  # another process has invalidated it: later requests must not join it
+            self._refreshes.stop_joining(key)  # another process has invalidated the target since the start
         task, joined = self._refreshes.join_or_start(key, start)
         if not joined:
             self._epochs_at_start[key] = epoch
@@ -293,8 +297,7 @@ class RefreshCoordinator:
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> RefreshResult:
-        """Return the result of a refresh that other requests may share. Only one process at a time refreshes a target
-        this way."""
+        """Run a refresh that other requests may share, under the fetch lease of its target. Return its result."""
         target, settings = context.request.target, context.settings
         before = self._store.get(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
@@ -314,11 +317,11 @@ class RefreshCoordinator:
         settings: Settings,
         own_agent: bool,
     ) -> RefreshResult | None:
-        """Return what another process has stored since `before`, or None if that does not answer a request with these
-        fields.
+        """Return the result of another process's refresh since `before`, or None.
 
-        With None, the lease is released, because requests that wait for it need not wait for the fetch of this process,
-        too.
+        The result is None if no other process completed a refresh during the wait for the lease. It is also None if the
+        stored response does not answer a request with these `fields`. Then the lease is released, so that all waiting
+        processes fetch in parallel.
         """
         if not lease.completed_by_peer:
             return None
@@ -421,7 +424,7 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed, now or as soon as allowed, if the feed has moved back to it."""
+        """Refresh the former address of a feed that has moved back to it, at once or when the throttle allows."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if relocation.leads_back(sighting, target, former.relocation):
@@ -432,11 +435,11 @@ class RefreshCoordinator:
                     self.refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:
-        """Emit the event that copies of these targets in other caches are no longer valid."""
+        """Emit the event CopiesInvalidated for these targets."""
         self._events.copies_invalidated.emit(CopiesInvalidated(tuple(targets)))
 
     async def _wait_for_site_slot(self, target: str, settings: Settings) -> None:
-        """Wait for the next slot of the target's site, at most `answer_timeout` seconds."""
+        """Wait until `site_interval` permits a fetch from the target's site, at most `answer_timeout` seconds."""
         if is_upstream_target(target, settings):
             return
         now = self._clock.now()
@@ -445,10 +448,10 @@ class RefreshCoordinator:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
     def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Return whether redirects of a target that is not known as a feed may be followed.
+        """Return whether the redirects of a target that is not a known feed may be followed for this request.
 
-        They are not followed for browsers or for requests with Range. Neither are redirects that led to something else
-        than a feed before.
+        The result is False for browsers, for requests with Range, and for targets with redirects that led to no feed
+        before.
         """
         accept = context.request.fields.combined("accept")
         is_browser = accept is not None and _prefers_html(accept)
@@ -480,7 +483,7 @@ def _relocation_state(resource: Resource) -> object:
 
 
 def _is_known_feed(resource: Resource | None) -> bool:
-    """Return whether the resource is known as a feed."""
+    """Return whether the resource has the channel of a fetched feed."""
     return resource is not None and resource.channel is not None
 
 
@@ -490,7 +493,7 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
-    """Return whether the resource is a known feed without any response that HTTP permits to store."""
+    """Return whether the resource is a known feed without a stored response, because HTTP forbids storing it."""
     return resource is not None and resource.channel is not None and not resource.responses
 
 
@@ -507,19 +510,19 @@ def _may_share(context: RequestContext, result: RefreshResult) -> bool:
     """Return whether a collapsed request may use the result of another request."""
     if result.response is None or result.fallback is not None:
         return True  # failures, moves and ends are the same for all requests
-    stored, fields, client_specific = result.response, context.upstream_request.fields, context.own_agent
+    stored, fields, own_agent = result.response, context.upstream_request.fields, context.own_agent
     if len(stored.key):
-        return result.stored and personal_responses.selects(stored, fields, context.key, own_agent=client_specific)
-    return result.stored and vary.selects(stored, fields, own_agent=client_specific)
+        return result.stored and personal_responses.selects(stored, fields, context.key, own_agent=own_agent)
+    return result.stored and vary.selects(stored, fields, own_agent=own_agent)
 
 
 def _varying_fields(variant: StoredResponse) -> Fields:
-    """Return the client's request fields that select this variant, for a background refresh of it."""
+    """Return the client's request fields that select this variant. A background refresh sends them again."""
     return Fields(line for line in variant.vary_request if line[0].lower() not in _FIXED_FIELDS)
 
 
 def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """Return request fields that select the stored variant."""
+    """Return `fields` with the request fields that select the stored variant."""
     for name, value in variant.vary_request:
         if name.lower() not in _FIXED_FIELDS:
             fields = fields.with_field(name, value)

@@ -1,5 +1,4 @@
-"""Insertion of origin credentials directly before a fetch. A cache key that names a credential becomes target and
-credential."""
+"""Insertion of an origin's credentials into requests, directly before they are sent."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -16,16 +15,16 @@ class ClosableOriginClient(OriginClient, Protocol):
 
 
 class CredentialedClient:
-    """An origin client that adds credentials to requests. The code that calls this client handles names of credentials,
-    but no secrets."""
+    """An origin client that adds the credential that the fragment of a target names. Its callers never see the
+    secret."""
 
     def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client
         self._with_credentials = with_credentials
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the origin's response to the request with its credential. Raises FetchError, also for a removed
-        credential."""
+        """Send the request with its credential. Return the response. Raises FetchError, also if no such credential
+        exists."""
         return await self._client.fetch(self._with_credentials(request), skip_address_check=skip_address_check)
 
     async def close(self) -> None:

@@ -2,8 +2,8 @@
 9842).
 
 An origin offers a response as a dictionary. The proxy's next request for the same URL names that dictionary, and the
-origin may answer with `dcz`. This client decodes it, so that later steps get a response without content coding. See
-docs/explanation/dictionaries.md.
+origin may compress its answer with the dictionary (content coding `dcz`). `DictionaryClient` removes that coding before
+the response is ingested. See docs/explanation/dictionaries.md.
 """
 
 import base64
@@ -33,11 +33,11 @@ from feedproxy.upstream.fetched import Fetched, Oversized
 logger = logging.getLogger(__name__)
 
 _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
-"""Fields that describe the coded content. They are removed when the content is decoded."""
+"""Fields that describe coded content, and are removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""Largest content, in bytes over all its codings, that is named as a dictionary. Its hash is computed in the event
-loop."""
+"""Largest content that is named as a dictionary, in bytes of all its codings together. The event loop computes its
+hash, which takes time in proportion to the size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class StoredDictionary:
     """The identifier that the origin gave the dictionary. The request repeats it."""
 
     def add_to(self, fields: Fields) -> Fields:
-        """Return the request fields with those that name this dictionary and permit `dcz`."""
+        """Return the request fields with added fields that name this dictionary and accept `dcz`."""
         digest = base64.b64encode(compression_dictionary.dictionary_hash(self.content)).decode()
         codings = fields.combined("accept-encoding")
         fields = fields.with_field("Accept-Encoding", f"{codings}, {DCZ}" if codings else DCZ)
@@ -140,8 +140,8 @@ class DictionaryClient:
         whole = await self._client.fetch(request, skip_address_check=skip_address_check)
         if isinstance(whole, Oversized):
             return whole
-        # Without the offer, the next refresh names no dictionary: an origin that sends broken dcz gets one request
-        # per refresh.
+        # Without this field, the next refresh names no dictionary. So an origin that sends broken dcz does not get two
+        # requests at each refresh.
         response = whole.response.with_fields(whole.response.fields.without("use-as-dictionary"))
         return replace(whole, response=response, received_size=size + len(response.body))
 

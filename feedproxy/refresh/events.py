@@ -24,7 +24,7 @@ class CopiesInvalidated:
 
 @dataclass(frozen=True, slots=True)
 class RefreshEnded:
-    """A refresh of this target has ended, with any result."""
+    """A refresh of this target has succeeded or failed."""
 
     target: str
 
@@ -38,4 +38,4 @@ class Events:
     copies_invalidated: Signal[CopiesInvalidated] = field(default_factory=Signal)
     """The addon `purges` subscribes: it purges the caches in front of feedproxy."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """The prefetch schedule and the notification service subscribe: both plan the target again."""
+    """The prefetch schedule and the notification service subscribe: both plan the next refresh of the target."""

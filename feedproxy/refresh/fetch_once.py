@@ -41,15 +41,16 @@ class Document:
 
 
 async def fetch_document(address: str, settings: Settings) -> Document:
-    """Return the document at an address, after HTTP and XML redirects. The operator's limits apply.
+    """Fetch the document at an address, and follow HTTP and XML redirects. Return the last document.
 
-    Raises BadTarget, Forbidden, TooLarge, Undecodable, or FetchError, also for any status but 200.
+    The limits in `settings` apply. Raises BadTarget, Forbidden, TooLarge, Undecodable or FetchError. A status other
+    than 200 is a FetchError.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 
 
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
-    """Return the document to which a saved XML redirect leads, or None if `body` is not an XML redirect.
+    """Fetch the document to which a saved XML redirect leads. Return None if `body` is not an XML redirect.
 
     Raises the errors of `fetch_document`, and FetchError if `body` says that the feed has ended.
     """

@@ -1,7 +1,7 @@
 """Feeds that the operator has paused (never fetched) or blocked (refused to clients).
 
-Both decisions are in the store, which all workers share. They act as rules that follow those of the configuration
-(rules.py). A pause is a minimum interval of ten years, and a block is a feed without permitted readers.
+The store, which all workers share, contains these decisions. Each becomes a rule after the rules of the configuration
+(rules.py). A pause is a rule with a minimum interval of ten years, and a block is a rule without permitted readers.
 """
 
 import json
@@ -46,7 +46,7 @@ class TooManyDecisions(FeedproxyError):
 
 
 class OperatorDecisions:
-    """The decisions of one store. `on_change` is called with their rules after each change."""
+    """The operator's decisions in one store. After each change, `on_change` is called with a rule for each decision."""
 
     def __init__(self, store: Store, on_change: Callable[[tuple[Rule, ...]], None]) -> None:
         self._store = store
@@ -105,7 +105,7 @@ def _rules(decided: Mapping[str, FeedDecision]) -> list[Rule]:
 
 
 def _decode(raw: bytes | None) -> dict[str, FeedDecision]:
-    """Return the stored decisions, or none if they are unreadable."""
+    """Return the stored decisions, or an empty dict if they are unreadable."""
     try:
         document: Any = json.loads(raw) if raw else {}
         return {str(target): FeedDecision(decision) for target, decision in document.get("decided", ())}

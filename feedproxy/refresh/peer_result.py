@@ -27,9 +27,9 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return the changes from `before` to `stored` as the result of a request with these fields, or None.
+    """Return the difference between `before` and `stored` as the result of a request with these fields, or None.
 
-    The result is None if nothing was fetched in between, or if the request does not select the stored response.
+    The result is None if no process fetched the target in between, or if the request does not select a newer response.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
@@ -62,9 +62,11 @@ def _has_changed(
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return the failed refresh of the other process as a result, or None if it did not fail or no copy is stored. The
-    stale copy is served as long as after the same failure in this process."""
-    detail = next((known for known in Detail if known == stored.failures.detail), None)
+    """Return the failed refresh of the other process as a result with the stale copy, or None if no copy is stored.
+
+    The stale copy is served as long as after the same failure in this process.
+    """
+    detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None
     until = content_guard.last_validated(stored) + content_guard.stale_limit_after_failure(stored.failures, settings)

@@ -1,8 +1,8 @@
 """Keyed responses: responses for requests with client-specific fields, stored beside the shared ones.
 
 A shared request has only fields that every client could send (upstream_request.py). The response to any other request
-is stored under its additional fields, the *key*. It answers only requests with the same additional fields. It does not
-change what is known of the target. For example, an error in it is no failure of the feed, and a redirect or 410 in it
+is stored under the additional fields of the request, the *key*. A keyed response answers only requests with the same
+additional fields. It changes nothing else in the resource: an error is no failure of the feed, and a redirect or 410
 does not move or end the feed. So the credentials or unusual fields of one client never affect what another client gets.
 """
 
@@ -29,7 +29,8 @@ _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Return whether a request with these fields selects a keyed response. `key` are its client-specific fields."""
+    """Return whether a request with these fields selects a keyed response. `key` are the request's client-specific
+    fields."""
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
         return False
@@ -43,7 +44,8 @@ def choose(
 ) -> StoredResponse | None:
     """Return the stored response that the request selects: a keyed one, a shared one, or None.
 
-    For a request with credentials, a response with its key takes precedence, and shared error responses are not used.
+    For a request with credentials, a response with the same key takes precedence, and shared error responses are not
+    used.
     """
     keyed = [response for response in resource.keyed if response.status != 206]
     same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
@@ -91,7 +93,7 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource with the responses of `learned` that have this key."""
+    """Return the stored resource with the responses of `learned` in place of its responses with this key."""
     others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
     same_key = [
         response

@@ -68,7 +68,7 @@ class _Received:
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
     """Return whether the job requested a feed, received an error or a page, and no feed is stored.
 
-    Pages of the operator's own site (`upstream`) are expected, unless the client requested a feed.
+    A page of the operator's own site (`upstream`) counts only if the Accept field of the request asks for a feed.
     """
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
@@ -81,13 +81,13 @@ def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
 
 
 def _is_conditional(job: RefreshJob) -> bool:
-    """Return whether the job's request has conditions. A copy that was edited under other settings is requested without
-    conditions: the original is needed, not a 304."""
+    """Return whether the job's request has conditions. It has none if the copy was edited under other settings, because
+    then the original is needed, not a 304."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from the same target after redirects. A different query is permitted."""
+    """Return whether a stored response came from `target`, at which the redirects end now. The queries may differ."""
     if stored.final_target is None or target is None:
         return True
     return stored.final_target.partition("?")[0] == target.partition("?")[0]
@@ -131,7 +131,7 @@ class RefreshPipeline:
     async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
         """Carry out one job and return its result.
 
-        Nothing is stored after `is_current` has returned False: the target was purged or invalidated meanwhile.
+        `is_current` returns False after a purge or an invalidation of the target. Then nothing is stored.
         """
         started = self._clock.now()
         received = await self._receive(job)
@@ -163,7 +163,10 @@ class RefreshPipeline:
     def _complete(
         self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
     ) -> RefreshResult:
-        """Return the result with the whole resource, including what a keyed response or a push leaves unchanged."""
+        """Return the result with the whole resource to store.
+
+        A keyed response or a push changes a part of the resource. The other parts are taken from the store.
+        """
         target, resource = job.request.target, result.resource
         stored = self._store.get_latest(target)
         if len(job.key):
@@ -335,7 +338,8 @@ class RefreshPipeline:
         )
         resource = with_history(before, before, freshened, received.ingested.publication_dates, now)
         facts: dict[str, Any] = {"failures": Failures(), "relocation": sighting, "fetched": started}
-        # The 304 may forbid storing the response any longer. The stored response is one to GET.
+        # The 304 may forbid storing the response any longer. A HEAD counts as a GET here, because the stored response
+        # answers GET.
         is_get = job.request.method == "GET"
         get_job = job if is_get else replace(job, request=replace(job.request, method="GET"))
         not_stored_reason = self._storing_refusal(get_job, freshened)
@@ -456,10 +460,10 @@ class RefreshPipeline:
     def _apply_xml_relocation(
         self, job: RefreshJob, before: Resource, ingested: IngestedContent, now: Instant
     ) -> RefreshResult | Resource | None:
-        """Return the result of an XML redirect or XML gone document, which takes effect at once, or None without one.
+        """Return the result of a document that declares a move or the end of the feed, or None for other documents.
 
-        If the redirect leads to an address that has itself moved back to this target, the result is the resource, with
-        the move recorded as unconfirmed. The move at the other address may be outdated.
+        The declaration takes effect at once, with one exception: the new address has itself moved back to this target.
+        Then the result is the resource, with the move recorded as unconfirmed.
         """
         settings = job.settings
         match ingested.relocation:
@@ -515,7 +519,7 @@ class RefreshPipeline:
         response: StoredResponse | None = None,
         ingested: IngestedContent = NOT_INGESTED,
     ) -> RefreshResult:
-        """Return the result that the content guard decides on: the resource and the response."""
+        """Ask the content guard whether the outcome replaces the stored copy. Return the result of its decision."""
         now = self._clock.now()
         stored = (
             replace(before, channel=ingested.resolved_channel(before.channel))
@@ -554,13 +558,13 @@ class RefreshPipeline:
                         now,
                         not_before=not_before,
                         jitter=self._jitter(),
-                        # A 401 is the response itself: it asks for credentials.
+                        # A 401 asks the client for credentials. It is no failure of the origin.
                         back_off=before.channel is not None and outcome.status != 401,
                     )
                     resource = replace(resource, failures=failures)
                 elif fault is None and resource.failures != Failures():
                     resource = replace(resource, failures=Failures())
-                # For a target that is not a known feed, only failures are reported.
+                # For a target that is not a known feed, only errors and 429 are reported.
                 is_reported = before.channel is not None or outcome.error is not None or outcome.status == 429
                 detail_or_none = fault if is_reported else None
             case Replace(reason):
@@ -580,7 +584,7 @@ class RefreshPipeline:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Return the result with the response in the resource, if HTTP permits storing it."""
+        """Return the result of an accepted response. Its resource contains the response if HTTP permits storing it."""
         if (with_part := range_requests.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)
@@ -600,11 +604,11 @@ class RefreshPipeline:
             changed = ingested.is_change(old)
             facts["channel"] = outcome.channel
             if changed and old is not None:
-                # A refresh may find several publications. Without dates of them, it is itself the time of the change.
+                # A refresh may find several publications. If they have no dates, the change counts as made now.
                 facts["changes"] = (*resource.changes, *(ingested.new_publications or (now,)))[-CHANGES_MAX:]
-            promised = push.push_lease_after(resource, now, changed=changed)
-            if promised != resource.push_lease_expires:
-                facts["push_lease_expires"] = promised
+            lease_expires = push.push_lease_after(resource, now, changed=changed)
+            if lease_expires != resource.push_lease_expires:
+                facts["push_lease_expires"] = lease_expires
         if stores:
             content = with_last_modified(resource, response.content, self._clock.now())
             response = replace(response, content=content) if content is not response.content else response

@@ -39,7 +39,7 @@ LANE_WIDTH = 2
 RFC 2616, section 8.1.4."""
 
 DRAIN_TIME: Seconds = 10
-"""Seconds within which all refreshes that are due should be started. They are much less than LEAD, the time from a
+"""Seconds within which all refreshes that are due should be started. This is much shorter than LEAD, the time from a
 refresh to the poll that it serves (policy/polling.py)."""
 
 SLOW_AFTER: Seconds = 5
@@ -130,13 +130,13 @@ class PrefetchScheduler:
         """Plan these feeds in their order, a few at a time.
 
         A plan needs a read from the disk. `earliest` returns an instant before which a feed is certainly not due, or
-        None. The feed is planned at that instant. Feeds for which it returns None are planned after all others.
+        None. The feed is planned at that instant. Feeds without such an instant are planned after all others.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()
 
     def note(self, target: str) -> None:
-        """Plan a feed again, because something about it has changed."""
+        """Plan a feed again after a change of its stored resource, its readers or its settings."""
         if self._closed:
             return
         match self._plan_for(target):
@@ -254,7 +254,7 @@ class PrefetchScheduler:
         at = min(self._heap[0][0], now + SLEEP_MAX) if self._heap else now + SLEEP_MAX
         if self._waiting:
             slow_from = (began + SLOW_AFTER - time.monotonic() for began in self._in_progress.values())
-            at = min(at, now + next((left + 0.001 for left in slow_from if left > 0), SLEEP_MAX))
+            at = min(at, now + next((seconds + 0.001 for seconds in slow_from if seconds > 0), SLEEP_MAX))
         # Each refresh that ends wakes the loop. The timer is replaced only for an earlier instant.
         if self._timer is None or self._timer.done() or at < self._timer_at:
             if self._timer is not None:

@@ -1,6 +1,7 @@
-"""Range requests for resources that are not feeds: stored parts are served, completed and stored.
+"""Range requests for resources that are not feeds: stored parts answer them, and the origin is asked for missing ranges
+only.
 
-cache/partial_content.py makes the decisions.
+cache/partial_content.py decides which parts may be used and combined.
 """
 
 from dataclasses import replace

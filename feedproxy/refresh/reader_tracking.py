@@ -13,7 +13,7 @@ from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
 
 class ReaderTracker:
-    """Counter of readers by pseudonym. Code behind it never sees a client's address."""
+    """Counter of readers by pseudonym. The counts never contain a client's address."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ReaderTracker:
         self.counts.record_read(target, pseudonym, agent, now)
 
     def has_expected_readers(self, target: str) -> bool:
-        """Return whether polls of this target are expected within the time that the schedule plans."""
+        """Return whether polls of this target are expected within the next HORIZON seconds."""
         now = self._clock.now()
         return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 

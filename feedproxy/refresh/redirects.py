@@ -1,5 +1,5 @@
-"""Following of redirects. Each is an ordinary fetch with all checks, and their number is limited (RFC 9110, section
-15.4)."""
+"""Following of redirects (RFC 9110, section 15.4). The target of each redirect is fetched with all checks of a first
+target."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

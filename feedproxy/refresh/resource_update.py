@@ -43,12 +43,12 @@ VERSIONS_BYTES = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RefreshJob:
-    """A request to the origin, with what has to be known to carry it out.
+    """A request to the origin, with the data that the pipeline needs to carry it out.
 
     `validate` is the stored variant from which conditions are made. `own_agent` is true if the request has feedproxy's
-    own User-Agent. `occasion` is described at `RefreshFinished`. `skip_address_check` is true for addresses that the
-    operator configured. `missing_range` completes a stored part. With `pushed`, nothing is fetched, and the push is the
-    response.
+    own User-Agent. `occasion` is `reader`, `background` or `push`. `skip_address_check` is true for addresses that the
+    operator configured. `missing_range` is the range that completes a stored part. With `pushed`, nothing is fetched,
+    and the push is the response.
     """
 
     request: Request
@@ -64,7 +64,7 @@ class RefreshJob:
     accept_encoding: str | None = None
     """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
     client_fields: Fields = field(default_factory=Fields)
-    """Fields of the waiting client if no copy may be stored: its conditions are sent to the origin."""
+    """Fields of the waiting client if no copy may be stored. The conditions among them are sent to the origin."""
     key: Fields = field(default_factory=Fields)
     varying_fields: Fields = field(default_factory=Fields)
     """Fields of the request that only some clients send (see UpstreamRequest)."""
@@ -188,7 +188,7 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
 
 
 def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
-    """Return the variants with a feed that are not recorded as bases of deltas yet. The next version supersedes them.
+    """Return the stored feeds that the next version supersedes, without those that are already bases of deltas.
 
     If the same content was received again with another date, it is recorded with both dates, because clients may have
     either.
@@ -255,10 +255,10 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with the publication dates of its entries from before the first fetch.
+    """Return the resource with the publication dates from before the first fetch among its changes.
 
-    They are read at the second refresh, because freshness does not need them earlier (feed_freshness.py). Without entry
-    dates and Last-Modified, the first fetch counts as the last change.
+    The dates are read at the second refresh, because freshness does not need them earlier (feed_freshness.py). Without
+    entry dates and Last-Modified, the first fetch counts as the last change.
     """
     if resource.channel is None:
         return resource
@@ -272,12 +272,12 @@ def with_history(
 
 
 def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
-    """Return the resource after a response that is not stored. `learned` is the resource if every client could have
-    sent the request.
+    """Return the resource to store after a response that is not stored. `learned` has all facts from the response.
 
-    A response to a request with `no-store` changes nothing that is known of the shared copy. Varying fields may have
-    caused the failure of a request that has them. Not even its time is recorded, because the minimum interval would
-    then delay other clients.
+    * A failed request with varying fields changes nothing, because these fields may have caused the failure. Even its
+      time is not recorded: the minimum interval would then delay other clients.
+    * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.
+    * All facts from other requests are kept.
     """
     if stored is None:
         stored = Resource(learned.target)
@@ -289,7 +289,9 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
 
 
 def is_worth_storing(resource: Resource) -> bool:
-    """Return whether the resource holds anything to remember. Other resources are not stored, because clients can
-    request any number of targets that do not exist."""
-    known = resource.responses or resource.channel
-    return bool(known or resource.relocation or resource.oversized or resource.failures.next_try)
+    """Return whether the resource has a response, a channel, a relocation, a failure or a size above `buffer_max`.
+
+    Other resources are not stored, because clients can request any number of targets that do not exist.
+    """
+    has_content = resource.responses or resource.channel
+    return bool(has_content or resource.relocation or resource.oversized or resource.failures.next_try)

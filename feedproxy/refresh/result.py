@@ -48,7 +48,7 @@ class RefreshResult:
 
     `response` is the origin's response. It is None if the fetch failed (`error`) or the content exceeds `buffer_max`
     (`oversized`). `fallback` is set if a stored response is served instead. `not_stored_reason` is the reason why the
-    response is not stored. `from_partial` is true if it completes a stored part.
+    response is not stored. `from_partial` is true if the response completes a stored part.
     """
 
     resource: Resource

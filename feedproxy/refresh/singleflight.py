@@ -5,11 +5,8 @@ from collections.abc import Awaitable, Callable
 
 
 class SingleFlight[Key, Result]:
-    """Running tasks by key.
-
-    A cancelled caller does not cancel the task, because a late result serves the next request. `wait_for` reports a
-    task to `on_abandoned` after its last caller is cancelled.
-    """
+    """Running tasks by key. A cancelled caller does not cancel its task, because a late result serves the next
+    request."""
 
     def __init__(self) -> None:
         self._waiters: dict[asyncio.Task[Result], int] = {}
@@ -23,7 +20,7 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """Return the running task for this key, or else a new one, and whether it was running."""
+        """Return the task of this key, and whether it was already running. Start one if none was."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))

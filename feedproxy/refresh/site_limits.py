@@ -1,4 +1,4 @@
-"""Request limits that origins state by 429, Retry-After and the RateLimit fields. Each applies to a whole site.
+"""Request limits that origins state by 429, Retry-After and the RateLimit fields. Each limit applies to a whole site.
 
 When a limit is reached, no request is sent to the site until the limit is reset. The price of a scheduled refresh at
 the site (policy/polling.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is made only
@@ -51,7 +51,7 @@ class SiteLimits:
         elif (until := throttle.rate_limit_reset(fields, now)) is None:
             return
         site = uri.site_of(target)
-        # Several responses of the same moment report the same limit.
+        # Responses within BACK_OFF_FIRST seconds report the same limit.
         _, since = self._reached.get(site) or (1.0, 0.0)
         if is_set_back(since, now) or now - since >= throttle.BACK_OFF_FIRST:
             self._reached.put(site, (min(FACTOR_MAX, RAISE * self.price_factor(site)), now))

@@ -24,7 +24,7 @@ def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | N
 
 
 def satisfies(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
-    """Return whether one of these bodies has a coding that the client accepts."""
+    """Return whether one of these bodies has a coding that the client prefers to identity."""
     available = [name for name in content_coding.CODINGS if name in bodies]
     return negotiation.choose_coding(accept_encoding, [*available, "identity"]) != "identity"
 

@@ -1,8 +1,8 @@
-"""The settings by which a feed is edited before it is stored. A digest of them is stored with the feed.
+"""The settings that control how a feed is edited before it is stored. Their digest is stored with the feed.
 
-The original of an edited copy is not stored, so that a copy that was edited under other settings cannot be edited
-again. The next request to the origin then has no conditions, and brings the original (pipeline.py). Until then, copies
-of the upstream's own feeds that were edited under other settings are not used.
+The original of an edited copy is not stored. After a change of these settings, the copy therefore cannot be edited
+again. The next request to the origin has no conditions and fetches the original. In reverse mode, the old copy does not
+answer until then.
 """
 
 import hashlib
@@ -19,15 +19,19 @@ type EditSettings = tuple[object, ...]
 
 
 def self_link_mode(settings: Settings) -> str:
-    """Return how self links are edited. By default, no self link of the upstream's own address remains: clients cannot
-    reach it."""
+    """Return the option `self_link`, or its default: `add`, and in reverse mode `correct`, or `off` without
+    `public_url`.
+
+    In reverse mode, a self link may have the upstream's own address, which clients cannot reach.
+    """
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"
     return "correct" if settings.public_url else "off"
 
 
 def settings_digest(settings: Settings) -> str:
-    """Return the digest of the settings that edit feeds, or an empty string for the defaults, as in older stores."""
+    """Return the digest of the settings that control editing. It is empty for the defaults, as for copies from older
+    versions of feedproxy."""
     return _digest(_edit_settings(settings))
 
 

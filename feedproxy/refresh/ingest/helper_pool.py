@@ -1,17 +1,17 @@
-"""Pool of helper processes that parse, convert and compress feeds. Threads replace them if none can be started.
+"""Pool of helper processes that parse, convert and compress feeds. If no process can be started, threads run the jobs.
 
-A computing thread holds Python's interpreter lock for milliseconds at a time, while a hit takes microseconds. A process
-runs on another CPU. On a single CPU its niceness lets the proxy run first (helper_process.py). Copying a feed to and
-from a process takes about 0.05 ms.
+A computing thread holds Python's interpreter lock for milliseconds at a time, while a hit takes microseconds. A helper
+process runs on another CPU. On a single CPU, its lower priority lets the proxy run first. Copying a feed to and from a
+process takes about 0.05 ms. Helpers are forked from a template process (helper_process.py).
 
 There are two lanes. A job starts in the quick lane. A job that takes longer than `Limits.quick` moves to the slow lane
 together with its helper, and another helper takes the next quick job. Large jobs start in the slow lane. So a document
 delays other feeds by at most `Limits.quick` seconds, and slow jobs delay only each other.
 
-A job beyond one of its other `Limits` fails with `JobLimitExceeded`. Its helper is ended, and the job is not repeated.
-With a full queue of the slow lane, a job fails with Overload. If a helper exits during a job, because of a defect in a
-parser or for lack of memory, another helper repeats the job once. A helper is replaced after a slow job, to free its
-memory. See docs/decisions/feed-processes.md.
+A job that exceeds one of the other `Limits` fails with `JobLimitExceeded`. Its helper is ended, and the job is not
+repeated. If the queue of the slow lane is full, further slow jobs fail with Overload. If a helper exits during a job,
+because of a defect in a parser or for lack of memory, another helper repeats the job once. A helper is replaced after a
+slow job, to free its memory. See docs/decisions/feed-processes.md.
 """
 
 import asyncio
@@ -170,19 +170,19 @@ class HelperPool:
         """
         if self._in_threads:
             try:
-                working = asyncio.get_running_loop().run_in_executor(self._threads, work)
-            except RuntimeError as refused:
-                if not local_failure.is_exhaustion(refused):
+                future = asyncio.get_running_loop().run_in_executor(self._threads, work)
+            except RuntimeError as thread_error:
+                if not local_failure.is_exhaustion(thread_error):
                     raise
-                raise _overload(refused) from refused
-            return await working
+                raise _overload(thread_error) from thread_error
+            return await future
         job = _Job(dump_message(work), asyncio.get_running_loop().create_future())
         self._enqueue(job)
         message = await job.done
         try:
             result, error = load_result(message)
-        except Exception as unreadable:
-            raise FeedproxyError("feedproxy could not process the response; see its log") from unreadable
+        except Exception as decoding_error:
+            raise FeedproxyError("feedproxy could not process the response; see its log") from decoding_error
         if isinstance(error, MemoryError):
             raise JobLimitExceeded("processing the response takes more memory than the limit")
         if error is not None:
@@ -202,20 +202,20 @@ class HelperPool:
 
     def _assign(self) -> None:
         """Assign waiting jobs to free helpers."""
-        for waiting, most, is_slow in ((self._quick, QUICK_HELPERS_MAX, False), (self._slow, SLOW_HELPERS_MAX, True)):
+        for waiting, limit, is_slow in ((self._quick, QUICK_HELPERS_MAX, False), (self._slow, SLOW_HELPERS_MAX, True)):
             while waiting:
                 if waiting[0].done.done():  # its caller was cancelled
                     waiting.popleft()
                     continue
                 busy = sum(helper.job is not None and helper.is_slow == is_slow for helper in self._helpers.values())
-                if busy >= most:
+                if busy >= limit:
                     break
                 helper = next((helper for helper in self._helpers.values() if helper.pid and helper.job is None), None)
                 if helper is None:
                     try:
                         self._add_helper()
                     except Overload as error:
-                        if not busy:  # if none can be started, the busy helper of this lane takes them later
+                        if not busy:  # otherwise a busy helper of this lane runs the waiting jobs later
                             _fail_all(waiting, error)
                     break
                 self._send_job(helper, waiting.popleft())
@@ -231,7 +231,7 @@ class HelperPool:
         helper.writer.writelines(frame(job.message))
 
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
-        """Move a job beyond `Limits.quick` to the slow lane, with its helper if that lane has a free place."""
+        """Move a job that exceeds `Limits.quick` to the slow lane. Its helper moves along if the lane is not full."""
         if helper.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick
@@ -387,8 +387,7 @@ class HelperPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start a template and the first helper. Return when the template exits. Raises OSError if it cannot be
-        started."""
+        """Start a template and the first helper. Return when the template exits. Raises OSError if the start fails."""
         own_end, peer_end = socket.socketpair()
         own_end.setblocking(False)
         self._ended = asyncio.Event()
@@ -409,7 +408,7 @@ class HelperPool:
             loop.remove_reader(own_end)
 
     def _on_template_exit(self) -> None:
-        """Record that the template has exited or does not respond, and remove its helpers."""
+        """Make `_run_template` return, because the template has exited or does not respond."""
         if self._ended is not None:
             self._ended.set()
 
@@ -442,13 +441,13 @@ class HelperPool:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
             self._supervisor = None
-        under_way = [helper.job for helper in self._helpers.values() if helper.job is not None]
+        running_jobs = [helper.job for helper in self._helpers.values() if helper.job is not None]
         listeners = [helper.listener for helper in self._helpers.values() if helper.listener is not None]
         for helper in self._helpers.values():
             helper.job = None
         self._close_helpers()
         await asyncio.gather(*listeners, return_exceptions=True)
-        for job in (*under_way, *self._quick, *self._slow):
+        for job in (*running_jobs, *self._quick, *self._slow):
             job.done.cancel()
         self._quick.clear()
         self._slow.clear()
@@ -461,25 +460,28 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
 
 
 def _overload(error: Exception) -> Overload:
-    """Return the error for a lack of file descriptors or threads, and log it."""
+    """Log that file descriptors, threads or processes are exhausted. Return the error to raise."""
     local_failure.complaints.warn(f"helper pool: no process can be started: {error}")
     return Overload("no helper process can be started now")
 
 
-def _fail_all(waiting: deque[_Job], error: FeedproxyError) -> None:
-    while waiting:
-        waiting.popleft().fail(error)
+def _fail_all(jobs: deque[_Job], error: FeedproxyError) -> None:
+    while jobs:
+        jobs.popleft().fail(error)
 
 
-def _copy_result(waiting: "asyncio.Future[Parts]", ended: "asyncio.Future[Parts]") -> None:
-    if ended.cancelled():
-        waiting.cancel()
-    elif not waiting.done():
-        waiting.set_result(ended.result())  # jobs in threads report their exceptions as results
+def _copy_result(target: "asyncio.Future[Parts]", source: "asyncio.Future[Parts]") -> None:
+    if source.cancelled():
+        target.cancel()
+    elif not target.done():
+        target.set_result(source.result())  # jobs in threads report their exceptions as results
 
 
 def _process_usage(pid: int) -> tuple[str, Seconds]:
-    """Return a process's state and processor time in seconds, or "R" and infinity if they are unknown."""
+    """Return the state letter of a process (`proc_pid_stat(5)`) and its processor time in seconds.
+
+    If both are unknown, the result is "R" (running) and infinity.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

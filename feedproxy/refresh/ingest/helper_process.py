@@ -40,13 +40,15 @@ NUMBER_SIZE = 8
 """Size in bytes of a number on the socket, such as the length before each message."""
 
 START_HELPER, KILL_HELPER = b"S", b"K"
-"""Commands to the template: start the helper with a given number, with its socket attached, or kill it."""
+"""Commands to the template, each followed by the number of a helper: start this helper, with its socket attached, or
+kill it."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Size in bytes from which a byte string is sent beside the pickle. Inside the pickle, the byte string would be copied
-four times."""
+"""Size in bytes from which a byte string is sent after the pickle, not inside it, where it would be copied four
+times."""
 
 PARTS_MAX = 1024
+"""Largest number of parts of a message."""
 
 type Parts = list[bytes]
 """A pickle, followed by the long byte strings to which the pickle refers by number."""
@@ -77,7 +79,7 @@ class Limits:
     cpu: Seconds = 10
     """Seconds of processor time; the largest feed of the test corpus takes a tenth of it."""
     wall: Seconds = 30
-    """Seconds in total, for a helper that hangs or gets no processor time."""
+    """Seconds of elapsed time, for a helper that hangs or gets no processor time."""
     memory: int = 768 * 1024 * 1024
     """Bytes of address space in addition to the template's: fifteen times `decoded_max`."""
 
@@ -160,9 +162,9 @@ def _limit_resources(memory: int) -> None:
     if (size := address_space()) is not None:
         limits[resource.RLIMIT_AS] = size + memory
         limits[resource.RLIMIT_NPROC] = 0
-    for limit, most in limits.items():
+    for limit, maximum in limits.items():
         with contextlib.suppress(OSError, ValueError):  # a lower limit is set already
-            resource.setrlimit(limit, (most, most))
+            resource.setrlimit(limit, (maximum, maximum))
 
 
 def _extend_cpu_limit(cpu: Seconds) -> None:
@@ -204,7 +206,10 @@ def run_job(job: Parts) -> Parts:
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler that inserts settings as a cached pickle, because many jobs have the same hundred values."""
+    """A pickler that moves long byte strings into `parts`, and inserts settings as a cached pickle.
+
+    Many jobs have the same settings, which consist of about a hundred values.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._buffer = io.BytesIO()
@@ -238,7 +243,7 @@ def dump_message(value: Any) -> Parts:
 
 
 class _JobUnpickler(pickle.Unpickler):
-    """An unpickler of messages, which have parts beside the pickle."""
+    """An unpickler that reads long byte strings from the other parts of a message (`Parts`)."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(io.BytesIO(parts[0]))
@@ -253,37 +258,37 @@ class _JobUnpickler(pickle.Unpickler):
 class _Unpickler(_JobUnpickler):
     """An unpickler that accepts only feedproxy's own value classes and exceptions.
 
-    A document that exploits a defect of a parser could make its helper send any message. pickle calls what a message
-    names, so that the proxy limits the names to classes of values.
+    A document that exploits a defect of a parser could make its helper send any message. Unpickling calls the functions
+    and classes that a message names. The proxy therefore permits only classes that hold values.
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        found: Any = None
+        cls: Any = None
         if module == "builtins" and name in ("frozenset", "set", "bytearray", "complex"):
             return super().find_class(module, name)
         if module in ("builtins", "json.decoder") or module.startswith("feedproxy."):
-            found = super().find_class(module, name) if module in sys.modules else None
-        is_error = isinstance(found, type) and issubclass(found, Exception)
-        is_value = isinstance(found, type) and module.startswith("feedproxy.") and _is_value(found)
+            cls = super().find_class(module, name) if module in sys.modules else None
+        is_error = isinstance(cls, type) and issubclass(cls, Exception)
+        is_value = isinstance(cls, type) and module.startswith("feedproxy.") and _is_value(cls)
         if not is_error and not is_value:
             raise pickle.UnpicklingError(f"{module}.{name} is not a permitted class")
         # A pickle can set the state of a class, which would change the class for the whole process. Classes with
         # `__setstate__` refuse that. For other classes, only a constructor is returned.
-        return found if hasattr(found, "__setstate__") else _constructor(found)
+        return cls if hasattr(cls, "__setstate__") else _constructor(cls)
 
 
-def _constructor(kind: type) -> Callable[..., object]:
+def _constructor(cls: type) -> Callable[..., object]:
     def make(*values: object) -> object:
-        return kind(*values)
+        return cls(*values)
 
     return make
 
 
-def _is_value(kind: type) -> bool:
+def _is_value(cls: type) -> bool:
     return (
-        hasattr(kind, "__dataclass_fields__")
-        or hasattr(kind, "__members__")
-        or kind.__module__.startswith(_VALUE_PACKAGES)
+        hasattr(cls, "__dataclass_fields__")
+        or hasattr(cls, "__members__")
+        or cls.__module__.startswith(_VALUE_PACKAGES)
     )
 
 
@@ -307,8 +312,8 @@ def _pickle_settings(settings: Settings) -> bytes:
 
 @lru_cache(64)
 def _unpickle_settings(packed_settings: bytes) -> Settings:
-    found: Settings = pickle.loads(packed_settings)  # noqa: S301 -- from the parent process
-    return found
+    settings: Settings = pickle.loads(packed_settings)  # noqa: S301 -- from the parent process
+    return settings
 
 
 def frame(message: Parts) -> Parts:
@@ -317,17 +322,17 @@ def frame(message: Parts) -> Parts:
 
 
 def encode_numbers(values: Iterable[int]) -> bytes:
-    """Return numbers in their form on a socket."""
+    """Return the numbers as bytes, NUMBER_SIZE for each, to be sent on a socket."""
     return b"".join(value.to_bytes(NUMBER_SIZE, "big") for value in values)
 
 
 def decode_numbers(data: bytes) -> list[int]:
-    """Return the numbers that a socket received."""
+    """Return the numbers that `encode_numbers` turned into these bytes."""
     return [int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE)]
 
 
 def template_command(descriptor: int, limits: Limits) -> list[str]:
     """Return the command that starts the template, with the interpreter and import path of this process."""
-    given = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
-    run = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({given})"
-    return [sys.executable, "-P", "-c", run]
+    arguments = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
+    script = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({arguments})"
+    return [sys.executable, "-P", "-c", script]

@@ -40,13 +40,13 @@ PAGE_BYTES = 8192
 """Bytes at the beginning of a page that are searched for a bot challenge."""
 
 CLOCK_SLACK = 300
-"""Seconds by which a Last-Modified may lie in the future without being ignored. Clocks of origins differ by minutes."""
+"""Seconds by which an accepted Last-Modified may lie in the future. Clocks of origins differ by minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings to make during ingestion: `codings`, and the preferred one of the waiting client's
-    `accept_encoding`."""
+    """The codings in which ingestion encodes a feed: `codings`, and the coding that `accept_encoding`, from the waiting
+    client, prefers."""
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None
@@ -78,9 +78,10 @@ class IngestedContent:
     publication_dates: tuple[Instant, ...] | None = None
     """Publication dates of entries from before the first fetch, or None if they were not read."""
     new_publications: tuple[Instant, ...] = ()
-    """Publication dates of entries of changed content since the fetch before."""
+    """For changed content: publication dates of the entries that were published since the previous fetch."""
     previous_channel: Channel | None = None
-    """The previously stored channel with its digest, if that digest had been deferred."""
+    """The previously stored channel with its content digest, if this ingestion computed that digest
+    (`_defers_digest`)."""
 
     def is_change(self, known: Channel | None) -> bool:
         """Return whether the content of the feed differs from that of the known channel."""
@@ -89,7 +90,7 @@ class IngestedContent:
         return self.channel.content_digest != self.resolved_channel(known).content_digest
 
     def resolved_channel(self, known: Channel) -> Channel:
-        """Return the known channel with its digest, even if that digest had been deferred."""
+        """Return the known channel with its content digest, also if only this ingestion computed that digest."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(known.content_digest) is not None
@@ -192,7 +193,7 @@ def ingest(
         previous_channel=previous_channel,
         publication_dates=_publication_dates(_first_document(superseded) or identity, first_seen),
     )
-    # Proxy and origin hash the decoded content. A body with a wrong label was excluded above.
+    # Origin and proxy identify a dictionary by the hash of the decoded content, which must therefore be unedited.
     is_dictionary = is_offered and edited.body is identity
     is_same_channel = known_channel is not None and not ingested.is_change(known_channel)
     is_current = stored is not None and not is_outdated(stored, settings)
@@ -238,8 +239,8 @@ def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> P
     old, identity = stored.bodies.get("identity"), new.bodies["identity"]
     if old is None or not stored.feed or stored.tag is None:
         return previous
-    # All together take at most the size of one gzip content, or else a quarter of the feed, to which gzip shrinks
-    # most feeds.
+    # All previous contents together may take the size of the new content in gzip. Without that coding, the size is
+    # estimated as a quarter of the feed.
     size_max = len(new.bodies.get("gzip", b"")) or len(identity) // 4
     return previous.with_content(old, identity, size_max=size_max)
 
@@ -250,14 +251,13 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(known: Channel | None, content_hash: str) -> bool:
-    """Return whether the computation of the content digest is deferred. It is deferred for a new feed, and as long as
-    the content of that feed stays the same."""
+    """Return whether the content digest is computed later. A new feed needs no digest until its content changes."""
     return known is None or pending_hash(known.content_digest) == content_hash
 
 
 def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the known channel with its deferred digest, or None if no digest is deferred or its content is not
-    stored."""
+    """Return the known channel with the content digest that was deferred. Return None if no digest was deferred, or if
+    its content is not stored."""
     if known is None or (content_hash := pending_hash(known.content_digest)) is None:
         return None
     stored = next(
@@ -272,9 +272,9 @@ def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel with all its elements. The fast path reads only elements outside items.
+    """Return the channel with all its elements, parsed again if `ingest_fast_path` read only those outside items.
 
-    The result is `channel` itself if it is complete or its content is not stored.
+    The result is `channel` itself if it is complete, or if its content is not stored.
     """
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next(
@@ -304,9 +304,10 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """Return the ingested content of a small new feed, or None if `ingest` has to do it. It runs in the event loop.
+    """Return the ingested content of a small new feed, or None if `ingest` is needed. This function runs in the event
+    loop.
 
-    The result is None for a large or uncommon document, and for one that has to be edited or compressed.
+    The result is None for a document that is large or uncommon, or has to be edited or compressed.
     """
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
@@ -358,8 +359,8 @@ def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
     channel = parser.read(body, declared) if body is not None else None
     if body is None or channel is None or stored.content.tag is None:
         return None
-    found = find_entries(body, channel, charset=charset_of(declared))
-    return None if found is None else DeltaBase(stored.content.tag, stored.content.last_modified, pack(found))
+    entries = find_entries(body, channel, charset=charset_of(declared))
+    return None if entries is None else DeltaBase(stored.content.tag, stored.content.last_modified, pack(entries))
 
 
 def _encode_bodies(
@@ -386,8 +387,8 @@ def _encode_bodies(
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
     """Return whether the stored content is equivalent to `body`, hints and links included (feed/content_digest.py).
 
-    Both are parsed in their edited form: the self link or the options may have changed, and the known channel may be
-    that of another variant. Ill-formed content is never equivalent.
+    Both contents are parsed in their edited form, because the self link or the options may have changed. Ill-formed
+    content is equivalent only to the same bytes.
     """
     stored_body = stored.bodies.get("identity")
     if stored_body is None or stored.tag is None or stored.media_type != media_type:
@@ -417,7 +418,8 @@ def _content_hash(body: bytes) -> str:
 
 
 def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
-    """Return the instant of a Last-Modified field, or None if it lies in the future (RFC 9110, section 8.8.2.1)."""
+    """Return the instant of a Last-Modified field, or None if it is invalid or lies more than CLOCK_SLACK seconds in
+    the future (RFC 9110, section 8.8.2.1)."""
     instant = parse_http_date(value) if value else None
     return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 

@@ -38,7 +38,7 @@ def announcement(settings: Settings) -> Announcement:
 def own_cloud(settings: Settings) -> Cloud | None:
     """Return this proxy's cloud element, or None if the element cannot express its address.
 
-    The element has no scheme: port 443 implies TLS.
+    The element has no scheme. Clients use TLS for port 443 only.
     """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"
@@ -49,8 +49,10 @@ def own_cloud(settings: Settings) -> Cloud | None:
 
 
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
-    """Return a stored feed with hub and self in its Link field (WebSub, section 4), or unchanged with
-    `no-transform`."""
+    """Return the stored feed with the relations `hub` and `self` in its Link field (WebSub, section 4).
+
+    The response stays unchanged if no hub is announced, or if it has `no-transform` or a secret in its address.
+    """
     links = announcement(settings)
     if not links.hub or not stored.content.feed or has_secret(stored.target):
         return stored

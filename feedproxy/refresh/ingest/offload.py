@@ -38,12 +38,12 @@ async def ingest_in_helper(
             )
         return IngestedContent(unmodified_content(response), publication_dates=dates)
     if stored is None or (stored.channel is None and not stored.variants):
-        found = ingest_fast_path(
+        ingested = ingest_fast_path(
             response, settings, self_href=job.self_href, now=now, accept_encoding=job.accept_encoding
         )
-        if found is not None:
+        if ingested is not None:
             await asyncio.sleep(0)  # the next steps take as long again: yield to the event loop first
-            return found
+            return ingested
     work = partial(
         ingest,
         response,

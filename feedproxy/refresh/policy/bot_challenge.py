@@ -1,8 +1,8 @@
 """Recognition of bot challenges: pages that check for a browser, sent in place of a feed.
 
-They come with any status: Cloudflare's with 403 or 503, AWS WAF's with 202 and often without content, Anubis's with
-200. Most vendors are identified by a field, others by a path or an element in the first bytes of the page. An
-unrecognised challenge is still HTML in place of a feed: the recognition only gives the operator a better reason.
+A challenge may have any status: Cloudflare sends 403 or 503, AWS WAF 202, often without content, and Anubis 200. Most
+vendors are identified by a field, others by a path or an element in the first bytes of the page. An unrecognised
+challenge is still HTML in place of a feed: the recognition only gives the operator a better reason.
 """
 
 from feedproxy.http.message import Fields

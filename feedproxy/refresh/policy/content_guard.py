@@ -1,7 +1,7 @@
 """The content guard: only a good feed replaces a good copy.
 
-An outcome of a fetch is first *classified*, independently of what is stored: its fault, and how long a stale copy may
-be served for it. Then it is compared with the stored copy. There are three decisions:
+An outcome of a fetch is first *classified* by itself: its fault, if any, and how long a stale copy may be served
+instead. Then the outcome is compared with the stored copy. There are three decisions:
 
     Replace          the update becomes the stored copy.
     KeepStored       the copy stays, and is served until `until`, unless HTTP forbids that (cache/serving_stale.py).
@@ -96,7 +96,7 @@ class ContentFault:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The decision that the update becomes the stored copy. Sightings of other formats are forgotten."""
+    """The decision that the update becomes the stored copy. A pending format change is dropped."""
 
     reason: str
 
@@ -105,7 +105,7 @@ class Replace:
 class KeepStored:
     """The decision to serve the stored copy until `until`, with `detail` in Cache-Status.
 
-    `pending_change` is a pending format change, which is stored.
+    `pending_change` is the format change to record, or None.
     """
 
     detail: Detail
@@ -118,7 +118,7 @@ class KeepStored:
 class PassThroughOnly:
     """The decision that clients get the response. `detail` names its fault, if any.
 
-    A fault still delays the next fetch. `pending_change` is a pending format change, which is stored.
+    A fault still delays the next fetch. `pending_change` is the format change to record, or None.
     """
 
     reason: str
@@ -177,7 +177,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
 
 
 def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault of an outcome, or None for a feed or a 304. The caller knows that a feed is expected."""
+    """Return the fault of an outcome of a feed's fetch, or None for a feed or a 304."""
     status = outcome.status
     if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
         return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")
@@ -201,8 +201,8 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
         case 408 | 421 | 425:
             return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
     if 300 <= status < 400:
-        why = outcome.redirect_error or Detail.REDIRECT_LOOP
-        return ContentFault(why, f"the origin's redirect ({status}) could not be followed ({why})")
+        detail = outcome.redirect_error or Detail.REDIRECT_LOOP
+        return ContentFault(detail, f"the origin's redirect ({status}) could not be followed ({detail})")
     if 400 <= status < 500:
         return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.SHORT)
     # 5xx, other 2xx (a 202 has no result yet), and values outside the range that RFC 9110, section 15, defines, such
@@ -213,8 +213,8 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The limit is the one that applied when the fetch failed. With another limit, clients would get an error and the old
-    copy in turns.
+    The limit is the same as when the fetch failed. With another limit, clients would alternately get an error and the
+    stale copy.
     """
     match failures.detail:
         case Detail.GONE:
@@ -264,7 +264,7 @@ def has_lost_items(resource: Resource, update: Channel) -> bool:
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:
         return False
-    if resource.version_records and update.items >= min(edition.items for edition in resource.version_records):
+    if resource.version_records and update.items >= min(record.items for record in resource.version_records):
         return False
     lost = stored.items - update.items
     if not update.well_formed:

@@ -45,8 +45,8 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         )
         if hold is None:
             return _if_longer_than_heuristic(pushed, base, expires)
-        hint = Allowance(hold.until, hold.detail, hold.reason)
-        return pushed if pushed is not None and pushed.until > hint.until else hint
+        stated = Allowance(hold.until, hold.detail, hold.reason)
+        return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
         """Return the allowance by push, or None if the heuristic lifetime is longer."""
@@ -61,7 +61,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         )
         return pushed if pushed.until > base + heuristic else None
 
-    found = freshness.assess(
+    assessed = freshness.assess(
         stored,
         now,
         hint=hint,
@@ -73,11 +73,11 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         targeted=settings.is_targeted,
     )
     limit = _outdated_allowance(stored, settings) or _ill_formed_allowance(resource, stored, settings)
-    return found if limit is None else freshness.limit_freshness(found, limit)
+    return assessed if limit is None else freshness.limit_freshness(assessed, limit)
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an expired allowance if the response is an upstream feed that was edited under other settings, or None."""
+    """Return an allowance that has expired if the response was edited under other settings in reverse mode, or None."""
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
     return Allowance(stored.response_time, "", "it was edited under other settings: the original is fetched again")
@@ -130,24 +130,26 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
 def stale_while_refreshing(
     resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings
 ) -> Seconds:
-    """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed. The option
-    `stale_while_refreshing` is the upper limit. From the age at which the expected staleness is WAIT_WORTH, the reader
-    waits.
+    """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed.
+
+    The option `stale_while_refreshing` is the upper limit. The seconds end at the age at which the expected staleness
+    of the copy reaches WAIT_WORTH. After that, the reader waits for the refresh.
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
         return 0
     if not resource.changes:
-        return limit  # without a history, the rate is that of the prior
+        return limit  # without a history, the change rate of the feed is unknown
     rate = rate_of(resource, stored.response_time).per_second
     worth = max(WAIT_WORTH, (1 + polling.WAIT_PRICE) * settings.price)
     return min(limit, max(0.0, stored.response_time + age_for(rate, worth) - fresh.expires))
 
 
 def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
-    """Return the instant until which a stale copy answers without a refresh, by `stale_while_refreshing` and the price.
+    """Return the instant until which a stale copy may answer without a refresh.
 
-    The instant is in the past if HTTP forbids stale responses, or if the feed has no known history.
+    It is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became stale. It is 0
+    if HTTP forbids stale responses, or if the feed has no known history.
     """
     limit = settings.stale_while_refreshing
     if (

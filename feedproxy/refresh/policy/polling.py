@@ -22,8 +22,8 @@ from feedproxy.feed.change_rate import age_for, expected_staleness
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD: Seconds = 60
-"""Seconds between a refresh and the first poll that it serves: time for a slow origin, and for other refreshes in the
-same lane."""
+"""Seconds between a refresh and the first poll that it serves: time for a slow origin, and for other refreshes of the
+same site."""
 
 CLUSTER_LENGTH: Seconds = 90
 """Longest time in seconds between the first and the last poll of a cluster. A plan treats the polls of a cluster as
@@ -61,7 +61,7 @@ thirty waited with the value 0, and one in two hundred with 2. Values above 10 h
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The current copy of a feed, and a function that gives the lifetime of later copies."""
+    """The current copy of a feed, and a function that returns the end of the lifetime of a later copy."""
 
     refreshed: Instant
     expires: Instant
@@ -224,7 +224,7 @@ class _PlanSearch:
             if not due and cluster.middle >= expires - margin(refreshed, expires):
                 due = 1.0
             if due:
-                # One poll renews the copy, and its reader waits for that. It may be any of the following polls.
+                # One of the following polls renews the copy, and its reader waits for the response.
                 renewing = min(due, cluster.weight)
                 cost += renewing * (1 + WAIT_PRICE) * self._price
                 due -= renewing
@@ -237,7 +237,7 @@ class _PlanSearch:
         return (cost, len(self._clusters)) if cost < best else (best, next_cluster)
 
     def end_of_served(self, number: int) -> int:
-        """Return the first cluster that a refresh before cluster `number` does not serve any more."""
+        """Return the number of the first cluster that a refresh before cluster `number` no longer serves."""
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:

@@ -72,7 +72,7 @@ IDLE: Seconds = 3600
 lifetime, the lifetime applies instead."""
 
 REVIEW: Seconds = 6 * 3600
-"""Seconds until the next decision about a feed that is not worth a refresh: its price exceeds the saved staleness."""
+"""Seconds until the next decision about a feed if the price of each refresh exceeds the staleness that it saves."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
 """Sources of lifetimes that the publisher states. Lifetimes from all other sources are estimates, and a refresh may

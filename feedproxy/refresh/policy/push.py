@@ -30,8 +30,8 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetched import Fetched
 
 GRACE: Seconds = 300
-"""Longest time in seconds between a push and the change that it reports. The change may be found before or after the
-push, because hubs fetch feeds themselves."""
+"""Longest time in seconds between a push and the refresh that finds the pushed change. A refresh may find the change
+before the push, because hubs fetch feeds themselves."""
 
 _OF_ONE_MESSAGE = (
     "etag",
@@ -53,19 +53,20 @@ _OF_ONE_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Ingested content of a push."""
+    """The content of a push, as a fetched response and ingested."""
 
     fetched: Fetched
     ingested: IngestedContent
 
 
 def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return the allowance to use the copy because changes are pushed, or None. `base` is the instant at which its age
-    starts."""
+    """Return how long the copy may answer because changes are pushed, or None without a push lease. `base` is the
+    instant from which the age of the copy counts."""
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
     until = min(base + settings.push_interval, resource.push_lease_expires)
-    return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is fetched every {_often(settings)}")
+    interval = span(settings.push_interval)
+    return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is fetched every {interval}")
 
 
 def push_lease_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
@@ -125,7 +126,8 @@ def ingest_push(
 
 
 def with_pushed_content(updated: Resource, before: Resource) -> Resource:
-    """Return the resource after a push, with the state of its origin (failures, relocation) from before."""
+    """Return `updated` with the facts about the origin from `before`: last fetch, failures, relocation, format
+    change."""
     return replace(
         updated,
         fetched=before.fetched,
@@ -138,7 +140,3 @@ def with_pushed_content(updated: Resource, before: Resource) -> Resource:
 def _identities(stored: StoredResponse) -> tuple[str, ...] | None:
     version = make_delta_base(stored)
     return None if version is None else unpack_identities(version.entries)
-
-
-def _often(settings: Settings) -> str:
-    return span(settings.push_interval)

@@ -83,10 +83,10 @@ def record_sighting(
 
 
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
-    """Return what remains of a relocation after the address itself answered 200 or 304, or None.
+    """Return the relocation to keep after the address itself answered 200 or 304, or None if it is dropped.
 
-    An unconfirmed relocation is dropped. A confirmed one is dropped only if the response is a feed: abandoned addresses
-    often respond with 200 and advertisements.
+    An unconfirmed relocation is dropped. A confirmed relocation is dropped only if the response is a feed, because
+    abandoned addresses often respond with 200 and advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None

@@ -64,8 +64,9 @@ def check_fetch_allowed(
 ) -> Permission:
     """Return the permission to fetch the target now, or the instant until which it is deferred.
 
-    `site_free_at` is the next slot of its site. Stored instants that lie too far in the future, because the clock was
-    set back, count as now.
+    `site_free_at` is the first instant at which `site_interval` permits a fetch from the target's site. If the clock
+    was set back, a stored instant may lie in the future: the last fetch then counts as now, and a deferral ends within
+    DEFER_MAX seconds.
     """
     if resource is None:
         return Allowed()
@@ -115,7 +116,7 @@ def record_failure(
     jitter: float,
     back_off: bool = True,
 ) -> Failures:
-    """Return the failures with one more, and with the instant of the next try. A success resets them to `Failures()`.
+    """Return `failures` with one more failure and the instant of the next try. The caller resets them after a success.
 
     `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
     `back_off`, as for targets that are not known feeds, only `not_before` defers the next try.
@@ -180,9 +181,8 @@ def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:
 
 
 def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off in seconds after `count` failures. Random jitter shortens the back-off to between a
-    half and the whole of this, and so separates feeds that failed at the same time.
-    """
+    """Return the longest back-off in seconds after `count` failures. Random jitter shortens the back-off by up to a
+    half, and so separates feeds that failed at the same time."""
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
 
 
