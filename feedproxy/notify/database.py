@@ -76,7 +76,7 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
     """Subtract `seconds` from all deadlines, after the clock was set back by as much. Call it within a transaction.
 
-    Otherwise a clock that was a year ahead would delay deliveries and prolong subscriptions by a year.
+    Without this correction, a clock that was a year ahead would delay deliveries and prolong subscriptions by a year.
     """
     for statement in (
         "UPDATE deliveries SET due = due - ?1, since = since - ?1",

@@ -6,8 +6,8 @@ A sink is a URL, which may have a prefix:
     url:http://nginx.example/                     PURGE of the feed's public path there, for caches keyed by URL
     https://api.example/purge/{key}               POST; {key} stands for the feed's key
 
-The key is that of the Surrogate-Key field in responses. It purges all representations of the feed together: codings and
-conversions.
+The key is the value of the field Surrogate-Key in responses. A purge by key removes all codings and conversions of the
+feed together.
 """
 
 from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ type PurgeSink = SinkAddress[PurgeMethod]
 
 
 def read_purge_sink(text: str) -> PurgeSink:
-    """Return the purge sink that an option names. Raises UsageError."""
+    """Parse one value of the option `purge_sinks` and return the sink. Raises UsageError."""
     sink = read_sink_address(
         text,
         prefixes=(PurgeMethod.URL,),
@@ -53,15 +53,17 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
-    """Return the request fields of every purge from lines `NAME: VALUE`. Raises UsageError, without the secret
-    value."""
-    fields_read: list[tuple[str, str]] = []
+    """Parse the lines `NAME: VALUE` of the option `purge_fields` and return the request fields.
+
+    Raises UsageError, with a message that does not contain the secret value.
+    """
+    fields: list[tuple[str, str]] = []
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not is_token(name) or not value.strip() or not value.isascii() or not value.isprintable():
             raise UsageError("invalid purge field: expected NAME: VALUE, such as Fastly-Key: SECRET")
-        fields_read.append((name, value.strip()))
-    return Fields(fields_read)
+        fields.append((name, value.strip()))
+    return Fields(fields)
 
 
 class DownstreamPurge:

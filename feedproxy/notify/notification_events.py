@@ -14,8 +14,8 @@ class NotificationEvents:
     feed_seen: Signal[Resource] = field(default_factory=Signal)
     """A feed was found in the store at the start, or has new content. Protocols look for its hub or cloud."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """A refresh has ended, with any result."""
+    """A refresh has succeeded or failed."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """This process has begun to deliver, or an outage has ended."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)
-    """One iteration of the loop, in every process. Subscribers with periodic work check the clock first."""
+    """The service's loop runs once more, in every process. Receivers with periodic work check the clock first."""

@@ -1,4 +1,4 @@
-"""The notification service. Its loop records changes, delivers them, and runs the protocols that addons add."""
+"""The notification service. Its loop records changes, sends deliveries, and runs the protocols that addons add."""
 
 import asyncio
 import contextlib
@@ -128,7 +128,7 @@ class NotificationService:
         self.wake()
 
     def defer(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Await `action` in the loop's next iteration. It is dropped if the database fails then."""
+        """Await `action` in the loop's next iteration. If the database fails then, the action is dropped."""
         self._deferred.append(action)
         self.wake()
 
@@ -141,8 +141,7 @@ class NotificationService:
             self._add_pending(snapshot)
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
-        """Add a change that a peer found to the pending changes, so that subscribers here are notified. Does not
-        wait."""
+        """Add a change that a peer found to the pending changes. This machine then notifies its own subscribers."""
         self._peer_changes.add(snapshot)
         self._add_pending(snapshot)
 
@@ -171,7 +170,7 @@ class NotificationService:
         return is_upstream_target(target, self.settings()) or target in await self._listed_feeds()
 
     def start(self) -> None:
-        """Record the changes from before the start, and start the loop, which runs until `close`."""
+        """Start the loop, which runs until `close`. Record the changes that the previous process left unrecorded."""
         if not self._tasks:
             self.proxy.events.feed_changed.subscribe(self.on_feed_changed)
             self.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
@@ -185,7 +184,7 @@ class NotificationService:
         self._wake_event.set()
 
     async def wait_idle(self) -> None:
-        """Return when no work is due at this time. For tests."""
+        """Wait until no work is due. Only tests call this method."""
         await asyncio.gather(*self._tasks[:1])  # the reconciliation at the start
         while (
             not self._idle
@@ -289,8 +288,8 @@ class NotificationService:
     async def _write_pending_changes(self) -> None:
         """Record pending changes in the database. They stay pending until the commit.
 
-        The store writes the feeds first. If the process ends in between, `_reconcile` finds the stored copy at the next
-        start. In the other order, it would find a recorded change without the content to send.
+        The store writes the feeds first. If the process ends before the commit, `_reconcile` finds the stored feeds at
+        the next start. In the other order, a change could be recorded without the content to send.
         """
         async with self._writing:
             while batch := self._pending_changes[:BATCH_SIZE]:

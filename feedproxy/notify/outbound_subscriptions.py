@@ -2,7 +2,7 @@
 
 A feed's document (its `cloud`) or a rule of the operator names the server. The subscription request is a delivery with
 `what="subscribe"`, which is retried and survives a restart. Each subscription has a callback URL with a secret of its
-own, which only that server gets. After a restart or an outage, all subscriptions are confirmed.
+own, which only that server gets. After a restart or an outage, all subscriptions are requested again.
 """
 
 import hmac
@@ -43,7 +43,7 @@ class OutboundSubscriptions:
     """The subscriptions of one protocol at other servers.
 
     `find_target` returns the server for a feed, or None. A subscription is renewed after `renew_after` seconds and
-    expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends it.
+    expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends the subscription.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class OutboundSubscriptions:
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         target = event.target
         if is_no_longer_public(self._service, target):
-            self._service.defer(partial(self._end_withdrawn, target))
+            self._service.defer(partial(self._end_private, target))
 
-    async def _end_withdrawn(self, topic: str) -> None:
+    async def _end_private(self, topic: str) -> None:
         """Remove the subscriptions to a feed that is no longer public, unless the operator named its server."""
         resource = self._service.proxy.store.peek(topic)
         server = self._find_target(resource) if resource is not None else None
@@ -88,8 +88,8 @@ class OutboundSubscriptions:
                 await self._service.proxy.admin.end_push_lease(topic)
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
-        """Subscribe to a topic at `server` unless subscribed. Subscriptions at servers that are no longer named are
-        removed."""
+        """Subscribe to a topic at `server`, unless a subscription exists. Remove the topic's subscriptions
+        elsewhere."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):
@@ -134,13 +134,13 @@ class OutboundSubscriptions:
         else:
             await self._request(subscription)
 
-    async def confirmed(self, subscription: Subscription, reason: str) -> Verdict:
+    async def on_confirmed(self, subscription: Subscription, reason: str) -> Verdict:
         """Extend a subscription that the server has accepted. Return the verdict."""
         await self._extend(subscription)
         return Delivered(reason)
 
-    async def rejected(self, subscription: Subscription, reason: str) -> Verdict:
-        """Schedule a subscription that the server has rejected to be requested again in a day. Return the verdict."""
+    async def on_rejected(self, subscription: Subscription, reason: str) -> Verdict:
+        """Schedule the next request for a subscription that the server has rejected, in a day. Return the verdict."""
         now = self._service.clock.now()
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
@@ -153,15 +153,20 @@ class OutboundSubscriptions:
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
-        found = await self._service.subscriptions.get(int(number))
-        if found is None or found.role is not Role.PUBLISHER or found.protocol != self._protocol:
+        subscription = await self._service.subscriptions.get(int(number))
+        if (
+            subscription is None
+            or subscription.role is not Role.PUBLISHER
+            or subscription.protocol != self._protocol
+            or not hmac.compare_digest(subscription.secret.encode(), secret.encode("utf-8", "replace"))
+        ):
             return None
-        return found if hmac.compare_digest(found.secret.encode(), secret.encode("utf-8", "replace")) else None
+        return subscription
 
     async def on_notification(self, subscription: Subscription) -> bool:
-        """Enqueue a refresh of the topic. Return False if the subscription is no longer wanted.
+        """Enqueue a refresh of the topic. Return False if the feed no longer names a server.
 
-        Only the server knows the callback URL, so that the rate of its notifications is not limited.
+        The rate of these notifications is not limited, because only the server knows the callback URL.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:

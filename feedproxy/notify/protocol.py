@@ -45,8 +45,8 @@ class DeliveryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A queued delivery. `tries` is the number of failures so far. `since` is the instant of the request, or of the
-    change that failed first."""
+    """A queued delivery. `tries` is the number of failed attempts. `since` is the instant from which `retry_for`
+    counts. A newer change of the same feed replaces the request, and both values stay."""
 
     id: int
     request: DeliveryRequest

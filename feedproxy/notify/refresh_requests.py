@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 UNKNOWN_SITES_MAX = 1_000
 """Largest number of recorded unknown sites. The one with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
-"""Key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
+"""Key in the rate limiter under which UNKNOWN_FETCHES_PER_MINUTE is counted."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
 """Largest number of unknown URLs per minute that are fetched because of pings, for all clients together."""
 MAX_CONCURRENT = 8
@@ -55,7 +55,7 @@ class UnknownSite:
 
 
 class RefreshRequests:
-    """The queue. It accepts pings and pushes, and runs the refreshes that they request."""
+    """The queue that accepts pings and pushes, and runs the refreshes that they request."""
 
     def __init__(
         self,
@@ -81,19 +81,19 @@ class RefreshRequests:
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
-        """Return the known feeds that these normalised URLs name. If a URL is a feed, the first one is the result.
+        """Return the known feeds that these normalised URLs name: the first URL that is a feed, or else a site's feeds.
 
-        Otherwise the URLs name sites, and the result is all their feeds. Raises StoreError.
+        If no URL is a feed, each is taken as the URL of a site. Raises StoreError.
         """
         for address in addresses:
             if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
                 return [target]
         await self._write_pending_changes()  # includes feeds that were just fetched
-        found: dict[str, None] = {}
+        feeds: dict[str, None] = {}
         for address in addresses:
             for form in dict.fromkeys((address, self._cache_admin.to_upstream_url(address))):
-                found.update(dict.fromkeys(await self._changes.feeds_of_site(form)))
-        return [target for target in found if self._cache_admin.is_feed(target)]
+                feeds.update(dict.fromkeys(await self._changes.feeds_of_site(form)))
+        return [target for target in feeds if self._cache_admin.is_feed(target)]
 
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
         """Enqueue refreshes of feeds that the client at the address `source` reports as changed.
@@ -155,7 +155,7 @@ class RefreshRequests:
         await self._database.run(work)
 
     async def unknown_sites(self, limit: int = 100) -> list[UnknownSite]:
-        """Return the unknown sites, latest ping first."""
+        """Return at most `limit` unknown sites, the latest ping first."""
         rows = await self._database.run(
             lambda db: db.execute("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", (limit,)).fetchall()
         )
@@ -193,15 +193,15 @@ class RefreshRequests:
         await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
     async def next_due(self) -> Instant | None:
-        """Return the instant at which the next request is due that is not in progress, or None."""
+        """Return the earliest due time of the requests that are not in progress, or None."""
         marks = ",".join("?" * len(self._running))
-        found: Instant | None = await self._database.run(
+        due: Instant | None = await self._database.run(
             lambda db: db.execute(
                 f"SELECT min(due) FROM errands WHERE target NOT IN ({marks})",  # noqa: S608
                 (*self._running,),
             ).fetchone()[0]
         )
-        return found
+        return due
 
     async def close(self) -> None:
         """Cancel the refreshes in progress. They run again at the next start."""
@@ -254,7 +254,8 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Delete a finished request, unless further pings arrived during the refresh: their change may be newer."""
+    """Delete a finished request. If pings arrived during the refresh, keep it for a refresh after `interval`
+    seconds."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

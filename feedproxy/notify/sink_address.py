@@ -29,9 +29,9 @@ def read_sink_address[Kind: StrEnum](
     `prefixes` are the kinds that may precede the URL, followed by a colon. `default_kind` returns the kind of a URL
     without a prefix. `example_url` returns the URL of an example request, which is checked.
     """
-    prefix, _, rest = text.strip().partition(":")
+    prefix, _, url_after_prefix = text.strip().partition(":")
     kind = next((kind for kind in prefixes if kind == prefix), None)
-    url = rest if kind is not None else text.strip()
+    url = url_after_prefix if kind is not None else text.strip()
     kind = kind or default_kind(url)
     try:
         uri.normalise(example_url(kind, url))

@@ -26,7 +26,10 @@ PAGE_SIZE = 500
 
 
 class SubscriberMaintenance:
-    """Maintenance of the subscribers of one protocol. `final_message` returns the delivery that ends a subscription."""
+    """Maintenance of the subscribers of one protocol.
+
+    `final_message` returns the delivery that informs a subscriber of the end of its subscription, or None.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class SubscriberMaintenance:
         self._service = service
         self._protocol = protocol
         self._final_message = final_message
-        self._swept: Instant | None = None
+        self._last_sweep: Instant | None = None
         service.events.refresh_ended.subscribe(self._on_refresh_ended)
         service.events.tick.subscribe(self._on_tick)
 
@@ -49,10 +52,10 @@ class SubscriberMaintenance:
     async def _on_tick(self) -> None:
         now = self._service.clock.now()
         if not self._service.database.acquire_delivery_lock() or (
-            self._swept is not None and abs(now - self._swept) < SWEEP_INTERVAL
+            self._last_sweep is not None and abs(now - self._last_sweep) < SWEEP_INTERVAL
         ):
             return
-        self._swept = now
+        self._last_sweep = now
         for topic in await self._service.subscriptions.topics(Role.SUBSCRIBER, self._protocol):
             await self.update_subscriptions(topic)
             await asyncio.sleep(0)

@@ -56,11 +56,11 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
         return [await resolve_topic(service, address, topics_allowed, base)]
     except UnknownTopic as error:
         try:
-            found = await service.refresh_requests.find_feeds(named_address(service, address, base))
+            feeds = await service.refresh_requests.find_feeds(named_address(service, address, base))
         except BadTarget:
             raise error from None
         targets = []
-        for target in found:
+        for target in feeds:
             if not await service.is_listed(target):
                 continue  # the client named the site, not this feed
             with contextlib.suppress(UnknownTopic):
@@ -72,17 +72,17 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 
 def named_address(service: NotificationService, address: str, base: str) -> str:
     """Return the normalised URL that a client names; a gateway URL names its target. Raises BadTarget."""
-    named, settings = uri.normalise(address.strip()), service.settings()
-    for is_own in (settings.public_url, base):
-        below = is_own.rstrip("/") + "/"
-        if is_own and not settings.upstream and named.startswith(below):
+    url, settings = uri.normalise(address.strip()), service.settings()
+    for own_url in (settings.public_url, base):
+        prefix = own_url.rstrip("/") + "/"
+        if own_url and not settings.upstream and url.startswith(prefix):
             with contextlib.suppress(NotFound):
-                return uri.gateway_target("/" + named.removeprefix(below))
-    return named
+                return uri.gateway_target("/" + url.removeprefix(prefix))
+    return url
 
 
 def may_notify(service: NotificationService, target: str) -> bool:
-    """Return whether subscribers may be notified of changes of this target, because it is a stored, public feed."""
+    """Return whether the target is a stored, public feed. Only such feeds are named in notifications."""
     return service.proxy.admin.is_feed(target) and not is_no_longer_public(service, target)
 
 
@@ -96,17 +96,17 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
 def is_private(resource: Resource, settings: Settings) -> bool:
     """Return whether a feed is private. `settings` are those of its target."""
     # A feed has no stored response if its origin forbids shared caches to store it.
-    is_kept = resource.channel is None or bool(resource.variants)
-    return not is_kept or not may_be_listed(resource.target, settings, resource)
+    may_be_stored = resource.channel is None or bool(resource.variants)
+    return not may_be_stored or not may_be_listed(resource.target, settings, resource)
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently if a feed is there, or `target`."""
+    """Return the target to which a feed has moved permanently, or `target` if no stored feed has the new address."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def redirect_target(service: NotificationService, target: str) -> str:
-    """Return the target to which clients of a feed are redirected, stored or not, or `target`."""
+    """Return the target to which a feed has moved permanently, or `target`. The new target need not be stored."""
     return _follow_redirects(service, target, lambda _: True)
 
 

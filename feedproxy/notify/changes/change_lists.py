@@ -59,8 +59,8 @@ class ChangeLists:
 
         A rule or the origin may have made a feed private after its change.
         """
-        found = await self._service.changes.between(begin, end, ENTRIES_MAX)
-        public = [change for change in found if not is_no_longer_public(self._service, change.target)]
+        changes = await self._service.changes.between(begin, end, ENTRIES_MAX)
+        public = [change for change in changes if not is_no_longer_public(self._service, change.target)]
         return [change for change in public if await self._service.is_listed(change.target)]
 
     async def _respond(

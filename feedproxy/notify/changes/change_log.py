@@ -1,4 +1,4 @@
-"""The log of changes, with feed and time. The lists of changes are made from it, and each change is recorded once.
+"""The log of changes of feeds, with their times. The lists of changes are made from the log. Each change is in it once.
 
 The table `known` contains the digest of each feed's content at its last recorded change. Content with another digest is
 a change. A feed that the store evicted and fetched again is therefore not reported twice. A change right before a crash
@@ -50,7 +50,7 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 
 
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
-    """Return the snapshot of a resource, or None if it is not a feed.
+    """Return the snapshot of a resource, or None if the resource is not a feed.
 
     The changes recorded in a new feed's resource come from its entry dates. Its snapshot has the instant of the first
     fetch instead.
@@ -93,7 +93,9 @@ class ChangeLog:
             return changes, incomparable
 
         changes, incomparable = await self._database.run(work)
-        completed = [found for snapshot in incomparable if (found := await self._compute_digest(snapshot)) is not None]
+        completed = [
+            parsed for snapshot in incomparable if (parsed := await self._compute_digest(snapshot)) is not None
+        ]
         return changes + await self.record(completed, now, extra_deliveries) if completed else changes
 
     async def reconcile(
@@ -115,9 +117,10 @@ class ChangeLog:
                 if (row := recorded[snapshot.target]) is None or row["at"] < snapshot.at
             ]
 
-        changed = await self._database.run(work)
-        known = [replace(snapshot, is_new=True) for snapshot in changed]  # a feed without a row has no subscribers
-        return await self.record(known, now, extra_deliveries)
+        unrecorded = await self._database.run(work)
+        # A feed without a row has no subscribers.
+        as_new = [replace(snapshot, is_new=True) for snapshot in unrecorded]
+        return await self.record(as_new, now, extra_deliveries)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
         """Return at most `limit` changes of listed feeds in [begin, end), newest first."""

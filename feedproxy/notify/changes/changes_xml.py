@@ -69,8 +69,8 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
     for entry in entries:
         seconds_ago = max(0, math.floor(updated - entry.at))
         when = seconds_ago // 60 if minutes else seconds_ago
-        named = (("name", entry.name), ("url", entry.url), ("rssUrl", entry.rss_url))
-        attributes = " ".join(f"{name}={quoteattr(_UNWRITABLE.sub('', value))}" for name, value in named)
+        values = (("name", entry.name), ("url", entry.url), ("rssUrl", entry.rss_url))
+        attributes = " ".join(f"{name}={quoteattr(_UNWRITABLE.sub('', value))}" for name, value in values)
         lines.append(f' <weblog {attributes} when="{when}"/>')
     return "\n".join([*lines, "</weblogUpdates>", ""]).encode()
 

@@ -100,14 +100,14 @@ def _child(element: Element, local: str) -> Element | None:
 
 
 def _text(element: Element, local: str) -> str:
-    found = _child(element, local)
-    return "".join(found.itertext()).strip() if found is not None else ""
+    child = _child(element, local)
+    return "".join(child.itertext()).strip() if child is not None else ""
 
 
 def _optional_parts(title: str, description: str) -> list[tuple[str, str]]:
-    """Return the elements for title and description, cut to their limits and without empty ones."""
-    given = (("title", title[:TITLE_MAX].rstrip()), ("description", description[:DESCRIPTION_MAX].rstrip()))
-    return [(name, text) for name, text in given if text]
+    """Return the elements for title and description, cut to their limits. Empty texts get no element."""
+    texts = (("title", title[:TITLE_MAX].rstrip()), ("description", description[:DESCRIPTION_MAX].rstrip()))
+    return [(name, text) for name, text in texts if text]
 
 
 def _document(kind: str, parts: list[tuple[str, str]]) -> bytes:

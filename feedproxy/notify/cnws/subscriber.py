@@ -72,13 +72,13 @@ class Subscriber:
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if not 200 <= answer.status < 300:
-            return await self.subscriptions.rejected(subscription, f"status {answer.status}")
+            return await self.subscriptions.on_rejected(subscription, f"status {answer.status}")
         try:
             if not messages.read_result(answer.body):
-                return await self.subscriptions.rejected(subscription, "refused")
+                return await self.subscriptions.on_rejected(subscription, "refused")
         except InvalidCall as error:
-            return await self.subscriptions.rejected(subscription, str(error))
-        return await self.subscriptions.confirmed(subscription, "subscribed")
+            return await self.subscriptions.on_rejected(subscription, str(error))
+        return await self.subscriptions.on_confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
         """Return the response of `/-/push/cnws/…`: true if the subscription is still wanted."""

@@ -54,7 +54,7 @@ class DeliveryOutcome:
     """Instant of the next attempt after a Retry. None ends the delivery."""
     remove: bool = False
     started: Instant = math.inf
-    """Instant at which the attempt began. A notification received after that is newer than this outcome."""
+    """Instant at which the attempt began. If a push arrived after it, the note of the subscription stays unchanged."""
 
 
 class DeliveryQueue:
@@ -92,10 +92,10 @@ class DeliveryQueue:
 
     async def next_due(self) -> Instant | None:
         """Return the instant at which the next delivery is due, or None if the queue is empty."""
-        found: Instant | None = await self._database.run(
+        due: Instant | None = await self._database.run(
             lambda db: db.execute("SELECT min(due) FROM deliveries").fetchone()[0]
         )
-        return found
+        return due
 
     async def count_waiting(self) -> dict[str, int]:
         """Return the number of waiting deliveries by protocol."""
@@ -159,7 +159,7 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
 def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> int:
     """Enqueue a delivery for each active subscription to the feed or its former URL. Return the number of deliveries.
 
-    A single SQL statement does it, because a feed may have thousands of subscribers.
+    A single SQL statement inserts all deliveries, because a feed may have thousands of subscribers.
     """
     values = (change.target, change.number, now, now, change.target, change.target, now)
     return db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values).rowcount

@@ -118,10 +118,10 @@ class DeliveryWorker:
         return len(self._running)
 
     async def request_now(self, message: Message) -> Response:
-        """Return the response to a message that is sent at once, because a client waits for the outcome.
+        """Send a challenge or test notification at once, because a client waits for the outcome. Return the response.
 
-        Such messages are challenges and test notifications. They count towards the limits of their host. Raises
-        Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of CallbackClient.
+        The request counts towards the limits of its host. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and
+        the errors of CallbackClient.
         """
         host = uri.site_or_self(message.url)
         await self._wait_for_capacity(host)
@@ -178,7 +178,7 @@ class DeliveryWorker:
         return sum(count for host, count in calls.items() if host in self._slow_hosts)
 
     async def _call(self, host: str, message: Message) -> Response:
-        """Return the response to a message, and record whether its host is slow."""
+        """Send a message and record whether its host is slow. Return the response."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -219,8 +219,10 @@ class DeliveryWorker:
                 return
 
     async def next_due(self) -> Instant | None:
-        """Return the instant at which the next delivery is due, or None. A delivery in progress wakes the loop when it
-        ends."""
+        """Return the instant at which the next delivery is due, or None if the queue is empty.
+
+        The result is also None while a delivery is in progress, because its end wakes the loop.
+        """
         return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:

@@ -2,7 +2,7 @@
 
 There are three kinds of outages: the time before the process started, a gap between two iterations of the loop (the
 machine was suspended), and a time in which no origin answered (the network was down). If only one feed is fetched, a
-failure of its origin looks the same as a network outage. Confirming the subscription again does no harm.
+failure of its origin looks like a network outage. The subscription is then requested again, which does no harm.
 """
 
 from feedproxy.cache.cache_status import Detail

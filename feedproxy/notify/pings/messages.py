@@ -58,10 +58,10 @@ def simple(parameters: Sequence[Any]) -> Ping:
 
     The definition of 2001 has two more parameters: the page to check, and a category. Raises InvalidCall, InvalidPing.
     """
-    name, url, *rest = _texts("weblogUpdates.ping", parameters, 2, 4)
+    name, url, *page_and_tags = _texts("weblogUpdates.ping", parameters, 2, 4)
     ping = ping_of(name, url)
-    if rest:
-        ping = replace(ping, page=_address(rest[0], optional=True), tags=_tags("".join(rest[1:])))
+    if page_and_tags:
+        ping = replace(ping, page=_address(page_and_tags[0], optional=True), tags=_tags("".join(page_and_tags[1:])))
     return ping
 
 
@@ -85,9 +85,9 @@ def ping_of(name: str, url: str) -> Ping:
     return Ping(name, _address(url))
 
 
-def _texts(method: str, parameters: Sequence[Any], least: int, most: int) -> list[str]:
-    if not least <= len(parameters) <= most:
-        raise InvalidCall(f"{method} takes {least} to {most} parameters, not {len(parameters)}")
+def _texts(method: str, parameters: Sequence[Any], minimum: int, maximum: int) -> list[str]:
+    if not minimum <= len(parameters) <= maximum:
+        raise InvalidCall(f"{method} takes {minimum} to {maximum} parameters, not {len(parameters)}")
     if not all(isinstance(parameter, str) for parameter in parameters):
         raise InvalidCall(f"the parameters of {method} are strings")
     return [parameter.strip() for parameter in parameters]

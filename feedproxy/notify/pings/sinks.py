@@ -3,7 +3,7 @@
 A sink is a URL, which may have a prefix:
 
     https://sink.example/ping?name={name}&url={url}   HTTP GET; {feed} stands for the feed's URL
-    https://sink.example/ping?name={0}&url={1}        the same in the form of RSS Feed State; {0} alone is the URL
+    https://sink.example/ping?name={0}&url={1}        HTTP GET, as in RSS Feed State; without {1}, {0} is the URL
     https://rpc.sink.example/RPC2                     XML-RPC, weblogUpdates.ping
     extended:https://rpc.sink.example/RPC2            XML-RPC, weblogUpdates.extendedPing
 """
@@ -50,7 +50,7 @@ type PingSink = SinkAddress[SinkKind]
 
 
 def read_ping_sink(text: str) -> PingSink:
-    """Return the ping sink that an option names. Raises UsageError."""
+    """Parse one value of the option `ping_sinks` and return the sink. Raises UsageError."""
     sink = read_sink_address(
         text,
         prefixes=SinkKind,
@@ -70,7 +70,7 @@ def _example_url(kind: SinkKind, url: str) -> str:
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
-    """Return a template for HTTP GET with its values, which are "URI encoded"."""
+    """Return the URL of a template for HTTP GET, with its values inserted "URI encoded"."""
     numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
     values = {"name": name, "url": url, "feed": feed or url, **numbered}
     for word, value in values.items():

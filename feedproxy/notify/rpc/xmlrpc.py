@@ -1,7 +1,7 @@
 """XML-RPC: the dispatcher of one endpoint, and reading and writing of calls.
 
-Python's xmlrpc.client reads and writes the values. It would expand entities, so that defusedxml's parser refuses
-documents with a document type.
+Python's xmlrpc.client reads and writes the values. By itself, it would expand entities. Therefore defusedxml's parser
+reads the calls, and refuses documents with a document type.
 """
 
 import logging

@@ -46,7 +46,7 @@ CHALLENGE_MAX = 256
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None if it names none that can be called."""
+    """Return the cloud that a feed names, or None if the cloud's protocol is unknown or its address is invalid."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
@@ -71,14 +71,14 @@ class RssCloudAggregator:
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
         """Return the cloud to register at, or None for a private feed and for this proxy's own cloud."""
-        found = cloud_of(resource)
-        if found is None:
+        cloud = cloud_of(resource)
+        if cloud is None:
             return None
         settings = self._service.settings_for(resource.target)
         if not settings.push_subscribe or is_private(resource, settings):
             return None
         public = settings.public_url.rstrip("/") + settings.endpoint_prefix
-        return None if found.callback.startswith(public) else found
+        return None if cloud.callback.startswith(public) else cloud
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """Return the registration request for a delivery, in the protocol of the cloud."""
@@ -98,8 +98,8 @@ class RssCloudAggregator:
         except InvalidCall as error:
             succeeded, reason = False, str(error)
         if not succeeded:
-            return await self.subscriptions.rejected(subscription, reason or f"status {answer.status}, result false")
-        return await self.subscriptions.confirmed(subscription, reason or "registered")
+            return await self.subscriptions.on_rejected(subscription, reason or f"status {answer.status}, result false")
+        return await self.subscriptions.on_confirmed(subscription, reason or "registered")
 
     async def endpoint(self, call: Call) -> Response:
         """Return the response of `/-/push/rsscloud/…` to a challenge, or to a notification in any protocol."""

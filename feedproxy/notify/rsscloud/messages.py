@@ -97,7 +97,7 @@ class Registration:
 def registration(
     procedure: str, port: object, path: str, protocol: str, urls: Sequence[str], domain: str = ""
 ) -> Registration:
-    """Return the registration with these values. Raises RegistrationRefused."""
+    """Check the parameters of a registration and return it. Raises RegistrationRefused."""
     if protocol not in tuple(NotificationMethod):
         raise RegistrationRefused(
             f"invalid protocol {protocol[:40]!r}: expected one of {', '.join(NotificationMethod)}"
@@ -145,7 +145,10 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
 
 
 def from_soap(call: SoapCall) -> Registration:
-    """Return the registration of a SOAP call, with its parameters by order or by name. Raises as `from_parameters`."""
+    """Return the registration of a SOAP call. Its parameters are found by name, or else by order.
+
+    Raises MalformedCall, RegistrationRefused.
+    """
     order = ("notifyprocedure", "port", "path", "protocol", "urllist", "domain")
     named = {name.lower(): value for name, value in call.parameters}
     if all(name in named for name in order[:5]):
@@ -170,7 +173,7 @@ def from_form(content: bytes) -> Registration:
 
 
 def parse_form(content: bytes) -> list[tuple[str, str]]:
-    """Return the fields of a form in order, or none if it is invalid."""
+    """Return the names and values of a form in order, or an empty list if the form is invalid."""
     try:
         return parse_qsl(
             content.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=URLS_MAX + 20, separator="&"

@@ -30,12 +30,11 @@ UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
 """Largest number of bytes that are read of a push to an unknown callback URL before it is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
-"""Longest lease in seconds. A longer lease that a hub grants counts as this one, and is renewed before this time has
-passed."""
+"""Longest lease in seconds. A longer lease that a hub grants is shortened to LEASE_MAX."""
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds. A shorter lease that a hub grants counts as this one, so that a hub cannot cause more
-frequent renewals."""
+"""Shortest lease in seconds. A shorter lease that a hub grants is prolonged to LEASE_MIN, which limits the frequency of
+renewals."""
 
 RENEWAL_MARGIN_MAX: Seconds = DAY
 """Longest time in seconds from the renewal of a lease to its end. A lease of less than ten days is renewed when a tenth
@@ -52,7 +51,8 @@ class DistributionReceiver:
         self._rate_limiter = RateLimiter()
 
     def content_max(self, path: str) -> int:
-        """Return the limit of a push in bytes. For a known callback URL it is `buffer_max`, as for fetched content."""
+        """Return the largest content of a push in bytes. For a callback URL of this proxy, the limit is
+        `buffer_max`."""
         return (
             self._service.settings().buffer_max
             if messages.is_sealed(self._key(), path.rpartition(".")[2])

@@ -98,13 +98,13 @@ class Hub:
 
     async def _accept_publish(self, request: PublishRequest, source: str, base: str) -> None:
         """Accept a publish request as a ping: known feeds are fetched, others are ignored."""
-        refresh_requests, found = self._service.refresh_requests, list[str]()
+        refresh_requests, feeds = self._service.refresh_requests, list[str]()
         for topic in request.topics:
             try:
-                found += await refresh_requests.find_feeds(named_address(self._service, topic, base))
+                feeds += await refresh_requests.find_feeds(named_address(self._service, topic, base))
             except BadTarget as error:
                 raise InvalidRequest(f"invalid hub.url: {error}") from error
-        await refresh_requests.accept_ping(list(dict.fromkeys(found)), source)
+        await refresh_requests.accept_ping(list(dict.fromkeys(feeds)), source)
 
     def _target(self, request: SubscriptionRequest, base: str) -> str:
         """Return the target that a request's topic names. Raises InvalidRequest."""
@@ -195,7 +195,7 @@ class Hub:
             return None
 
     async def _check_public(self, target: str) -> bool:
-        """Return whether a topic is public (section 5.2). An unknown feed of the upstream is fetched before."""
+        """Return whether a topic is public (section 5.2). An unknown feed of the upstream is fetched first."""
         settings = self._service.settings_for(target)
         if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
             await self._service.proxy.admin.refresh(target)
@@ -272,6 +272,6 @@ def _denial(callback: str, topic: str) -> str:
 
 
 def _is_unsubscription(delivery: Delivery) -> bool:
-    """Return whether a delivery verifies an unsubscription, which is possible for a private feed, too."""
+    """Return whether a delivery verifies an unsubscription. Subscribers may unsubscribe from private feeds, too."""
     request = delivery.request
     return request.what == "verify" and json.loads(request.data)["mode"] == Mode.UNSUBSCRIBE

@@ -30,9 +30,9 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
     hubs = [link.href for link in links if "hub" in link.rels] or list(channel.hubs)
     selves = [link.href for link in links if "self" in link.rels]
     selves = selves or [link.href for link in channel.self_links if link.rel == "self"]
-    found = dict.fromkeys(url for reference in hubs if (url := _resolve(target, reference)))
+    urls = dict.fromkeys(url for reference in hubs if (url := _resolve(target, reference)))
     # "subscribers SHOULD always favor the HTTPS URL for hubs"
-    ordered = sorted(found, key=lambda hub: not hub.startswith("https://"))
+    ordered = sorted(urls, key=lambda hub: not hub.startswith("https://"))
     topic = next((url for reference in selves if (url := _resolve(target, reference))), target)
     return DiscoveredHubs(topic, tuple(ordered[:HUBS_MAX]))
 

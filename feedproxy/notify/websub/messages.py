@@ -129,8 +129,9 @@ def read_callback(text: str) -> str:
 
 
 def granted_lease(requested: int | None, longest: int) -> int:
-    """Return the seconds of the lease that is granted for `requested` seconds, or for a request without a lease.
-    `longest` is the upper limit in seconds.
+    """Return the lease to grant in seconds: the `requested` one, at least LEASE_MIN and at most `longest` seconds.
+
+    A request without a lease gets the longest one.
 
     "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
     """
@@ -143,9 +144,9 @@ def with_parameters(callback: str, **parameters: str | int) -> str:
     "Hubs MUST preserve the query string during subscription verification by appending new parameters to the end of
     the list using the & (ampersand) character to join."
     """
-    written = urlencode({f"hub.{name}": value for name, value in parameters.items()})
+    query = urlencode({f"hub.{name}": value for name, value in parameters.items()})
     join = "?" if "?" not in callback else "" if callback.endswith(("?", "&")) else "&"
-    return f"{callback}{join}{written}"
+    return f"{callback}{join}{query}"
 
 
 def challenge(nonce: str, attempt: int) -> str:
@@ -160,11 +161,11 @@ def signature(secret: str, body: bytes, method: str) -> str:
 
 def is_signed(value: str | None, secret: str, body: bytes) -> bool:
     """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time."""
-    method, _, found = (value or "").strip().partition("=")
-    if method.lower() not in METHODS or not found.isascii():
+    method, _, digest = (value or "").strip().partition("=")
+    if method.lower() not in METHODS or not digest.isascii():
         return False
     expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
-    return hmac.compare_digest(expected.encode(), found.strip().lower().encode())
+    return hmac.compare_digest(expected.encode(), digest.strip().lower().encode())
 
 
 def link_field(hub: str, topic: str) -> str:
@@ -203,10 +204,10 @@ def _form(body: bytes) -> dict[str, list[str]]:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict")
     except (ValueError, UnicodeError) as error:
         raise InvalidRequest("invalid body: expected a form in UTF-8") from error
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return found
+        parameters.setdefault(name, []).append(value)
+    return parameters
 
 
 def _single_value(parameters: dict[str, list[str]], name: str, *, required: bool = False) -> str:

@@ -1,9 +1,10 @@
 """The WebSub subscriber: it subscribes at the hubs of feeds that are read here, and renews and ends these
 subscriptions.
 
-A feed with readers and hubs is subscribed to at one of its hubs, and at the next one if that fails. If a feed has no
-readers any more, or names other hubs, its subscription is ended. Feeds are checked every SWEEP_INTERVAL seconds, and
-when their content changes. Restarts, outages and expired leases therefore lose no subscription.
+A feed that has readers and names hubs is subscribed to at the first hub that accepts the request. If the feed has no
+readers any more, or names other hubs, the subscription is ended. Feeds are checked every SWEEP_INTERVAL seconds, and
+when their content changes. A subscription that was lost by a restart, an outage or an expired lease is therefore
+requested again.
 
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
 subscriptions are renewed"). Only the last verified token is valid. The token before it is answered with 410.
@@ -96,7 +97,7 @@ class Subscriber:
         now = service.clock.now()
         if not service.can_receive_calls:
             return
-        # After a start there are thousands, so that one query reads their subscriptions.
+        # After a start thousands of feeds wait for their check. One query reads the subscriptions of all.
         unread, plain = [target for target in self._pending_checks if not self.is_read(target)], list(self._without_hub)
         subscribed = await service.subscriptions.subscribed_topics(
             role=Role.PUBLISHER, protocol=NAME, among=unread + plain
@@ -134,11 +135,11 @@ class Subscriber:
     async def _check(self, target: str) -> bool:
         """Subscribe to a feed or unsubscribe, as required. Return False if it has a hub but no readers yet."""
         subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
-        found = self._discover(target, self._service.proxy.store.peek(target))
+        discovered = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:
-            if subscription.callback not in found.hubs and _is_wanted(subscription):
+            if subscription.callback not in discovered.hubs and _is_wanted(subscription):
                 await self._unsubscribe(subscription)
-        if not found.hubs:
+        if not discovered.hubs:
             return True
         if not self.is_read(target):
             # After a start, the counts are complete only when a whole window has passed.
@@ -149,12 +150,14 @@ class Subscriber:
             return False
         failed = {subscription.callback for subscription in subscriptions if "failed" in subscription.data}
         if not any(
-            _is_wanted(subscription) and subscription.callback in found.hubs and subscription.callback not in failed
+            _is_wanted(subscription)
+            and subscription.callback in discovered.hubs
+            and subscription.callback not in failed
             for subscription in subscriptions
         ):
-            for hub in found.hubs:
+            for hub in discovered.hubs:
                 if hub not in failed:
-                    await self._subscribe(target, hub, found.topic)
+                    await self._subscribe(target, hub, discovered.topic)
                     break
         return True
 
@@ -170,11 +173,11 @@ class Subscriber:
         stored = resource.feed_variant
         if stored is None:
             return no_hubs
-        found = discover(target, stored.fields, resource.channel)
-        if not covers_topic(self._service, target, found.topic):
+        discovered = discover(target, stored.fields, resource.channel)
+        if not covers_topic(self._service, target, discovered.topic):
             return no_hubs
         own = endpoint_address(settings, "")
-        return replace(found, hubs=tuple(hub for hub in found.hubs if not hub.startswith(own)))
+        return replace(discovered, hubs=tuple(hub for hub in discovered.hubs if not hub.startswith(own)))
 
     def is_read(self, target: str) -> bool:
         """Return whether a feed has had readers within `subscriber_window`."""
@@ -222,9 +225,9 @@ class Subscriber:
     async def renew(self, subscription: Subscription) -> None:
         """Renew a lease that will end: "the subscriber MUST re-request the subscription"."""
         await self._check(subscription.topic)
-        now = await self._service.subscriptions.get(subscription.id)
-        if now is not None and _is_wanted(now) and self._service.can_receive_calls:
-            await self._request_lease(now)
+        current = await self._service.subscriptions.get(subscription.id)
+        if current is not None and _is_wanted(current) and self._service.can_receive_calls:
+            await self._request_lease(current)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
         """Return the request to a hub for a delivery."""
@@ -302,7 +305,7 @@ class Subscriber:
                 state=subscription.state if keeps else State.PENDING,
             )
         )
-        self._pending_checks[subscription.topic] = now  # another hub may accept it
+        self._pending_checks[subscription.topic] = now  # another hub may accept the subscription
         self._service.wake()
 
 

@@ -13,7 +13,7 @@ from feedproxy.notify.websub.messages import NAME
 from feedproxy.notify.websub.subscriber import Subscriber
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
-"""Kinds of deliveries of the subscriber. The hub's kinds are `verify`, `notify` and `deny`."""
+"""Kinds of deliveries (`DeliveryRequest.what`) that the subscriber sends. The hub sends `verify`, `notify`, `deny`."""
 
 
 class WebSub:
