@@ -2,22 +2,23 @@ vcl 4.1;
 
 # Varnish in front of feedproxy in reverse mode:   varnishd -f /etc/varnish/feedproxy.vcl -a :80
 #
-# It keeps each feed as long as the feed's own schedule says (CDN-Cache-Control), and forgets it at once when feedproxy
-# tells it to (Surrogate-Key). In feedproxy's configuration:
+# Varnish stores each feed for the time that the feed's own schedule states (CDN-Cache-Control). It discards a feed at once
+# when feedproxy purges it (Surrogate-Key). In feedproxy's configuration:
 #
 #   state_freshness: true
 #   purge_sinks: [http://127.0.0.1:80/]
 #   trusted_proxies: [127.0.0.1]
 #   public_url: https://www.example.com/
 #
-# Varnish answers readers with gzip or with nothing. Started with `-p http_gzip_support=off` it keeps br and zstd, too.
+# By default, Varnish sends feeds in gzip or without a coding. With `-p http_gzip_support=off`, it also stores and sends br
+# and zstd.
 
 import std;
 
 backend default {
     .host = "127.0.0.1";
     .port = "8080";
-    # While feedproxy is away, what is held is served on (grace, below).
+    # While feedproxy does not answer this probe, Varnish serves stale copies (grace, below).
     .probe = {
         .url = "/-/shortChanges.xml";
         .interval = 5s;
@@ -28,7 +29,7 @@ backend default {
     }
 }
 
-# Who may purge: the machine that feedproxy runs on, and nobody else.
+# Only the machine on which feedproxy runs may purge.
 acl feedproxy {
     "127.0.0.1";
     "::1";
@@ -36,7 +37,7 @@ acl feedproxy {
 
 sub vcl_recv {
     if (req.method == "PURGE") {
-        # client.ip is who is connected: what a field says of him can be forged.
+        # client.ip is the address of the connection. A client could forge an address in a field.
         if (client.ip !~ feedproxy) {
             return (synth(403, "Not from here"));
         }
@@ -49,17 +50,17 @@ sub vcl_recv {
         return (synth(200, "Purged"));
     }
 
-    # What clients say of their way here is none of a copy's key, so it may decide nothing: public_url names the address.
+    # These fields are not part of the cache key, so they must not change an answer. public_url sets the public address.
     unset req.http.X-Forwarded-Proto;
     unset req.http.X-Forwarded-Host;
     unset req.http.Forwarded;
 
-    # Readers that take only what is new to them (A-IM: feed) get that from feedproxy.
+    # feedproxy answers requests for new items only (A-IM: feed).
     if (req.method == "GET" && req.http.A-IM) {
         return (pass);
     }
 
-    # A copy past its time stands in while feedproxy is away, and is not served else.
+    # Varnish serves a stale copy only while feedproxy does not answer the probe.
     set req.grace = 1d;
     if (req.restarts == 0 && std.healthy(req.backend_hint)) {
         set req.grace = 0s;
@@ -71,7 +72,7 @@ sub vcl_backend_error {
 }
 
 sub vcl_synth {
-    # feedproxy has just gone away, and the probe does not know it yet: once more, with a copy past its time.
+    # feedproxy has stopped, and the probe has not noticed it yet. Restart the request, which permits a stale copy.
     if (resp.status == 503 && req.restarts == 0) {
         return (restart);
     }
@@ -80,18 +81,18 @@ sub vcl_synth {
 sub vcl_backend_response {
     if (beresp.http.Surrogate-Key && !beresp.uncacheable) {
         if (beresp.http.CDN-Cache-Control ~ "no-store|no-cache|private") {
-            # The origin's own word to caches such as this one.
+            # The origin forbids caches of its own network to store this response.
             set beresp.uncacheable = true;
             set beresp.ttl = 2m;
             return (deliver);
         }
         if (beresp.http.CDN-Cache-Control ~ "(^|[ ,])max-age=[0-9]+") {
-            # Both count from the origin's answer: what remains is the difference.
+            # max-age and Age both begin at the origin's response. The remaining lifetime is the difference.
             set beresp.ttl = std.duration(
                 regsub(beresp.http.CDN-Cache-Control, "^(.*[ ,])?max-age=([0-9]+).*$", "\2") + "s", 0s)
                 - std.duration(beresp.http.Age + "s", 0s);
         } elsif (beresp.ttl > 10s) {
-            # A copy that stands in for an origin that fails: looked at again soon.
+            # Without max-age, this is a copy in place of a failing origin. Request it again after 10 s.
             set beresp.ttl = 10s;
         }
         set beresp.grace = 1d;
@@ -99,7 +100,7 @@ sub vcl_backend_response {
 }
 
 sub vcl_deliver {
-    # Between feedproxy and Varnish alone.
+    # These fields are only for Varnish.
     unset resp.http.CDN-Cache-Control;
     unset resp.http.Surrogate-Key;
 }
