@@ -1,7 +1,7 @@
 """Codec of a resource's stored form: docs/reference/store-format.md.
 
-A value is an envelope (envelope.py), a header in JSON, and the bodies unchanged. Nothing is pickled, because write
-access to the store's files must not permit running code.
+A stored form is an envelope (envelope.py), a header in JSON, and the bodies unchanged. Nothing is pickled, because
+write access to the store's files must not permit running code.
 
 The header follows the dataclasses: each member has its name in the header and is left out if it has its default. The
 declared type of a member determines how it is read. A new member with a default therefore needs no code here and no new
@@ -31,7 +31,7 @@ from feedproxy.store.resource import Resource
 
 _INTERNER = Interner()
 _INTERNED_MEMBERS = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
-"""Members with texts that many feeds have in common. Equal texts share one object."""
+"""Members with texts that many feeds have in common. Equal texts share one object in memory."""
 
 
 def dump(resource: Resource) -> bytes:
@@ -102,10 +102,9 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 
 
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"") -> Resource:
-    """Return the resource with this header, these bodies in the order of `Resource.responses`, and these previous
-    contents.
+    """Return the resource with this header, these bodies and these previous contents.
 
-    Raises Damaged if they do not belong together.
+    The bodies are in the order of `Resource.responses`. Raises Damaged if header and bodies do not belong together.
     """
     return _read(header, _BodiesInMemory(bodies, previous))
 
@@ -129,7 +128,7 @@ def _header(
     resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
 ) -> bytes:
     def plain(value: Any) -> object:
-        """Return a JSON equivalent of a value that JSON cannot represent."""
+        """Return the JSON equivalent of a value that the JSON encoder does not support."""
         if isinstance(value, (Fields, PackedSequence)):
             return list(value)
         if isinstance(value, frozenset):
@@ -156,7 +155,10 @@ def _header(
 
 
 def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
-    """Return the bodies to be written, without the one that gzip's decodes to, which is four fifths of the bytes."""
+    """Return the bodies to write, by coding.
+
+    The decoded body is left out if the gzip body decodes to it, which saves four fifths of the bytes.
+    """
     assert isinstance(content.bodies, Bodies)
     to_write = dict(content.bodies.stored)
     if content.tag is not None and content.bodies.is_gzip_of_identity():
@@ -179,7 +181,8 @@ _STORED_NAMES: Mapping[str, Mapping[str, str]] = {
     "Relocation": {"kind": "ending"},
     "Failures": {"by_origin": "asked"},
 }
-"""Names in the stored form that differ from the names of attributes, by class. The stored form must never change."""
+"""Names in the stored form that differ from the names of attributes, by class. Never change them: existing stores
+contain them."""
 
 _DEFAULTS: dict[type, tuple[tuple[str, str, Any], ...]] = {}
 
@@ -202,13 +205,13 @@ def _default(member: Field[Any]) -> Any:
 
 
 class _Context:
-    """The state of decoding one value: its bodies, and the texts that occur in it."""
+    """The state of decoding one stored form: its bodies, and the texts that occur in it."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Return one shared object for equal texts of a value. For example, every variant has the same target."""
+        """Return one shared object for equal texts in a stored form. For example, every variant has the same target."""
         return self._texts.setdefault(text, text)
 
     @abstractmethod
@@ -221,7 +224,7 @@ class _Context:
 
 
 class _StoredBodies(_Context):
-    """Decoding state for bodies in the bytes of the value."""
+    """Decoding state for bodies in the bytes of the stored form."""
 
     def __init__(self, area: memoryview) -> None:
         super().__init__()
@@ -244,7 +247,7 @@ class _StoredBodies(_Context):
         return self._body(_read_integer(start, self), _read_integer(length, self))
 
     def _body(self, start: int, length: int) -> bytes:
-        """Return the body at that position, as the same object for the same position."""
+        """Return the body at this position. The same position always gives the same object."""
         body = self._bodies.get((start, length))
         if body is None:
             if not 0 <= start <= start + length <= len(self._area):
@@ -253,7 +256,7 @@ class _StoredBodies(_Context):
         return body
 
     def check_complete(self) -> None:
-        """Raise ValueError unless the header describes every byte of the value."""
+        """Raise ValueError unless the header describes every byte of the stored form."""
         if sum(length for _, length in self._bodies) != len(self._area):
             raise ValueError("the header does not describe every byte")
 
@@ -305,7 +308,10 @@ def _read_common_text(value: Any, context: _Context) -> str | None:
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
-    """Return the field lines in `value`. Raises ValueError for a line break: other programs may write to the store."""
+    """Return the field lines in `value`.
+
+    Raises ValueError for a line break, because other programs may write to the store.
+    """
     lines = [_INTERNER.line(name, line) for name, line in _read_list(value, context)]
     # "CR, LF, and NUL" (RFC 9110, section 5.5). Characters beyond Latin-1 raise UnicodeEncodeError, a ValueError.
     text = "".join([part for line in lines for part in line]).encode("latin-1")
@@ -335,14 +341,15 @@ _SIMPLE: Mapping[Any, _Decoder] = {
 
 
 def _plain_types(kind: Any) -> tuple[type, ...]:
-    """Return the types of JSON that are a value of this declared type. No function is called for such members."""
+    """Return the JSON types with which a value of this declared type is stored unchanged. Reading such a member needs
+    no function call."""
     if isinstance(kind, TypeAliasType):
         return _plain_types(kind.__value__)
     return {int: (int,), float: (float, int), bool: (bool,)}.get(kind, ())
 
 
 def _decoder(kind: Any) -> _Decoder:
-    """Return the function that reads a value of this declared type. Raises TypeError if the type is not supported."""
+    """Return the function that reads a value of this declared type. Raises TypeError for unsupported types."""
     if isinstance(kind, TypeAliasType):
         return _decoder(kind.__value__)
     if kind in _SIMPLE:
@@ -372,7 +379,7 @@ def _dataclass_decoder(kind: Any) -> _Decoder:
         )
         for attribute, name, _ in _defaults(kind)
     }
-    # All values share one default object; the class would create one for each value.
+    # All values share one default object, because the class would create a new one for each value.
     defaults = {
         attribute: default
         for attribute, _, default in _defaults(kind)

@@ -11,8 +11,8 @@ from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.lru import LRU
 
 SITES_MAX = 4096
-"""Maximum number of sites with a stored request slot. The sites fetched longest ago are forgotten first; any
-interval for them has passed."""
+"""Maximum number of sites with a stored request slot. The sites fetched longest ago are forgotten first: their
+intervals have passed."""
 
 
 COUNTERS = 4096
@@ -21,7 +21,7 @@ COUNTERS = 4096
 
 
 class SiteThrottle(Protocol):
-    """Request slots of each site: the instants at which feedproxy may request one of its feeds.
+    """Request slots of each site: the instants at which feedproxy may request one of the site's feeds.
 
     Memory is bounded: a site may be forgotten when its interval has passed.
     """
@@ -38,14 +38,18 @@ class SiteThrottle(Protocol):
         ...
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before `until`, because the site's own limit for all its feeds is
-        reached."""
+        """Let no request to the site begin before `until`.
+
+        Called when an origin has reported that a limit for all feeds of the site is reached.
+        """
         ...
 
 
 class Coordination(Protocol):
-    """The interface through which the processes on one store coordinate. Its methods are called often, so only
-    `acquire_lease` may wait, and it never waits until another process releases the lease.
+    """The interface through which the processes on one store coordinate.
+
+    Its methods are called often. Only `acquire_lease` may wait for another process, and never for the end of that
+    process's lease.
     """
 
     @property
@@ -55,13 +59,13 @@ class Coordination(Protocol):
 
     @property
     def generation(self) -> int:
-        """Return a number that differs after every change of the stored values, by any process. Reading it is cheap."""
+        """Return a number that differs after every change of the stored values by any process. Reading it is cheap."""
         ...
 
     def invalidation_epoch(self, target: str) -> int:
         """Return a number that differs after each invalidation of `target`.
 
-        A fetch that began with another number must not be stored.
+        If the number changes during a fetch, the fetched response must not be stored.
         """
         ...
 
@@ -73,28 +77,28 @@ class Coordination(Protocol):
         """Acquire the fetch lease of `target`. Return False if another process holds it.
 
         The lease ends with `release_lease`, `abandon_lease`, or the holder's process. A `local` lease excludes only
-        processes of this machine; it is for a change without a fetch.
+        processes of this machine. It protects a change without a fetch.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result. The fetch counts as completed."""
+        """End the lease after a fetch with a stored result. `completion_count` changes."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease without a result. The fetch does not count as completed."""
+        """End the lease without a result. `completion_count` does not change."""
         ...
 
     def completion_count(self, target: str) -> int:
-        """Return a number that differs after each completed fetch.
+        """Return a number that differs after each completed fetch of `target`.
 
-        It does not change if the holder ended during the fetch.
+        The number stays the same if the holder of the lease ended during the fetch.
         """
         ...
 
 
 def counter_of(target: str) -> int:
-    """Return the number of a target's counter, the same in every process."""
+    """Return the number of a target's counter, from 0 to COUNTERS - 1. It is the same in every process."""
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) % COUNTERS
 
 
@@ -134,7 +138,7 @@ class LocalSiteThrottle:
 class LocalCoordination:
     """The coordination of a single process.
 
-    Every lease is free, and no other process changes or invalidates a target.
+    Every lease is free, because no other process fetches, changes or invalidates a target.
     """
 
     def __init__(self) -> None:

@@ -25,33 +25,34 @@ from feedproxy.store.write_pacing import WritePacer
 logger = logging.getLogger(__name__)
 
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-"""Errors of writing that may end on their own or after the operator's action. While they last, stored values can be
-read."""
+"""Errors of writing that may end on their own or after the operator's action. During such an error, stored values can
+be read."""
 SHARDS = 8
 """Number of shards. With eight, the longest measured wait of one writing process for another was 11 ms. With a single
 file, it was 432 ms."""
 CULL_SLICE = 10
-"""Maximum number of values removed in one step, which takes less than a millisecond."""
+"""Maximum number of values removed in one step, so that a step takes less than a millisecond."""
 HEADER_BLOCK = 256
-"""Headers are padded with spaces to a multiple of this size, in bytes. A freshened response then has the same length
-as before, and SQLite writes only the pages that differ: one or two, for any length of the content."""
+"""Headers are padded with spaces to a multiple of this size in bytes. A freshened response then has the same length as
+before, and SQLite writes only the one or two pages that differ."""
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""Minimum size of the store, in bytes. Eight empty files and their journals take most of a megabyte."""
+"""Minimum size of the store in bytes. Eight empty files and their journals take most of a megabyte."""
 
 
 class DiskStore:
-    """The lower tier of `TieredStore`."""
+    """The lower tier of `TieredStore`: all resources and state, on disk."""
 
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
         """Open the folder; create it if it is missing. Raises UsageError if it cannot be used.
 
-        Broken files are set aside. A file that cannot be opened is reported to `on_failure`, and is tried again later.
+        Broken files are set aside (quarantine.py). A file that cannot be opened is reported to `on_failure`, and is
+        opened later.
         """
         if size_max < SIZE_MAX_FLOOR:
             raise UsageError(f"store_max: {size_max} bytes are too few: expected {SIZE_MAX_FLOOR} or more")
         folder = self.folder = _prepare_folder(folder)
         shard_max = size_max // SHARDS
-        # Half, so that one value never empties its shard.
+        # Half of the shard's share, so that one value never empties its shard.
         self._value_max = shard_max // 2
         self._shards = [
             Shard(folder / "feeds" / f"{number:03}", size_max=shard_max, on_failure=on_failure)
@@ -62,15 +63,13 @@ class DiskStore:
     # -- reading
 
     def read(self, target: str) -> Resource | None:
-        """Return the resource stored for this target. Return None if there is none. Raises StoreError."""
+        """Return the resource stored for this target, or None if no resource is stored. Raises StoreError."""
         found = self.read_with_header(target)
         return found[0] if found is not None else None
 
     def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource, and the header from which it was read (codec.py).
-
-        Return None if there is none. Raises StoreError.
-        """
+        """Return the resource, and the header from which it was read (codec.py), or None if no resource is stored.
+        Raises StoreError."""
         data = self._shard(target).get(target)
         if data is None:
             return None
@@ -89,7 +88,7 @@ class DiskStore:
             yield from shard.keys()
 
     def read_state(self, name: str) -> bytes | None:
-        """Return the state stored under this name. Return None if there is none. Raises StoreError."""
+        """Return the state stored under this name, or None if no state is stored. Raises StoreError."""
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)
 
@@ -98,8 +97,8 @@ class DiskStore:
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
         """Store the resources, in one transaction for each shard.
 
-        `on_header` is called with each resource and its header (codec.py). Raises StoreError; some resources may be
-        written then.
+        `on_header` is called with each resource and its header (codec.py). Raises StoreError; some resources may
+        already be written.
         """
         values_by_shard: dict[int, list[tuple[str, bytes]]] = {}
         pacer = WritePacer()
@@ -137,7 +136,7 @@ class DiskStore:
     def cull_slice(self) -> bool:
         """Remove up to CULL_SLICE of the least recently stored values from every shard that exceeds its size limit.
 
-        Return whether any value was removed: False means that no shard exceeds its limit. Raises StoreError.
+        Return True if a value was removed, and False if no shard exceeds its limit. Raises StoreError.
         """
         culled = 0
 
@@ -159,7 +158,8 @@ class DiskStore:
         _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
     def stop_waiting(self) -> None:
-        """Make all operations wait for no lock from now on, because the process ends. May be called from any thread."""
+        """Make all operations fail at once instead of waiting for a lock, because the process ends. May be called from
+        any thread."""
         _for_each((*self._shards, self._state), Shard.stop_waiting)
 
     def close(self) -> None:
@@ -175,7 +175,7 @@ class DiskStore:
 
 
 def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> None:
-    """Call the operation on every shard, even if one fails. Raises the last StoreError."""
+    """Call the operation on every shard, even if one call fails. Raises the last StoreError."""
     failure: StoreError | None = None
     for shard in shards:
         try:
@@ -187,7 +187,7 @@ def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> 
 
 
 def _prepare_folder(folder: Path) -> Path:
-    """Return the absolute path of the folder, after it has been created and found writable. Raises UsageError."""
+    """Create the folder, check that it can be written, and return its absolute path. Raises UsageError."""
     folder = folder.absolute()
     if os.path.expandvars(folder) != str(folder):
         raise UsageError(f"store: folder {folder}: expected a name without environment variables")

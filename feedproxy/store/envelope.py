@@ -13,7 +13,8 @@ from feedproxy.http.coding.deflate import zlib
 
 VERSION = 1
 LATER_VERSION = 2
-"""Version of values that an earlier feedproxy would misread. All other values are written with `VERSION`."""
+"""Version of stored forms that an earlier feedproxy would misread. All other stored forms have the version
+`VERSION`."""
 MAGIC = b"FPXY"
 
 _ENVELOPE = struct.Struct(">4sBBxxII")
@@ -33,7 +34,7 @@ class Damaged(StoreError):
 
 
 class UnknownVersion(StoreError):
-    """Error for a value that another version of feedproxy wrote in a form that this version cannot read."""
+    """Error for a stored form of another feedproxy version that this version cannot read."""
 
 
 def seal_parts(kind: EnvelopeKind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
@@ -67,7 +68,7 @@ def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]
 
 
 def seal(data: bytes) -> bytes:
-    """Return the state of another part in an envelope."""
+    """Return the state of a part of feedproxy, such as subscriptions, in an envelope."""
     return seal_parts(EnvelopeKind.STATE, b"", data)
 
 

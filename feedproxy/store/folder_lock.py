@@ -1,7 +1,7 @@
 """Lock of a store's folder.
 
-Two processes on one folder would serve copies that the other has replaced, and deliver notifications twice. The lock is
-the kernel's (flock), so it always ends with the process.
+If two processes used one folder, each would serve copies that the other has replaced, and both would deliver the same
+notifications. The lock is the kernel's (flock), so it always ends with the process.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ class FolderInUse(FeedproxyError):
 
 
 def acquire(folder: Path) -> int | None:
-    """Lock this folder; create it if it is missing. Return the file descriptor of the lock.
+    """Lock this folder, which is created if it is missing. Return the file descriptor of the lock.
 
     Return None if the folder cannot be written: the store reports that failure when it opens the folder. Raises
     FolderInUse.
@@ -39,7 +39,7 @@ def acquire(folder: Path) -> int | None:
             f"store: {folder} is in use by process {holder or '?'}: expected a folder that no other feedproxy uses,"
             " or reuse_port in both"
         ) from None
-    except OSError:  # a file system without locks
+    except OSError:  # the file system has no locks
         os.close(descriptor)
         return None
     with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ class Store(Protocol):
     """Resources keyed by target URI, and the state of other parts keyed by name.
 
     One event loop uses a store, and other processes may use the same folder. If the store is shared (`open_store`),
-    `put` and `delete` return only when no process answers with the previous value any more.
+    `put` and `delete` return only after every process has stopped answering with the previous value.
     """
 
     @property
@@ -36,31 +36,32 @@ class Store(Protocol):
         ...
 
     def get(self, target: str) -> Resource | None:
-        """Return the resource stored for this target. Return None if there is none.
+        """Return the resource stored for this target, or None if no resource is stored.
 
-        A value is visible as soon as its `put` has begun, or, in a shared store, has returned.
+        In a shared store, a value is visible when its `put` has returned. Otherwise it is visible when its `put` has
+        begun.
         """
         ...
 
     def get_latest(self, target: str) -> Resource | None:
         """Return the resource that was put last, even if other processes do not have it yet.
 
-        A change of the resource must start from this version.
+        An update of the resource must start from this resource, so that it loses no earlier update.
         """
         ...
 
     def peek(self, target: str) -> Resource | None:
         """Return the same as `get`, without marking the resource as recently used.
 
-        It is for callers that iterate over all targets.
+        Callers that iterate over all targets use it.
         """
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
         """Return an object that stays the same as long as `get` returns the same resource from memory.
 
-        Return None if memory does not have the resource. A caller can use the object to find out whether a derived
-        value is still valid. `used` says that the derived value is used now.
+        Return None if memory does not have the resource. Callers compare the object to check whether a value derived
+        from the resource is still valid. With `used`, the resource is marked as recently used.
         """
         ...
 
@@ -71,17 +72,17 @@ class Store(Protocol):
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
         """Store this resource in place of the previous one. Waits only if the queue is full or the store is shared.
 
-        A shared store discards the resource if `precondition` returns False. It is called last, and may be called from
-        any thread.
+        A shared store discards the resource if `precondition` returns False. `precondition` is called immediately
+        before the write, perhaps in another thread.
         """
         ...
 
     async def wait_written(self, target: str) -> None:
-        """Wait until the target's last value is on the disk or has failed, for some seconds at most."""
+        """Wait until the target's last value is on the disk or its write has failed, for some seconds at most."""
         ...
 
     async def delete(self, target: str) -> None:
-        """Remove the target's resource. A `put` that is still queued is discarded."""
+        """Remove the target's resource. A queued `put` of the target is discarded."""
         ...
 
     def targets(self) -> Iterator[str]:
@@ -89,7 +90,7 @@ class Store(Protocol):
         ...
 
     def get_state(self, name: str) -> bytes | None:
-        """Return the state stored under this name. Return None if there is none."""
+        """Return the state stored under this name, or None if no state is stored."""
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:
@@ -97,7 +98,7 @@ class Store(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Wait until everything queued so far is written or has failed."""
+        """Wait until every queued write is done or has failed."""
         ...
 
     async def close(self) -> None:

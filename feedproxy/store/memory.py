@@ -1,7 +1,7 @@
-"""The hot set: resources in memory, bounded in bytes. The least recently used is removed first.
+"""The hot set: resources in memory, bounded in bytes. The least recently used resource is removed first.
 
-The most recently used resources are unpacked. The others are packed (memory_entry.py) and unpacked when they are used,
-in some 50 µs.
+The most recently used resources are unpacked. The others are packed (memory_entry.py) and are unpacked when they are
+used, in some 50 µs.
 """
 
 import sys
@@ -13,13 +13,14 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 UNPACKED_MAX = 1024
-"""Maximum number of unpacked resources, some 2 KB each: those that clients, updates and the schedule currently use."""
+"""Maximum number of unpacked resources, some 2 KB each. Clients, updates and the schedule use about this many at a
+time."""
 
 
 class MemoryStore:
     """A Store in memory alone, and the upper tier of `TieredStore`.
 
-    The size of state (`put_state`) is limited by the parts that store it.
+    Callers of `put_state` limit the size of their state themselves.
     """
 
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
@@ -33,7 +34,7 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Estimated memory in use, in bytes. It never exceeds the limit with which the store was opened."""
+        """Estimated memory in use, in bytes. It never exceeds `memory_max`."""
         return self._size
 
     def __len__(self) -> int:
@@ -61,17 +62,17 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return the entry of the target as the version of its resource (Store.version)."""
+        """Return the target's entry as the version of its resource (see Store.version)."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)
         return entry
 
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Store this resource without waiting, as `put` does. A resource that is larger than the store's limit is not
-        stored.
+        """Store this resource without waiting, unless it is larger than `memory_max`.
 
-        `size` is the memory that it takes, in bytes, and `header` its header (codec.py), if the caller knows them.
+        `size` is the memory that the resource takes, in bytes, and `header` is its header (codec.py), if the caller
+        knows them.
         """
         target = resource.target
         self.drop(target)
@@ -99,7 +100,7 @@ class MemoryStore:
             self._size += packed_entry.size
 
     def drop(self, target: str) -> None:
-        """Remove a resource without waiting, as `delete` does."""
+        """Remove a resource without waiting."""
         entry = self._entries.pop(target, None)
         if entry is not None:
             self._size -= entry.size

@@ -1,9 +1,9 @@
 """A store without the resources that must not be served under their target.
 
 After a redirect, a response may come from another target than the one under which it is stored. A client that may read
-the one may not always read the other. The rules for this may be newer than the copy, or those of another machine, so
-every read applies them. A resource that is not permitted counts as absent for clients, lists, notifications and
-updates.
+the first target may not always read the second. The access rules may be newer than the copy, or another machine's.
+Therefore every read applies them. A resource that is not permitted counts as absent for clients, lists, notifications
+and updates.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""A function that returns True if a response from the second target may be served under the first. The second is
+"""A function that returns True if a response from the second target may be served under the first target. The second is
 None if the source is unknown."""
 
 
 class PermittedStore:
-    """The wrapped store, restricted to permitted resources."""
+    """The store `wrapped`, restricted to permitted resources."""
 
     def __init__(self, store: Store, is_redirect_permitted: IsRedirectPermitted) -> None:
         self.wrapped = store

@@ -1,8 +1,8 @@
-"""Previous contents of a feed, each stored as a difference to a newer one.
+"""Previous contents of a feed, each stored as a difference to a newer content.
 
-They serve as dictionaries of `dcz`.  RFC 9842 An old content is compressed by Zstandard, with the content that replaced
-it as dictionary. Versions of a feed have most of their bytes in common. The last eight together therefore usually take
-less than one gzip content; they never take more, because the oldest are dropped.
+They are the dictionaries of `dcz`, the dictionary compression of RFC 9842. An old content is compressed by Zstandard,
+with the content that replaced it as dictionary. Versions of a feed have most of their bytes in common. Therefore the
+last eight together usually take less than one gzip content. They never take more, because the oldest are dropped.
 """
 
 import struct
@@ -18,10 +18,11 @@ CONTENTS_MAX = 8
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
 """Maximum size of one content, in bytes. Feeds have a few megabytes at most, but another program may have written a
-stored value."""
+larger content."""
 
 LEVEL = 3
-"""Compression level of Zstandard. It is low because differences are made with every update, and most are never used."""
+"""Compression level of Zstandard. A low level is used because every update makes a difference, and most differences are
+never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
 """Layout: SHA-256 of the content and of the dictionary, the length of the content, and the length of the stream that
@@ -33,7 +34,7 @@ class PreviousContent(NamedTuple):
 
     hash: bytes
     base: bytes
-    """SHA-256 of the newer content."""
+    """SHA-256 of the newer content, which is the dictionary."""
     size: int
     """Size of the content, in bytes."""
     stream: bytes
@@ -70,7 +71,7 @@ class PreviousContents:
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
         """Return these contents with `old` appended, which `new` has replaced.
 
-        Contents are dropped until they take at most `size_max` bytes.
+        The oldest contents are dropped until all together take at most `size_max` bytes.
         """
         current, replaced = dictionary_hash(new), dictionary_hash(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:
@@ -82,7 +83,7 @@ class PreviousContents:
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
         """Return the content with this hash, decoded from the differences and the `current` contents.
 
-        Return None if it cannot be decoded, or has another hash after decoding.
+        Return None if the content cannot be decoded, or has another hash after decoding.
         """
         deltas = {entry.hash: entry for entry in self}
         if digest not in deltas:
@@ -91,7 +92,9 @@ class PreviousContents:
         decoded = {dictionary_hash(content): content for content in current}
         missing = digest
         while missing not in decoded:
-            step = deltas.pop(missing, None)  # each is used once, because invalid differences may form a cycle
+            step = deltas.pop(
+                missing, None
+            )  # each difference is used once, because invalid differences may form a cycle
             if step is None or step.size > CONTENT_BYTES_MAX:
                 return None
             path.append(step)
@@ -109,7 +112,8 @@ NO_CONTENTS = PreviousContents()
 
 
 def _within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
-    """Return the newest contents that fit into `size_max` bytes. Decoding an old content requires the newer ones."""
+    """Return the newest contents that fit into `size_max` bytes. Older contents are dropped, because newer ones are
+    needed to decode them."""
     fitting: list[PreviousContent] = []
     size = 0
     for entry in reversed(contents):

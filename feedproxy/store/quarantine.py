@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""Maximum number of names that are tried for a file that is set aside, if the earlier files with these names cannot be
-removed."""
+"""Maximum number of new names that are tried for a broken file. A name is not usable if an earlier file with this name
+cannot be removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename `path` to `NAME.corrupt`, which replaces an earlier one, and log it.
+    """Rename `path` to `NAME.corrupt`, replace an earlier file of this name, and log the event.
 
     Return the new path. Raises OSError.
     """
@@ -35,7 +35,7 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Create this folder unless it exists. Anything else with its name is set aside. Raises OSError."""
+    """Create this folder unless it exists. A file with its name is set aside. Raises OSError."""
     reason = folder_fault(path)
     if reason:
         set_aside(path, reason)
@@ -43,19 +43,19 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Set aside whatever has this name, unless it is a file that can be read and written. Raises OSError."""
+    """Set the file or folder `path` aside, unless it is a file that can be read and written. Raises OSError."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)
 
 
 def folder_fault(path: Path) -> str:
-    """Return the reason why `path` cannot be used as a folder. Return an empty text if it can, or does not exist."""
+    """Return the reason why `path` cannot be used as a folder, or "" if it can be used or does not exist."""
     return _fault(path, stat.S_ISDIR, "not a folder", os.R_OK | os.W_OK | os.X_OK)
 
 
 def file_fault(path: Path) -> str:
-    """Return the reason why `path` cannot be used as a file. Return an empty text if it can, or does not exist."""
+    """Return the reason why `path` cannot be used as a file, or "" if it can be used or does not exist."""
     return _fault(path, stat.S_ISREG, "not a regular file", os.R_OK | os.W_OK)
 
 
@@ -77,7 +77,7 @@ def _fault(path: Path, is_expected: Callable[[int], bool], fault_if_unexpected: 
 
 
 def _remove(path: Path) -> bool:
-    """Remove this file or folder. Return True if no file has the name afterwards."""
+    """Remove this file or folder. Return True if the name is free afterwards."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

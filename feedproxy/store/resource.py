@@ -26,14 +26,14 @@ class RelocationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A permanent move or end that an origin reported, and the number of reports (DESIGN: Moves)."""
+    """A permanent move or end that an origin reported, and the number of reports (refresh/policy/relocation.py)."""
 
     kind: RelocationKind
     location: str
     """The new address; empty if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last report that counted. A report too soon after the previous one does not count."""
+    """Time of the last report that was counted. A report too soon after it is not counted."""
     count: int
     confirmed: bool = False
 
@@ -49,13 +49,13 @@ class Failures:
     next_try: Instant = 0.0
     """Time at which the back-off ends."""
     by_origin: bool = False
-    """True if `next_try` is an instant that the origin stated (Retry-After), because that instant is later than the end
-    of the back-off."""
+    """True if the origin stated `next_try` (Retry-After). It did so only if its instant is later than the end of the
+    back-off."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
-    """A format change of a feed that is not confirmed yet: the feed was ill-formed, of another kind, or much
+    """A format change of a feed that is not confirmed yet: the feed was ill-formed, in another format, or much
     shorter."""
 
     shape: str
@@ -65,7 +65,7 @@ class PendingFormatChange:
 
 @dataclass(frozen=True, slots=True)
 class DeltaBase:
-    """A version of a feed that clients have: its validators and its entries."""
+    """An earlier version of a feed that clients may have: its validators and its entries."""
 
     tag: str
     """Base of the version's entity tags."""
@@ -78,7 +78,7 @@ class DeltaBase:
 class PackedDeltaBases(PackedSequence[DeltaBase]):
     """Packed delta bases.
 
-    Each has the length of its tag (two bytes), the length of its entries (four), its date, tag and entries.
+    Each has the length of its tag (two bytes), the length of its entries (four bytes), its date, tag and entries.
     """
 
     __slots__ = ()
@@ -104,9 +104,10 @@ class PackedDeltaBases(PackedSequence[DeltaBase]):
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """A version of a feed as the operator's page shows it: when it was first seen, and its size.
+    """A version of a feed for the operator's page.
 
-    `tag` is the base of its entity tags, which also identifies its entries in `delta_bases`; empty if it had none.
+    `tag` is the base of its entity tags, which also identifies the version in `delta_bases`. It is empty if the version
+    had no entity tag.
     """
 
     at: Instant
@@ -145,15 +146,15 @@ class PackedVersionRecords(PackedSequence[VersionRecord]):
 class Resource:
     """One target URI: its stored variants, the data of its feed, and the behaviour of its origin.
 
-    `changes` are the instants at which the feed's content changed, newest last, at most 32: the dates of new entries,
-    or the time of the refresh that found the change. `delta_bases` are the versions before the current one, newest
-    last, from which deltas are computed. `version_records` are the latest versions for the operator's page, the current
-    one last (refresh/resource_update.py).
+    `changes` contains the instants at which the feed's content changed, newest last, at most 32. An instant is the date
+    of the new entries, or the time of the refresh that found the change. `delta_bases` contains the versions before the
+    current one, newest last, from which deltas are computed. `version_records` contains the latest versions for the
+    operator's page, the current version last (refresh/resource_update.py).
 
-    `oversized` says that the content was larger than the bound, so the next request is streamed at once. `parts` are
-    partial contents (cache/partial_content.py); they are separate because no client may get one as the whole content.
-    `keyed` are responses to requests with client-specific fields (refresh/personal_responses.py); they answer only
-    requests with the same fields, and all other members disregard them.
+    `oversized` is true if the content was larger than the limit. The next request then streams at once. `parts`
+    contains partial contents (cache/partial_content.py). They are separate, because no client may get one as the whole
+    content. `keyed` contains responses to requests with client-specific fields (refresh/personal_responses.py). They
+    answer only requests with the same fields, and the other members take no account of them.
     """
 
     target: str
@@ -171,15 +172,15 @@ class Resource:
     last_push: Instant = 0.0
     """Time of the last change that was reported by a hub or cloud to which this proxy subscribes."""
     push_lease_expires: Instant = 0.0
-    """Time at which the subscription at the hub or cloud ends, as far as it is known (refresh/policy/push.py)."""
+    """Time at which the subscription at the hub or cloud ends, as far as the time is known (refresh/policy/push.py)."""
     first_seen: Instant = 0.0
     """Time at which the target was first found to be a feed."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True if earlier publication dates have not been read yet. The second update reads them, because many feeds
-    never have a second."""
+    """True if earlier publication dates have not been read yet. The second update reads them: for the many feeds
+    without a second update, the work is saved."""
     fencing_token: int = 0
-    """Order of copies in a cluster: the later copy has the higher number, on every machine (cluster/). 0 without a
+    """Order of copies in a cluster: on every machine, the later copy has the higher number (cluster/). 0 without a
     cluster."""
 
     keyed: tuple[StoredResponse, ...] = ()
@@ -188,10 +189,10 @@ class Resource:
     """True if polls of readers with a known rhythm were expected at the last refresh (subscribers/poll_rhythms.py)."""
 
     previous: PreviousContents = NO_CONTENTS
-    """Contents that clients may have and name as dictionaries. Only shared contents are included."""
+    """Earlier contents that clients may have and may name as dictionaries. Only shared contents are included."""
 
     def __post_init__(self) -> None:
-        # The type is compared because isinstance() takes a microsecond for a subclass of an abstract class.
+        # Compare the type, because isinstance() takes a microsecond for a subclass of an abstract class.
         if type(self.changes) is not PackedInstants and self.changes != ():
             object.__setattr__(self, "changes", PackedInstants(self.changes) if self.changes else ())
         if type(self.delta_bases) is not PackedDeltaBases and self.delta_bases != ():
@@ -207,7 +208,7 @@ class Resource:
 
     @property
     def feed_variant(self) -> StoredResponse | None:
-        """The variant that is a feed and was stored last; None if there is none."""
+        """The feed variant that was stored last, or None if no variant is a feed."""
         return next((variant for variant in reversed(self.variants) if variant.content.feed), None)
 
     @property
@@ -217,10 +218,11 @@ class Resource:
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """Return the resource with instants in the future replaced by `now`. They occur after the clock was set back.
+    """Return the resource with instants in the future replaced by `now`. Such instants occur after the clock was set
+    back.
 
     A lifetime, pause or lease that begins at such an instant keeps its length. If no instant is in the future, the same
-    object is returned. The caller must store the result; otherwise the instants would become `now` at each read, and
+    object is returned. The caller must store the result. Otherwise the instants would become `now` at each read, and
     the copy would never age.
     """
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]

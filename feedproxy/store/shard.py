@@ -1,14 +1,15 @@
 """One shard of the store on disk. It is reopened when it is replaced, and set aside when it is corrupt.
 
-Foreign errors are translated to StoreError here. A corrupt file is found when it is opened or used. Its folder is then
-renamed to `NAME.corrupt` (one is kept), and an empty one is created: damage costs one shard. Only the writer does this,
-because a reader must not wait.
+Foreign errors are translated to StoreError here. A corrupt file is found when it is opened or used. The writer then
+renames its folder to `NAME.corrupt`, in place of an earlier one, and creates an empty folder: damage costs one shard.
+Readers do not do this, because they must not wait.
 
-Processes do it one after another under a lock; a process that finds the file replaced opens the new one. Connections to
-the old file do no harm, because SQLite checks whether its file has moved before it removes a journal.
+A lock ensures that processes repair a shard one after another. A process that finds the file replaced opens the new
+file. Connections to the old file do no harm, because SQLite checks whether its file has moved before it removes a
+journal.
 
-A shard may be impossible to open and to set aside, for example on a full disk. Then every read and write of it fails,
-and the writer tries again. The other shards are not affected.
+Opening and setting aside may both fail, for example on a full disk. Then every read and write of the shard fails, and
+the writer tries again. The other shards are not affected.
 """
 
 import contextlib
@@ -30,8 +31,8 @@ from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Number of times that a write waits BUSY_TIMEOUT seconds for the lock of the shard: 10 s in total. After a write has
-failed, later writes wait only once, until a write succeeds."""
+"""Number of times that a write waits for the lock of the shard, 0.25 s each (sqlite_rows.py): 10 s in total. After a
+write has failed, later writes wait only once, until a write succeeds."""
 OPEN_TIMEOUT: Seconds = 5
 """Seconds to wait for another process that opens, renames or creates files. A stopped process keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
@@ -41,7 +42,8 @@ _LOG = logging.getLogger(__name__)
 _JOURNALS = tuple(f"{DBNAME}-{kind}" for kind in ("wal", "shm", "journal"))
 _ERRORS = (sqlite3.Error, diskcache.Timeout, OSError, UnicodeError)
 _CORRUPT = frozenset(
-    # The last two are included because this program's SQL is valid: tables or indexes were altered.
+    # The last two errors are included because this program's SQL is valid: they mean that tables or indexes were
+    # altered.
     (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT)
 )
 _UNREADABLE = frozenset(
@@ -59,13 +61,13 @@ _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
 class Shard:
     """Values keyed by text in one folder.
 
-    One thread reads and one writes; each calls `close` when it ends.
+    One thread reads and one thread writes. Each calls `close` when it ends.
     """
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
         """Open the shard; create it if it is missing or corrupt.
 
-        A failure is reported, and opening is tried again later.
+        A failure is reported to `on_failure`, and the shard is opened later.
         """
         self._folder = folder
         self._size_max = size_max
@@ -91,16 +93,16 @@ class Shard:
     # -- reading
 
     def get(self, key: str) -> bytes | None:
-        """Return the value.
+        """Return the value of this key, or None if no value is stored.
 
-        Return None if there is none. Raises StoreError; if the file is corrupt, the next `repair` sets it aside.
+        Raises StoreError; if the file is corrupt, the next `repair` sets it aside.
         """
         with self._translate_errors():
             value: bytes | None = self._rows.get(key)
             return value
 
     def holds(self, key: str) -> bool:
-        """Return True if there is a value, without reading it. Raises StoreError."""
+        """Return True if a value is stored for this key, without reading it. Raises StoreError."""
         with self._translate_errors():
             return key in self._rows
 
@@ -112,7 +114,7 @@ class Shard:
     # -- writing
 
     def set(self, key: str, value: bytes) -> None:
-        """Store this value. Raises StoreError; the old value may remain then."""
+        """Store this value. Raises StoreError; the old value may then remain."""
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Sequence[tuple[str, bytes]]) -> None:
@@ -120,7 +122,7 @@ class Shard:
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
-        """Remove the value of this key. Raises StoreError; the old value may remain then."""
+        """Remove the value of this key. Raises StoreError; the old value may then remain."""
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
@@ -153,7 +155,8 @@ class Shard:
             self._reopen()
 
     def stop_waiting(self) -> None:
-        """Make all operations wait for no lock from now on, because the process ends. May be called from any thread."""
+        """Make all operations fail at once instead of waiting for a lock, because the process ends. May be called from
+        any thread."""
         self._locked_out = True
 
     def close(self) -> None:

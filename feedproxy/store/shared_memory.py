@@ -3,20 +3,20 @@
 After its head, the file contains:
 
 * A ring with the names of changed targets. A writer appends a name once the disk has the new value, and advances the
-  position. A reading process compares the position with the last one that it read (30 ns), and drops the targets
-  named since then from its memory. If the ring has wrapped since, it drops all targets. So no process serves an older
-  copy once a newer one is acknowledged, and no message can be late.
-* Counters by hash: the number of invalidations and of completed fetches of a target. Two targets may share a counter;
-  the effect is an additional fetch, or a response that is not stored.
+  position. A reading process compares the position with the last one that it read (30 ns), and drops the targets named
+  since then from its memory. If the ring has wrapped since, it drops all targets. Therefore no process serves an older
+  copy once a newer copy is acknowledged, and no message can be late.
+* Counters by hash: the number of invalidations and of completed fetches of a target. Two targets may share a counter.
+  The effect is an additional fetch, or a response that is not stored.
 * The last request slots of sites, in buckets of eight. In a full bucket, the site fetched longest ago is forgotten.
 * Values that the disk does not have (shared_overflow.py).
 
-The supervisor creates the file in memory (memfd_create): it needs no space on a disk, and damage to the store's folder
-does not affect it. Processes without a supervisor use a file `common` beside the shards.
+The supervisor creates the file in memory (memfd_create): the file needs no space on a disk, and damage to the store's
+folder does not affect it. Processes without a supervisor use a file `common` beside the shards.
 
 A lease is a record lock (POSIX) on the byte at the target's hash, far beyond the end of the file. The system releases
-it when its holder ends. POSIX locks belong to a process and end when the process closes *any* descriptor of the file,
-so each process has only one SharedMemoryCoordination for a file. Ring and tables are protected by flock, for
+it when its holder ends. POSIX locks belong to a process and end when the process closes *any* descriptor of the file.
+Therefore each process has only one SharedMemoryCoordination for a file. Ring and tables are protected by flock, for
 microseconds.
 """
 
@@ -45,7 +45,8 @@ NAME_MAX = 8192
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""Seconds by which a slot may be ahead of the clock. A slot further ahead comes from a wrong clock."""
+"""Seconds by which a slot may be ahead of the clock. A slot further ahead was written with a wrong clock, and is
+ignored."""
 
 _WRITING = 1 << 62
 """Offset of the write locks in the file, beyond the bytes of all leases."""
@@ -72,7 +73,7 @@ class SharedMemoryCoordination:
         except OSError as error:
             raise StoreError(f"store: {file} cannot be shared: {error}") from error
         view = memoryview(self._map)
-        self._counters = view[8:32].cast("Q")  # position in the ring, and epoch of all targets
+        self._counters = view[8:32].cast("Q")  # position in the ring, and invalidation epoch of all targets
         self._epochs = view[_EPOCHS:_COMPLETIONS].cast("Q")
         self._completion_counts = view[_COMPLETIONS:_SITES].cast("Q")
         self.sites = SharedSiteThrottle(self._map, self._mutex)
@@ -122,9 +123,9 @@ class SharedMemoryCoordination:
         return start + len(record)
 
     def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
-        """Return the current generation, and the targets changed since an earlier one.
+        """Return the current generation, and the targets changed since an earlier generation.
 
-        The targets are None if any target may have changed.
+        Instead of the targets, return None if any target may have changed.
         """
         now = self._counters[0]
         if not 0 <= now - generation <= RING_SIZE - NAME_MAX:
@@ -134,7 +135,7 @@ class SharedMemoryCoordination:
             record_bytes = self._map[_RING + start : _RING + end]
         else:
             record_bytes = self._map[_RING + start : _RING + RING_SIZE] + self._map[_RING : _RING + end]
-        # The bytes are valid only if no writer has overwritten them or is about to.
+        # The bytes are valid only if no writer has overwritten them or is about to overwrite them.
         if self._counters[0] - generation > RING_SIZE - 2 * NAME_MAX:
             return now, None
         return now, _names(record_bytes)
@@ -166,7 +167,7 @@ class SharedMemoryCoordination:
         except (BlockingIOError, PermissionError):
             return False
         except OSError:
-            return True  # this system has no locks: two fetches are better than none
+            return True  # this system has no locks: two fetches of one target are better than none
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
@@ -193,7 +194,7 @@ class SharedMemoryCoordination:
                 fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, byte)
 
     def close(self) -> None:
-        """Close the files, which ends all leases. The coordination may be closed already."""
+        """Close the files, which ends all leases. May be called more than once."""
         if self._leases < 0:
             return
         self.sites.close()
@@ -208,7 +209,7 @@ class SharedMemoryCoordination:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
-        """Exclude other threads and processes."""
+        """Exclude other threads and processes while the block runs."""
         with self._thread_lock:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._guard, fcntl.LOCK_EX)
@@ -263,7 +264,7 @@ class SharedSiteThrottle:
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
         """Return the position of the site in the table, and its stored times.
 
-        An unknown site gets the position to overwrite, and zeros.
+        For an unknown site, return the position to overwrite, and zeros.
         """
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
@@ -292,6 +293,7 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 
 def _byte(name: str) -> int:
-    """Return the offset of the byte that stands for a name: 62 bits of its hash, beyond the head of the file."""
+    """Return the offset of the byte whose lock is the lease of a name: 62 bits of the name's hash, beyond the head of
+    the file."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

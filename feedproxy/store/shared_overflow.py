@@ -17,30 +17,30 @@ from contextlib import AbstractContextManager
 from feedproxy.errors import StoreError
 
 CAPACITY = 64 * 1024 * 1024
-"""Size of the ring, in bytes: about two thousand feeds in all their codings. Memory is allocated when it is first
-used."""
+"""Size of the ring, in bytes: about two thousand feeds in all their codings. The system allocates memory as the ring
+fills."""
 VALUE_MAX = CAPACITY // 8
 """Maximum size of one value, in bytes. A larger value counts as overwritten."""
 SLOTS = 16_384
 BUCKET = 8
-"""Number of slots of the table in which one name may be. If all of them are occupied, the value among them that was
-appended first is dropped."""
+"""Number of slots of the table in which one name may be. If all of them are occupied, the value that was appended first
+is dropped."""
 
 _SLOT = struct.Struct("<QQ")
 """Layout of a slot: hash of the name, and position."""
 _RECORD = struct.Struct("<QQIII")
-"""Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of both."""
+"""Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of name and value."""
 _COUNTERS_SIZE = 16
 TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
 """Size of the mapped memory, in bytes: the number of entries, the end of the ring, and the table."""
 
 DELETED = b""
-"""Stands for a value that was deleted, or that the ring has overwritten. The disk may have an older value, which must
-not be used."""
+"""Mark of a value that was deleted, or that the ring has overwritten. The disk may have an older value, which must not
+be used."""
 
 
 class SharedOverflow:
-    """The ring and its table. `mutex` lets one thread of one process at a time write to them."""
+    """The ring and its table. `mutex` ensures that only one thread of one process writes to them at a time."""
 
     def __init__(
         self,
@@ -63,13 +63,14 @@ class SharedOverflow:
         return self._counters[0]
 
     def position(self, name: str) -> int:
-        """Return the position of a value. Return 0 if the disk is up to date."""
+        """Return the position of a value, or 0 if the ring has no value of this name, because the disk is up to
+        date."""
         if not self._counters[0]:
             return 0
         return self._find(_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value, or DELETED. Return None if this memory has no entry: the version on disk is the latest."""
+        """Return the value, or DELETED. Return None if the table has no entry: the version on disk is the latest."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -82,7 +83,7 @@ class SharedOverflow:
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
         """Append a value, or DELETED, and return its position.
 
-        Return 0 if `precondition`, which is called last, returns False.
+        Return 0 if `precondition` returns False. It is called under the lock, before the value is appended.
         """
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
@@ -94,7 +95,7 @@ class SharedOverflow:
                 return 0
             end = max(self._counters[1], self._capacity)
             if not self._counters[0] or end % self._capacity + size > self._capacity:
-                # The ring starts anew: an empty ring needs no new memory.
+                # The ring starts at its beginning again: an empty ring needs no new memory.
                 end += -end % self._capacity
             record = _RECORD.pack(end, key, len(text), len(value), checksum) + text + value
             try:
@@ -124,7 +125,8 @@ class SharedOverflow:
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield the names in the table, each with True if it has a value."""
+        """Yield the names in the table. The second element is True if the name has a value, False if the value is
+        DELETED."""
         if not self._counters[0]:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]
@@ -141,7 +143,7 @@ class SharedOverflow:
     def _find(self, key: int) -> tuple[int, int]:
         """Return the index of a name in the table, and the position of its value.
 
-        An unknown name gets the index to overwrite, and 0.
+        For an unknown name, return the index to overwrite, and 0.
         """
         first = self._table + key % (SLOTS // BUCKET) * BUCKET * _SLOT.size
         oldest = (1 << 64, first)
@@ -153,7 +155,7 @@ class SharedOverflow:
         return oldest[1], 0
 
     def _read(self, position: int) -> tuple[str, bytes] | None:
-        """Return the name and value at this position. Return None if the ring has overwritten it."""
+        """Return the name and value at this position, or None if the ring has overwritten them."""
         offset = self._start + position % self._capacity
         head = os.pread(self._handle, _RECORD.size, offset)
         if len(head) < _RECORD.size:

@@ -1,8 +1,8 @@
 """diskcache, restricted to texts as keys and bytes as values.
 
 diskcache pickles values of other types, and unpickles values that a row marks as pickled: a program with write access
-to the file could run code in the proxy. It also opens and removes any file that a row names. Both are refused here,
-when writing and when reading (tests/store/test_sqlite_rows.py inserts such rows).
+to the file could run code in the proxy. diskcache also opens and removes any file that a row names. This module refuses
+both, when writing and when reading.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ JOURNAL_MAX = 4 * 1024 * 1024
 values (`size_max`) does not include the journal."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
-"""Number of keys that one query reads when all keys are listed; it takes half a millisecond."""
+"""Number of keys that one query reads when all keys are listed. The query takes half a millisecond."""
 BUSY_TIMEOUT = 0.25
 """Seconds that a statement waits for a lock on the file. With a write-ahead log, reads wait only while SQLite recovers
 the log. The writer tries again (shard.py)."""
 
 OPEN_TIMEOUT = 0.5
-"""Seconds that opening a file waits for the lock of another process; diskcache waits for 60."""
+"""Seconds that opening a file waits for the lock of another process. diskcache waits for 60 s."""
 
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
 _SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
-"""Matches the statements by which diskcache writes whenever it opens a file. A file that was opened before contains
-their result already."""
+"""Matches the statements by which diskcache sets up a file whenever it opens it. They change nothing in a file that was
+opened before."""
 _UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
 _FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
 
@@ -127,11 +127,11 @@ def _write_file(path: Path, value: bytes) -> None:
 class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     """One SQLite file and the files beside it. Raises the errors of sqlite3, diskcache and the system.
 
-    Each thread has its own connection; `close` closes that of the calling thread.
+    Each thread has its own connection. `close` closes the connection of the calling thread.
     """
 
     _remove_later: Callable[[str | None], None] | None = None
-    """Collects the files that the current transaction has replaced."""
+    """Function that collects the files that the current transaction has replaced, to be removed after the commit."""
 
     def __init__(self, folder: Path, *, size_max: int | None) -> None:
         make_folder(folder)
@@ -162,7 +162,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def _sql(self) -> Callable[..., Any]:
         """Return `execute` of this thread's connection.
 
-        It repeats a statement for a limited time while the file is locked.
+        The function repeats a statement for a limited time while the file is locked.
         """
         execute: Callable[..., Any] = self._con.execute
 
@@ -196,8 +196,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
         """Run a transaction. Files of replaced rows are removed after the outermost transaction is committed.
 
-        diskcache removes them at the end of an inner transaction. A process that ends before the outer commit would
-        leave the old row without its file.
+        diskcache removes the files at the end of an inner transaction. A process that ends before the outer commit
+        would leave the old row without its file.
         """
         if threading.get_ident() == self._txn_id and self._remove_later is not None:
             yield self._sql, self._remove_later
@@ -216,8 +216,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 self.set(key, value)
 
     def cull_slice(self, limit: int) -> int:
-        """Remove at most `limit` of the least recently stored values if all values exceed `size_max`. Return the number
-        of removed values.
+        """Remove at most `limit` of the least recently stored values if all values together exceed `size_max`. Return
+        the number of removed values.
 
         diskcache's own `cull` returns only when the values fit `size_max`. That takes seconds, for which writes wait.
         """
@@ -231,16 +231,15 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return len(names)
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the files take more than `size_max` and JOURNAL_MAX together. The space of removed
-        values then returns to the file system.
+        """Checkpoint the journal if the files take more than `size_max` and JOURNAL_MAX together.
 
-        Removed values take space in the journal until the journal is checkpointed.
+        Removed values take space in the journal until a checkpoint returns the space to the file system.
         """
         if self.size_max is None:
             return
         taken = sum(path.lstat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
         if taken > self.size_max + JOURNAL_MAX:
-            # PASSIVE does not wait; the rest is done at the next checkpoint.
+            # PASSIVE does not wait. Pages that another process uses are checkpointed next time.
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def iter_keys(self) -> Iterator[str]:

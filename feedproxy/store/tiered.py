@@ -1,6 +1,7 @@
 """A store with memory in front of a disk, and the function that opens a store.
 
-A read searches memory, then the write queue, then the disk. A resource found there is added to the hot set.
+A read searches memory, then the write queue, then the disk. A resource from the queue or the disk is added to the hot
+set (memory.py).
 """
 
 import asyncio
@@ -31,9 +32,9 @@ type Key = tuple[EnvelopeKind, str]
 MEMORY = "memory:"
 HOT_MAX = 65_536
 """Maximum number of resources in memory, however small they are. The garbage collector visits each of them while
-clients wait. Other resources are read from the disk, usually from the system's cache of it."""
+clients wait. Other resources are read from the disk, usually from the system's cache of the disk."""
 BATCH_WINDOW = 0.25
-"""Seconds that a value waits for others, so that one transaction for each shard writes them together."""
+"""Seconds that a value waits for further values, so that one transaction for each shard writes all of them."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
 """Number of bytes that are written before the sizes of all shards are checked again. Each write checks only its own
 shard."""
@@ -43,14 +44,13 @@ response is stored, and the disk need not be read each time."""
 PEEKED_MAX = 4
 """Number of resources from `peek` that are remembered, so that a `get` soon afterwards need not read the disk again."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""Seconds that a shared `put` waits for the disk. After that, the other workers get the value from shared memory
-(shared_overflow.py). As long as writes to the disk are late, later values are put into shared memory without
-waiting."""
+"""Seconds that a shared `put` waits for the disk. Afterwards the other workers get the value from shared memory
+(shared_overflow.py). While writes to the disk are late, later values are put into shared memory without waiting."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
 """Maximum size of the write queue in bytes while writes to the disk are late. Further values are stored in memory
 alone."""
 ORPHAN_AGE = 3600
-"""Age in seconds from which a file that no row names counts as left behind. No write takes so long."""
+"""Age in seconds from which a file without a row counts as left by a killed process. No write takes so long."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ def open_store(
     on_failure: OnFailure | None = None,
     shared: bool | Path = False,
 ) -> Store:
-    """Open the store at `location` and return it. `location` is `memory:` or a folder. If it is empty, the platform's
-    cache folder is used.
+    """Open the store at `location` and return it. `location` is `memory:`, a folder, or empty for the platform's cache
+    folder.
 
-    Sizes are in bytes. `shared` says that other processes use the same folder; then no process answers with a replaced
-    value. If it is a path, it names the file that they share (shared_memory.py). Broken files are set aside with a
-    warning. Raises UsageError if the location cannot be used.
+    Sizes are in bytes. `shared` is true if other processes use the same folder. Then no process answers with a replaced
+    value. A path as `shared` names the file for their coordination (shared_memory.py). Broken files are set aside with
+    a warning. Raises UsageError if the location cannot be used.
     """
     if location == MEMORY:
         if shared:
@@ -88,7 +88,7 @@ def open_store(
 
 
 def store_folder(location: str) -> Path:
-    """Return the folder that the option `store` names; an empty option means the platform's cache folder."""
+    """Return the folder that the option `store` names, or the platform's cache folder for ""."""
     if location:
         return Path(location).expanduser()
     return user_cache_path("feedproxy", appauthor=False)
@@ -105,9 +105,8 @@ def _always() -> bool:
 class TieredStore:
     """A Store that has the hot set in memory and everything on disk.
 
-    If several processes share the disk, only its values are common to all. `get` then returns the value on disk, even
-    while a newer one waits to be written. A value enters this process's memory once the disk has it and the change is
-    published.
+    If several processes share the disk, `get` returns the value on disk, even while a newer value waits to be written.
+    A value enters this process's memory once the disk has it and the change is published.
     """
 
     def __init__(
@@ -133,7 +132,8 @@ class TieredStore:
         self._bytes_written = 0
         self._absent: set[str] = set()
         self._peeked: dict[str, tuple[Resource, int | None, bytes]] = {}
-        """The last resources that `peek` has read from the disk: a feed that is due is peeked at, then fetched."""
+        """The last resources that `peek` has read from the disk. The schedule first peeks at a feed that is due, and
+        then fetches it."""
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
             holds=self._holds,
@@ -143,7 +143,7 @@ class TieredStore:
             write_all=self._write_all if shared is None else None,
             batch_window=BATCH_WINDOW if shared is None else 0.0,
         )
-        # The bound may be lower than when the folder was last open.
+        # The limit may be lower than when the folder was last open.
         self._queue.wake()
 
     @property
@@ -213,9 +213,9 @@ class TieredStore:
             return False
 
     def _read_below_memory(self, target: str) -> tuple[Resource, int | None, bytes] | None:
-        """Return the resource from the write queue or the disk, with the other arguments of `MemoryStore.put_now`.
+        """Return the resource from the write queue or the disk, with the size and header for `MemoryStore.put_now`.
 
-        Return None if there is none.
+        Return None if neither has the resource.
         """
         key = (EnvelopeKind.RESOURCE, target)
         entry = self._queue.pending(key) if self._shared is None else None
@@ -275,7 +275,8 @@ class TieredStore:
         resource: Resource | None,
         precondition: Precondition | None = None,
     ) -> None:
-        """Write a resource, or delete it if it is None. Return once every process answers with this value."""
+        """Write a resource, or delete it if `resource` is None. Return once every process answers with the new
+        value."""
         key = (EnvelopeKind.RESOURCE, target)
         size = memory_size(resource) if resource is not None else len(target)
         if not await self._queue.write(key, resource, size, timeout=0.0 if self._late else SHARED_WRITE_TIMEOUT):
@@ -294,7 +295,7 @@ class TieredStore:
         if resource is None or (pending is not None and pending.value is not resource):
             return
         later = shared.changes_since(published_at)[1] if published_at is not None else None
-        if later is not None and target not in later:  # otherwise another process has changed it once more
+        if later is not None and target not in later:  # otherwise another process has changed the resource since
             self._memory.put_now(resource)
 
     def _publish(self, key: Key, value: Resource | bytes | None, precondition: Precondition) -> None:
@@ -311,7 +312,7 @@ class TieredStore:
                 self._published_at[key[1]] = shared.publish_change(key[1])
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
-        """Drop the targets that other processes have changed since the last call."""
+        """Drop the targets that other processes have changed since the last call from memory."""
         self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
         self._peeked.clear()
@@ -392,12 +393,12 @@ class TieredStore:
             precondition = self._preconditions.pop(target, _always) if kind is EnvelopeKind.RESOURCE else _always
             pending = self._queue.pending(key)
             if pending is not None and pending.value is not value:
-                return  # a later value has replaced it during the wait for the lock
+                return  # a later value has replaced this value during the wait for the lock
             position = shared.overflow.position(name)
             published = self._published.get(key)
             if published is not None and published[0] is value and published[1] != position:
                 self._published.pop(key, None)
-                return  # it was published in memory, and another process has replaced it since
+                return  # the value was published in memory, and another process has replaced it since
             if value is not None and not precondition():
                 return
             try:
@@ -415,8 +416,8 @@ class TieredStore:
                         self._published[key] = published
                         published = None
                 if kind is EnvelopeKind.RESOURCE:
-                    # The change is published even after a failure: the other processes' copies in memory are outdated
-                    # in any case.
+                    # Publish the change even after a failure: the other processes' copies in memory are outdated in any
+                    # case.
                     self._published_at[target] = shared.publish_change(target)
             if published is not None:
                 shared.overflow.clear(name, published[1])

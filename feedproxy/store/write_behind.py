@@ -1,11 +1,11 @@
 """Write-behind queue: a value counts as stored at once, and one thread writes it to the disk.
 
-The queue is authoritative for everything that is not on disk yet. A later value replaces an earlier one, so a feed that
-is put ten times is written once, and a delete replaces the put before it. An entry leaves the queue when exactly its
-value is written.
+Reads must search the queue before the disk. A later value replaces an earlier value in the queue: a feed that is put
+ten times is written once, and a delete replaces the put before it. An entry leaves the queue when exactly its value is
+written.
 
 If a write fails, its key is added to `failed_keys` until the process ends. The disk may have an older value for the
-key, which must not be used after memory has dropped the newer one.
+key. That value must not be used, even after memory has dropped the newer value.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ QUEUE_MAX = 64 * 1024 * 1024
 BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
-"""Seconds that a `put` waits for room in the queue. If the disk takes longer, later calls do not wait, so that clients
-are not delayed. They wait again after the disk has written a value."""
+"""Seconds that a `put` waits for room in the queue. After a wait without success, later calls do not wait, so that
+clients are not delayed. They wait again after the disk has written a value."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing waits for the disk to write the whole queue."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingWrite[Value]:
-    """A value in the queue; None means delete. Entries are compared by identity."""
+    """A value in the queue, or None for a delete. Entries are compared by identity."""
 
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the value is written or has failed. They pass to a later value for the same
-    key."""
+    """Futures that are completed when the value is written or its write has failed. They pass to a later value for the
+    same key."""
 
 
 class WriteQueue[Key, Value]:
@@ -62,9 +62,9 @@ class WriteQueue[Key, Value]:
         """Create a queue.
 
         `write` writes a value or deletes it. `holds` returns True if the disk has an older value. Both may raise
-        StoreError. `write_all` writes several values; if it raises, each is written separately. `batch_window` is how
-        long a value waits for others, in seconds. `idle` does other work in steps while the queue is empty, and returns
-        True if there is more.
+        StoreError. `write_all` writes several values; if it raises an error, each value is written separately.
+        `batch_window` is the time in seconds that a value waits for further values. While the queue is empty, `idle`
+        does other work in steps. It returns True if there is more work.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -80,17 +80,16 @@ class WriteQueue[Key, Value]:
         self.failed_keys: set[Key] = set()
 
     def pending(self, key: Key) -> PendingWrite[Value] | None:
-        """Return the queued write of this key. Return None if there is none."""
+        """Return the queued write of this key, or None if no write is queued."""
         return self._pending.get(key)
 
     def names(self) -> list[tuple[Key, bool]]:
-        """Return the queued keys, each with True if it has a value, and False if it is a delete."""
+        """Return the queued keys. The second element is True for a value, False for a delete."""
         with self._lock:
             return [(key, entry.value is not None) for key, entry in self._pending.items()]
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. The value is visible from the beginning of this call, which waits only if the queue is
-        full."""
+        """Queue a value. It is visible at once, and the call waits only if the queue is full."""
         entry = self._put(key, PendingWrite(value, size))
         if not self._batch_window or self._size > self._max // 8:
             self.wake()
@@ -105,14 +104,14 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value. Return True when it or its replacement is written or has failed.
+        """Queue a value. Return True when it or its replacement is written or its write has failed.
 
         Return False after `timeout` seconds; the value then stays in the queue.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))
         self.wake()
-        # `asyncio.wait` does not cancel the future with this task: other tasks may wait for it.
+        # `asyncio.wait` does not cancel the future with this task, because other tasks may wait for the future.
         timeout_or_default = self._timeout if timeout is None else timeout
         done, _ = await asyncio.wait([asyncio.wrap_future(completion)], timeout=timeout_or_default)
         return bool(done)
@@ -129,7 +128,7 @@ class WriteQueue[Key, Value]:
         return self._size
 
     async def wait_written(self, key: Key) -> None:
-        """Wait until the queued value of this key, or its replacement, is written or has failed."""
+        """Wait until the queued value of this key, or its replacement, is written or its write has failed."""
         completion: Future[None] = Future()
         with self._lock:
             entry = self._pending.get(key)
@@ -150,7 +149,7 @@ class WriteQueue[Key, Value]:
         return entry
 
     def wake(self) -> None:
-        """Wake the writer thread, which processes the queue and its other work."""
+        """Wake the writer thread, which processes the queue and the work of `idle`."""
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None
@@ -176,8 +175,8 @@ class WriteQueue[Key, Value]:
     async def close(self, finish: Callable[[], Any], stop_waiting: Callable[[], Any] = lambda: None) -> None:
         """Flush, call `finish` in the writer thread, and end the thread.
 
-        Values that are not written in time are discarded. Then `stop_waiting` is called, which ends a write that
-        waits for a lock.
+        After CLOSE_TIMEOUT, remaining values are discarded, and `stop_waiting` is called to end a write that waits for
+        a lock.
         """
         try:
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT)
@@ -201,7 +200,7 @@ class WriteQueue[Key, Value]:
         run = self._run
         if run is None or run.done():
             return True
-        # `asyncio.wait` does not cancel the run with this task: all writes depend on it.
+        # `asyncio.wait` does not cancel the writer's run with this task, because all writes depend on the run.
         done, _ = await asyncio.wait([asyncio.wrap_future(run)], timeout=timeout)
         return bool(done)
 
@@ -223,7 +222,7 @@ class WriteQueue[Key, Value]:
             except Exception as error:  # the writer thread must not end
                 self._report_failure(error)
             with self._lock:
-                # `wake` was called during `idle`: its reason may have come after the check in `idle`.
+                # `wake` was called during `idle`, perhaps after `idle` had looked for work.
                 if not self._pending and not more and not self._woken:
                     self._run = None
                     return
@@ -236,7 +235,7 @@ class WriteQueue[Key, Value]:
                     self._is_written(key, entry)
                 return
         for key, entry in entries:
-            if self._pending.get(key) is entry:  # otherwise a later value has replaced it
+            if self._pending.get(key) is entry:  # otherwise a later value has replaced the entry
                 self._write_one(key, entry)
 
     def _write_one(self, key: Key, entry: PendingWrite[Value]) -> None:
@@ -251,9 +250,9 @@ class WriteQueue[Key, Value]:
     # -- in both threads
 
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
-        """Remove exactly this entry. Return False if a newer one has replaced it.
+        """Remove exactly this entry. Return False if a newer entry has replaced it.
 
-        `stale` says that the disk has, or may have, an older value.
+        `stale` is true if the disk has, or may have, an older value.
         """
         with self._lock:
             if self._pending.get(key) is not entry:
@@ -261,7 +260,7 @@ class WriteQueue[Key, Value]:
                 if key in self._pending:
                     self._pending[key] = self._pending.pop(key)
                 return False
-            # The mark is set before the entry is removed: a read between the two would find the older value.
+            # Set the mark before the entry is removed: a read between the two steps would find the older value.
             if stale:
                 self.failed_keys.add(key)
             else:

@@ -1,7 +1,7 @@
 """Pauses of the writing thread, so that the event loop gets the CPU.
 
-The system may let a thread compute for some milliseconds before another gets the CPU. Without pauses, hits on a single
-CPU waited four milliseconds for the store, four times a second.
+The system may let a thread compute for some milliseconds before another thread gets the CPU. Without pauses, hits on a
+single CPU waited four milliseconds for the store, four times a second.
 """
 
 import time
@@ -12,16 +12,14 @@ PAUSE_MIN: Seconds = 0.0005
 
 
 class WritePacer:
-    """Slices of work of half a millisecond, each followed by a pause of the same length.
-
-    Only the writing thread uses it.
-    """
+    """Timer for the writing thread: after each half millisecond of work, the thread pauses for half a millisecond."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
 
     def pause(self) -> None:
-        """Sleep if the current slice is over. The thread calls it between two steps of its work."""
+        """Sleep if the current half millisecond of work is over. The thread calls this between two steps of its
+        work."""
         if time.perf_counter() - self._began >= PAUSE_MIN:
             time.sleep(PAUSE_MIN)
             self._began = time.perf_counter()

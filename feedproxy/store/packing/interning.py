@@ -7,16 +7,16 @@ from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
 """Maximum number of stored texts and field lines, which take about 1 MB. The responses of the usual kinds of servers
-have fewer distinct ones."""
+have fewer distinct texts."""
 LENGTH_MAX = 128
 """Maximum length of an interned text, in bytes. Longer texts, such as policies and reports, are rarely repeated."""
 
 
 class Interner:
-    """Returns one shared object for equal texts and equal field lines.
+    """Cache that returns one shared object for equal texts and equal field lines.
 
-    Memory is bounded: a forgotten text only costs memory. `sys.intern` is not used, because origins choose these texts,
-    and some versions of Python never free interned strings.
+    Memory is bounded. Equal texts may have two objects after one was forgotten. `sys.intern` is not used, because
+    origins choose these texts, and some versions of Python never free interned strings.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,8 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return this text, or the equal text that is stored. Raises TypeError for other types."""
+        """Return the cached text that equals this text, which is cached if it is new. Raises TypeError for other
+        types."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > LENGTH_MAX:
@@ -35,7 +36,7 @@ class Interner:
         return self._texts.setdefault(text, text)
 
     def value[Value](self, text: str, make: Callable[[], Value]) -> Value:
-        """Return the value of this text, which `make` makes unless it is stored."""
+        """Return the cached value for this text. If no value is cached, `make` makes it."""
         known: Value | None = self._values.get(text)
         if known is None:
             known = make()
@@ -46,10 +47,10 @@ class Interner:
         return known
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return this field line, or the equal line that is stored.
+        """Return the cached field line that equals this line, which is cached if it is new.
 
-        Raises TypeError for other types, and ValueError for an invalid field: other programs may write to a shared
-        store.
+        Raises TypeError for other types, and ValueError for an invalid field, because other programs may write to a
+        shared store.
         """
         known = self._lines.get((name, value))
         if known is not None:

@@ -1,8 +1,7 @@
 """Entry of the hot set: a resource, unpacked while it is used, otherwise packed.
 
 A feed without recent requests is stored as its compressed header (header_compression.py) and its bodies. Unpacked, it
-consists of thirty objects. All callers get the same object as long as any of them refers to it, such as a running
-update.
+consists of thirty objects. All callers get the same object while any caller, such as a running update, refers to it.
 """
 
 from weakref import ref
@@ -19,14 +18,15 @@ RESOURCE_OVERHEAD = 1280
 benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
 PACKED_OVERHEAD = 512
-"""Memory in bytes that a packed entry takes apart from its compressed header and its bodies: Python's objects, and the
-text of the target."""
+"""Memory in bytes that a packed entry takes in addition to its compressed header and its bodies: Python's objects, and
+the text of the target."""
 BODIES_OVERHEAD = 192
 """Memory in bytes of the objects that contain the bodies of one variant, without the bodies."""
 
 
 def memory_size(resource: Resource) -> int:
-    """Return an upper estimate of the memory that a resource takes, in bytes. Sharing is not considered."""
+    """Return an upper estimate of the memory that a resource takes, in bytes. Bodies shared with other resources count
+    fully."""
     total = RESOURCE_OVERHEAD + sum(
         sequence.size for sequence in (resource.delta_bases, resource.changes) if isinstance(sequence, PackedSequence)
     )
@@ -38,16 +38,19 @@ def memory_size(resource: Resource) -> int:
 
 
 class MemoryEntry:
-    """One resource. `size` is the memory that it takes, in bytes: the packed size once it is known, otherwise an
-    estimate."""
+    """One resource.
+
+    `size` is the memory that it takes, in bytes. After the first packing it is the packed size, before that an
+    estimate.
+    """
 
     __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "size")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
 
-        `size` is the memory that the resource takes, in bytes, and `header` its header (codec.py), if the caller knows
-        them.
+        `size` is the memory that the resource takes, in bytes, and `header` is its header (codec.py), if the caller
+        knows them.
         """
         self._resource: Resource | ref[Resource] | None = resource
         self._header = compress_header(header) if header else b""
@@ -64,7 +67,7 @@ class MemoryEntry:
     def resource(self) -> Resource:
         """Return the resource.
 
-        If the entry is packed and no caller refers to the old object, the result is a new object.
+        A packed entry makes a new object, unless a caller still refers to the earlier object.
         """
         alive = self._resource
         if isinstance(alive, Resource):

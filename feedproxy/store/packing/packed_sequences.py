@@ -1,6 +1,7 @@
 """Sequences that every resource has, as one bytes object each instead of dozens of objects.
 
-This saves memory and time: the garbage collector visits every container and delays clients, but skips bytes objects.
+A bytes object saves memory, and time in garbage collections: the collector visits every container, but skips bytes
+objects.
 """
 
 from abc import abstractmethod
@@ -14,7 +15,7 @@ from feedproxy.clock import Instant
 class PackedSequence[Value](Sequence[Value]):
     """A sequence of values in packed form.
 
-    Values are unpacked on each access. It equals any sequence of equal values.
+    Values are unpacked on each access. The sequence equals any sequence with equal values.
     """
 
     __slots__ = ("_data",)
