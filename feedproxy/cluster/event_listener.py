@@ -1,8 +1,8 @@
-"""Listener for the events of all machines. It applies them in order, and detects missed ones.
+"""Listener for the events of all machines. It applies them in order, and detects missed events.
 
 Events are numbered and arrive over a subscription. A listener may miss some, because of a lost connection or a full
-output buffer of Redis. The listener notices the gap by the number of the next event, or by asking Redis for the number
-of the last event once a second. It then reads the missed events from the log. If the log does not contain them any
+output buffer of Redis. The listener notices the gap by the number of the next event, or by asking Redis once a second
+for the number of the last event. It then reads the missed events from the log. If the log does not contain them any
 more, or Redis has lost its data, all copies of this machine are compared with Redis.
 """
 
@@ -20,14 +20,14 @@ RESUBSCRIBE_DELAY: Seconds = 0.2
 """Seconds from the end of a subscription to the next attempt to subscribe."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Number of consecutive checks that find missed events, without a message in between, after which the connection is
+"""Number of consecutive checks with missed events, without a message in between, after which the connection is
 replaced."""
 
 
 class EventListener:
-    """A subscription to events. `on_event` is called with each event of other machines, in order.
+    """A subscription to events. It calls `on_event` with each event of other machines, in order.
 
-    `on_events_lost` is called after a gap that the log does not cover.
+    After a gap that the log does not cover, it calls `on_events_lost`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class EventListener:
         """Set while the subscription exists."""
 
     def start(self) -> None:
-        """Start listening. The call requires a running event loop."""
+        """Start listening. Requires a running event loop."""
         self._task = asyncio.ensure_future(self._listen())
 
     async def close(self) -> None:
@@ -77,9 +77,9 @@ class EventListener:
                 await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Apply missed events if there are any. Raises RedisUnavailable or RedisRefused."""
+        """Ask Redis whether events were missed, and apply them. Raises RedisUnavailable or RedisRefused."""
         last_number = self.last_number
-        # An event that arrives during the request is no gap.
+        # An event that arrives during the request is not missed.
         if last_number is None or (
             await self._redis_store.last_event_number() != last_number and self.last_number == last_number
         ):

@@ -1,7 +1,7 @@
 """State that is the same on all machines of a cluster: the pseudonym in Via, and the secret for readers' pseudonyms.
 
-Both are needed before anything else is opened. A short blocking request therefore reads them from Redis at the start.
-Each machine also stores both values itself, and uses its own ones if it starts without Redis.
+Both are needed before other objects are made. A short blocking request therefore reads them from Redis at the start.
+Each machine also stores both values itself, and uses its own values if it starts without Redis.
 """
 
 import logging
@@ -22,8 +22,7 @@ def agree_on_state(
 ) -> dict[str, bytes]:
     """Return the shared state by name. Raises UsageError if redis-py is missing. An unavailable Redis is logged.
 
-    The value of each name is the one in Redis, or else this machine's own one in `own`, or else a new one from
-    `makers`.
+    The value of each name comes from Redis, or else from `own`, this machine's own state, or else from `makers`.
     """
     library: Any = redis_library()
     proposed = {name: own.get(name) or make() for name, make in makers.items()}

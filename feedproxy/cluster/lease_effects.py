@@ -8,7 +8,7 @@ from feedproxy.store.resource import Resource
 
 
 class CopySource(Protocol):
-    """The source of the copies that the replicator sends."""
+    """The source of the copies that the replicator sends to Redis."""
 
     def get_latest(self, target: str) -> Resource | None:
         """Return the last copy of `target` that this machine stored, or None."""
@@ -27,16 +27,16 @@ class LeaseEffects(Protocol):
         ...
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Store a peer's copy unless `target` was purged after the state `before`. Return whether the copy was later
+        """Store a peer's copy unless `target` was purged after the state `before`. Return True if the copy was later
         than this machine's copy."""
         ...
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy`."""
+        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
         ...
 
     def on_lease_released(self, target: str, token: int) -> None:
-        """Release the lease in Redis."""
+        """Release the lease of `target` with this token in Redis."""
         ...
 
     def on_invalidated(self, target: str | None) -> None:
@@ -44,5 +44,5 @@ class LeaseEffects(Protocol):
         ...
 
     def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Announce to the other machines that requests to `site` must wait until an instant."""
+        """Announce to the other machines that requests to `site` must wait until the instant `until`."""
         ...

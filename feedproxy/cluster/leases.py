@@ -15,12 +15,12 @@ WAIT_TIMEOUT: Seconds = 0.25
 """Seconds between two requests for a lease that another machine holds. An event may report the end of the lease
 earlier."""
 WAITING_MAX = 10_000
-"""Largest number of targets for which waits for another machine's lease are remembered."""
+"""Largest number of targets in the list of targets with a lease of another machine."""
 
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. Two fetches may hold the lease at the same time, if the first fetch was invalidated."""
+    """A lease of this process. If the first fetch was invalidated, a second fetch may hold the same lease."""
 
     token: int
     holders: int = 1
@@ -47,7 +47,7 @@ class ClusterCoordination:
         return self.local.generation
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return this machine's invalidation epoch of the target."""
+        """Return a number that changes with each invalidation of the target, as known to this machine."""
         return self.local.invalidation_epoch(target)
 
     def invalidate(self, target: str | None) -> None:
@@ -63,8 +63,8 @@ class ClusterCoordination:
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Acquire the fetch lease of `target`. Return False, after a short wait, if another process holds it.
 
-        When the call returns, a copy that other machines fetched during the wait is stored here. It counts as a
-        completed fetch.
+        If another machine fetched a copy during the wait, the copy is stored here before the call returns. It counts as
+        a completed fetch.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
@@ -125,7 +125,7 @@ class ClusterCoordination:
             self.lost_count += (await self._redis_store.renew_leases(leases)).count(False)
 
     async def _wait(self, target: str) -> None:
-        # The event stays set until the lease is acquired, so that a completion between two waits counts as well.
+        # The event stays set until the lease is acquired, so that a completion between two waits also counts.
         event = self._waiting.setdefault(target, asyncio.Event())
         event.clear()
         if len(self._waiting) > WAITING_MAX:
@@ -143,9 +143,9 @@ class ClusterSiteThrottle:
         self._effects = effects
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the next free slot of a site, or 0.0 if none is reserved.
+        """Return the instant of the next free slot of a site, or 0.0 if no slot is reserved.
 
-        A slot that a clock reserved too far ahead of `now` is ignored.
+        A slot that a wrong clock reserved too far ahead of `now` is ignored.
         """
         return self._local.next_free(site, interval, now)
 

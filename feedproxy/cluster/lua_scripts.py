@@ -1,4 +1,5 @@
-"""Lua scripts. Redis executes each as one step. A repeated call of a script has the same result.
+"""Lua scripts. Redis executes each as one step. A script that is sent twice has the same result as a script that is
+sent once.
 
 Tokens and event numbers are at least the microseconds of Redis's clock. A Redis that has lost its data therefore
 continues with higher numbers than before. All of them stay below 2**53, up to which Lua's numbers are exact. The format
@@ -53,9 +54,9 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""Return the stored version of a copy and, if it is later than the known one, the copy (false if it was purged).
+"""Return the stored version of a copy and, if it is later than the caller's version, the copy (false if it was purged).
 
-KEYS: copy. ARGV: known version.
+KEYS: copy. ARGV: caller's version.
 """
 
 ACQUIRE_LEASE = Script(
@@ -72,7 +73,7 @@ return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 )
 """Acquire a lease. Return its token (0 if another machine holds it), the stored version and, if it is later, the copy.
 
-KEYS: lease, copy, fence. ARGV: milliseconds, known version, own token.
+KEYS: lease, copy, fence. ARGV: milliseconds, caller's version, caller's token.
 """
 
 RENEW_LEASE = Script("""
@@ -80,7 +81,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""Renew a lease. Return whether the token still holds it.
+"""Renew a lease. Return 1 if it still has this token, else 0.
 
 KEYS: lease. ARGV: token, milliseconds.
 """
@@ -113,7 +114,7 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""Store a copy. Return whether it was accepted, and the version that is stored afterwards.
+"""Store a copy. Return 1 if it was accepted, else 0, and the version that is stored afterwards.
 
 Older versions are refused, and so are fetches that began before all targets were purged.
 
@@ -184,13 +185,13 @@ LAST_EVENT_NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
 """Return the number of the last event. KEYS: sequence."""
 
 COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
-"""Return the version of a copy, and whether the copy is stored. KEYS: copy."""
+"""Return the version of a copy, and 1 if the copy itself is stored, 0 if it was purged. KEYS: copy."""
 
 CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""Return whether a machine is the first to claim a change.
+"""Return 1 if the machine is the first to claim a change, else 0.
 
 KEYS: claim. ARGV: machine, milliseconds.
 """
@@ -225,8 +226,9 @@ redis.call('DEL', KEYS[1])
 redis.call('SET', crowd, '1', 'PX', life)
 return 1
 """)
-"""Record a reader of a feed. The readers are a set with instants or, above a maximum, one HyperLogLog for each part of
-the window.
+"""Record a reader of a feed.
+
+The readers are a set with instants. Above a maximum, they are one HyperLogLog for each part of the window.
 
 KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys in
 milliseconds, length of each part of the window in milliseconds, beginning of the window.

@@ -37,8 +37,8 @@ CLAIM_LIFETIME: Seconds = 7 * 86_400
 """Seconds for which Redis remembers which machine has claimed the deliveries of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Largest number of seconds by which a slot that another machine has reserved may lie in the future. A slot further
-ahead is cut to this limit, because the clock of that machine may be ahead."""
+"""Largest number of seconds by which another machine's slot may lie in the future. A later slot is moved to this limit,
+because the clock of that machine may be ahead."""
 
 
 class ClusterNode:
@@ -77,7 +77,7 @@ class ClusterNode:
         """Number of comparisons of all local copies with Redis."""
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Load the shared state of the cluster. `makers` return the values that do not exist yet."""
+        """Load the shared state of the cluster. `makers` return the values for names that have no value yet."""
         local = self.store.local
         own = {name: state for name in makers if (state := local.get_state(name))}
         self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)
@@ -96,7 +96,7 @@ class ClusterNode:
         self._begin()
 
     async def start(self) -> None:
-        """Start the node. Return when missed events are applied, or Redis is found unavailable."""
+        """Start the node. Return after missed events are applied, or after Redis is found unavailable."""
         if await self.connection.probe(START_TIMEOUT):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_TIMEOUT):
@@ -136,7 +136,8 @@ class ClusterNode:
         )
 
     async def sync(self, target: str) -> bool:
-        """Fetch other machines' copy and reader counts of a target. Return whether anything changed here."""
+        """Fetch other machines' copy and reader counts of a target. Return True if this machine's copy or counts
+        changed."""
         if not self.connection.up:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])
@@ -152,7 +153,8 @@ class ClusterNode:
         self.store.replicator.send_event(lambda: self.redis_store.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Return whether this machine makes the deliveries of a change that must be made once for all machines."""
+        """Return True if this machine makes those deliveries of a change that must be made only once for all
+        machines."""
         try:
             return await self.redis_store.claim(f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME)
         except (RedisUnavailable, RedisRefused):
@@ -250,7 +252,10 @@ class ClusterNode:
     # -- comparison of all copies
 
     def _compare_soon(self) -> None:
-        """Schedule a comparison of all copies with Redis, because events were lost or local changes were not sent."""
+        """Schedule a comparison of all copies with Redis.
+
+        It is needed after events were lost, or after local changes were not sent.
+        """
         self._compare_again = True
         if self._comparing is None or self._comparing.done():
             self._comparing = asyncio.ensure_future(self._compare())

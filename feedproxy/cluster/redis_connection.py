@@ -25,7 +25,7 @@ STABLE_AFTER: Seconds = 10
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
-"""Largest number of concurrent requests to Redis, each on a connection of its own."""
+"""Largest number of concurrent requests to Redis. Each request has its own connection."""
 READ_ONLY = "it is a read-only replica"
 
 START_TIMEOUT: Seconds = 2
@@ -36,15 +36,15 @@ type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 
 
 class RedisUnavailable(StoreError):
-    """Redis is unreachable or does not answer in time. It may have executed the request."""
+    """Raised if Redis is unreachable or does not answer in time. It may have executed the request."""
 
 
 class RedisTimeout(RedisUnavailable):
-    """Redis did not answer in time."""
+    """Raised if Redis did not answer in time."""
 
 
 class RedisRefused(StoreError):
-    """Redis answered with an error: its memory is full, or the user lacks a permission."""
+    """Raised if Redis answered with an error: its memory is full, or the user lacks a permission."""
 
 
 def host_and_port(url: str) -> str:
@@ -59,7 +59,7 @@ def host_and_port(url: str) -> str:
 
 
 class RedisConnection:
-    """Client for requests to Redis while it is available. It is used within one event loop.
+    """Client for requests to Redis while Redis is available. One event loop uses it.
 
     `timeout` limits each request in seconds. `up` is false from the first failure until `probe` succeeds.
     """
@@ -81,8 +81,8 @@ class RedisConnection:
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """True if the current outage was not logged, because it began within LOG_INTERVAL seconds after the last logged
-        one."""
+        """True if the current outage was not logged, because it began less than LOG_INTERVAL seconds after the last
+        logged outage."""
         self._pause = BACK_OFF_FIRST
         self._next_probe = 0.0
         self._first_timeout: Seconds | None = None
@@ -103,7 +103,7 @@ class RedisConnection:
         return result
 
     async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Return the results of several scripts that are sent together. After an error, any of them may have run.
+        """Send several scripts together, and return their results. After an error, any of them may have run.
 
         Raises RedisUnavailable or RedisRefused.
         """
@@ -114,7 +114,7 @@ class RedisConnection:
         return results
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Return whether Redis answers. If it does, requests are sent again."""
+        """Return True if Redis answers. Requests are then sent again."""
         try:
             await self._bounded(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -132,7 +132,8 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Check that Redis answers and can be written to. A replica, which is read-only, would answer a PING, too."""
+        """Check that Redis answers and can be written to. PING would not do, because a read-only replica answers it,
+        too."""
         await self._client.ping()
         if self._read_only:
             with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission
@@ -167,7 +168,7 @@ class RedisConnection:
         try:
             return await self._pipelined(calls)
         except self._library.exceptions.NoScriptError:
-            # Redis was restarted and has lost the scripts. All scripts may be repeated.
+            # Redis was restarted and has lost the scripts. All of them may be repeated.
             for script in SCRIPTS:
                 await self._client.script_load(script.text)
             return await self._pipelined(calls)
@@ -186,7 +187,7 @@ class RedisConnection:
         try:
             result = await self._bounded(request, timeout)
         except RedisTimeout:
-            # A single timeout, even of all requests of that moment, may be caused by this machine itself.
+            # A single timeout, even of all requests at that moment, may be this machine's fault.
             if self._first_timeout is not None and started_at >= self._first_timeout:
                 self._mark_unavailable("timeout")
             else:
@@ -290,7 +291,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
 
 
 def redis_library() -> Any:
-    """Return the module of redis-py. Raises UsageError if this extra is not installed."""
+    """Return the module of redis-py. Raises UsageError if the extra `redis` is not installed."""
     try:
         import redis.asyncio  # noqa: PLC0415 -- an optional dependency
         import redis.backoff  # noqa: PLC0415
@@ -302,6 +303,6 @@ def redis_library() -> Any:
 
 
 def _without_password(url: str, text: str) -> str:
-    """Return the text of an error without the password in the address."""
+    """Return the text of an error without the password in the address `url`."""
     password = urlsplit(url).password
     return text.replace(password, "…") if password else text

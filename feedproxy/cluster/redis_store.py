@@ -19,23 +19,23 @@ from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, Sc
 from feedproxy.errors import StoreError
 
 LOG_MAX = 10_000
-"""Largest number of events in the log: about 2 MB. A machine that has missed more events compares all its copies with
-Redis."""
+"""Largest number of events in the log, which take about 2 MB. A machine that has missed more events compares all its
+copies with Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""Multiple of the timeout for requests that no client waits for. A copy may have megabytes."""
+"""Factor of the timeout for requests that no client waits for. A copy may have megabytes."""
 
 COMPRESSED_FROM = 4096
 """Size in bytes from which a copy is compressed."""
 COMPRESSION_LEVEL = 3
-"""Zstandard's level. 217 KB, the mean of 76 uncompressed updates of ten feeds, become 73 KB in 0.5 ms."""
+"""Zstandard's level. It compresses 217 KB, the mean of 76 updates of ten feeds, to 73 KB in 0.5 ms."""
 COPY_BYTES_MAX = 256 * 1024 * 1024
-"""Largest copy in bytes after decompression. A larger one cannot be feedproxy's, because `buffer_max` limits its
+"""Largest copy in bytes after decompression. A larger copy does not come from feedproxy, because `buffer_max` limits
 contents."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCopy:
-    """The version of a target in Redis and, if it is later than the known one, the copy.
+    """The version of a target in Redis and, if it is later than the caller's version, the copy.
 
     A later version without a copy means that the target was purged.
     """
@@ -68,8 +68,7 @@ def decompress(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """A lease with its token, and the copy that was found with it. The token is 0 if another machine holds the
-    lease."""
+    """A lease with its token, and the copy in Redis. The token is 0 if another machine holds the lease."""
 
     token: int
     found: StoredCopy
@@ -88,8 +87,11 @@ class ClusterEvent:
 
 
 class RedisStore:
-    """The shared data. `lease` is the duration of a lease, and `expiry` the time for which a copy is stored, in
-    seconds. A purge is remembered for the same time as a copy."""
+    """The shared data.
+
+    `lease` is the duration of a lease in seconds. `expiry` is the time in seconds for which a copy, or the record of a
+    purge, is stored.
+    """
 
     def __init__(
         self, connection: RedisConnection, keys: RedisKeys, machine: str, *, lease: Seconds, expiry: Seconds
@@ -106,21 +108,22 @@ class RedisStore:
         return StoredCopy(_integer(version), data)
 
     async def get_if_later_slow(self, target: str, known: int) -> StoredCopy:
-        """Return the result of `get_if_later`, with a longer timeout."""
+        """Return the result of `get_if_later`, with TRANSFER_TIMEOUT_FACTOR times its timeout."""
         version, data = await self.connection.run(
             lua_scripts.GET_IF_LATER, [self._copy(target)], known, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
         return StoredCopy(_integer(version), data)
 
     async def acquire_lease(self, target: str, known: int, own: int = 0) -> LeaseResult:
-        """Acquire the lease of a target unless another machine holds it. `own` is the token of an earlier lease."""
+        """Acquire the lease of a target unless another machine holds it. `own` is the token of this machine's earlier
+        lease."""
         names = self.keys
         keys = [names.lease(target), self._copy(target), names.fencing_counter]
         token, version, data = await self.connection.run(lua_scripts.ACQUIRE_LEASE, keys, self._lease, known, own)
         return LeaseResult(_integer(token), StoredCopy(_integer(version), data))
 
     async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
-        """Renew leases, given by target and token. Return for each whether this machine still holds it."""
+        """Renew leases, given by target and token. Return for each lease True if this machine still holds it."""
         calls: list[ScriptCall] = [
             (lua_scripts.RENEW_LEASE, [self.keys.lease(target)], [token, self._lease]) for target, token in leases
         ]
@@ -139,10 +142,10 @@ class RedisStore:
         )
 
     async def put(self, target: str, version: int, data: bytes, token: int, *, release: bool) -> tuple[bool, int]:
-        """Store a copy unless a later one is stored. Return whether it was accepted, and the version that is stored
+        """Store a copy unless a later copy is stored. Return True if it was accepted, and the version that is stored
         now.
 
-        `token` is that of the lease under which the copy was fetched, or 0. `release` ends that lease.
+        `token` is the token of the lease under which the copy was fetched, or 0. With `release`, the lease ends.
         """
         names = self.keys
         keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]
@@ -156,7 +159,7 @@ class RedisStore:
         return bool(accepted), _integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
-        """Delete the copies of a target that were fetched before `version`. 0 stands for now."""
+        """Delete the copies of a target that were fetched before `version`. The version 0 stands for now."""
         names = self.keys
         keys = [self._copy(target), names.fencing_counter, names.sequence, names.log]
         event_values = (names.channel, LOG_MAX, self._message("purge", target))
@@ -186,7 +189,7 @@ class RedisStore:
         )
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that is useful only at once, and may be lost."""
+        """Send an event that may be lost, because it is useful only at once."""
         message = "0 0 " + self._message(kind, target, payload)
         await self.connection.run(
             lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
@@ -213,7 +216,7 @@ class RedisStore:
         return now, events
 
     async def versions(self, targets: Iterable[str]) -> list[tuple[int, bool]]:
-        """Return for each target its version, and whether a copy is stored."""
+        """Return for each target its version, and True if a copy is stored."""
         calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self._copy(target)], []) for target in targets]
         return [
             (_integer(version), bool(has_copy))
@@ -221,7 +224,7 @@ class RedisStore:
         ]
 
     async def claim(self, change: str, seconds: Seconds) -> bool:
-        """Return whether this machine is the first to claim the change within `seconds`."""
+        """Claim a change for `seconds`. Return True if this machine is the first to claim it."""
         claimed = await self.connection.run(
             lua_scripts.CLAIM_CHANGE,
             [self.keys.delivery_claim(change)],
@@ -232,7 +235,7 @@ class RedisStore:
         return bool(claimed)
 
     async def targets(self) -> AsyncIterator[str]:
-        """Yield each target with a key, some more than once."""
+        """Yield each target with a copy in Redis. A target may be yielded more than once."""
         cursor: bytes | str = "0"
         while True:
             cursor, found = await self.connection.run(

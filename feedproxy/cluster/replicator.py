@@ -1,6 +1,6 @@
 """The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable.
 
-For each target, at most two facts are queued: that it was purged, and that its copy is to be sent. The copy is read
+At most two messages are queued for each target: that it was purged, and that its copy is to be sent. The copy is read
 when it is sent, so that the queue contains only names. A message that is sent twice has no effect the second time.
 """
 
@@ -21,7 +21,7 @@ from feedproxy.store import codec
 logger = logging.getLogger("feedproxy.cluster")
 
 WAITING_MAX = 100_000
-"""Largest number of targets in the queue. If it is exceeded, all copies are compared with Redis when Redis is available
+"""Largest number of targets in the queue. At the limit, all copies are compared with Redis when Redis is available
 again."""
 EVENTS_MAX = 10_000
 """Largest number of events in the queue."""
@@ -31,7 +31,7 @@ type SendEvent = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """Messages about a target: a purge (its time in microseconds), its copy, and the release of a lease."""
+    """The queued messages about a target: a purge (its time in microseconds), its copy, and the release of a lease."""
 
     purged: int = 0
     has_copy: bool = False
@@ -58,11 +58,11 @@ class Replicator:
         return len(self._updates) + len(self._events)
 
     def start(self) -> None:
-        """Start the task. The call requires a running event loop."""
+        """Start the task. Requires a running event loop."""
         self._task = asyncio.ensure_future(self._work())
 
     def enqueue_copy(self, target: str, token: int) -> None:
-        """Enqueue the target's new copy, which was fetched under this token."""
+        """Enqueue the target's new copy, which was fetched under the lease with this token."""
         update = self._update_of(target)
         update.has_copy, update.token = True, token
         self.wake()
@@ -80,7 +80,7 @@ class Replicator:
         self.wake()
 
     def send_event(self, send: SendEvent) -> None:
-        """Enqueue an event: `send` is called after the events queued before it."""
+        """Enqueue an event. `send` is called after the events queued earlier."""
         self._events.append(send)
         self.wake()
 
@@ -94,12 +94,11 @@ class Replicator:
         self._awake.set()
 
     def now(self) -> int:
-        """Return the microseconds of this machine's clock, on the scale of Redis's tokens."""
+        """Return the microseconds of this machine's clock. Redis's tokens use the same scale."""
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all messages are sent, at once while Redis is unavailable, and at the latest after `timeout`
-        seconds."""
+        """Return when all messages are sent, at once if Redis is unavailable, or after `timeout` seconds."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while (self or self.busy) and self._redis_store.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
@@ -150,7 +149,8 @@ class Replicator:
         try:
             await self._send(target, update)
         except RedisRefused:
-            # Redis may be full. The other machines fetch the target themselves, and must not wait for it.
+            # Redis may be full. Release the lease: the other machines must not wait for this copy, and fetch the target
+            # themselves.
             self.refused += 1
             if update.release:
                 with contextlib.suppress(RedisRefused):
@@ -193,5 +193,5 @@ class Replicator:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Delay in microseconds up to which a purge is sent to Redis as a purge of now. A purge that was delayed for longer is
-sent with the time at which it was requested. Copies fetched since then stay."""
+"""Delay in microseconds up to which a purge is sent to Redis as a purge of now. A later purge is sent with the time of
+its request, so that copies fetched since then remain."""

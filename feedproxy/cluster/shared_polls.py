@@ -1,7 +1,7 @@
-"""Polls of readers for the rhythms of all machines (subscribers/poll_rhythms.py): one event a second at most.
+"""Polls of readers for the rhythms of all machines (subscribers/poll_rhythms.py): at most one event a second.
 
-The events have pseudonyms and never addresses. They are not logged: Redis passes them on and keeps nothing. A machine
-that misses some polls of a reader learns its rhythm from the next ones. A reader of a feed is reported at most once in
+The events have pseudonyms and never addresses. Redis passes them on without logging them. A machine that misses some
+polls of a reader learns the reader's rhythm from later polls. A reader of a feed is reported at most once in
 READER_INTERVAL seconds (subscribers/replication.py).
 """
 
@@ -18,19 +18,20 @@ from feedproxy.subscribers.replication import ReadRecord
 KIND = "polls"
 
 POLLS_MAX = 4000
-"""Polls that one machine sends in a second, at about 120 bytes each. Further polls of that second are left out."""
+"""Largest number of polls that one machine sends in a second, at about 120 bytes each. Further polls of this second are
+dropped."""
 
 POLLS_PER_EVENT = 500
 
 TARGET_MAX = 8192
-"""Characters of the longest target that is taken from a peer."""
+"""Largest number of characters in a target of a peer's poll. Polls with longer targets are ignored."""
 
 type Poll = tuple[str, Pseudonym, Instant]
 """The target of a poll, the reader's pseudonym, and the instant."""
 
 
 class SharedPolls:
-    """The polls of this machine's readers that wait to be sent."""
+    """The unsent polls of this machine's readers."""
 
     def __init__(self, redis_store: RedisStore) -> None:
         self._redis_store = redis_store
@@ -52,7 +53,7 @@ class SharedPolls:
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
-    """Yield the polls of an event without the invalid ones. Raises ValueError or TypeError for another payload."""
+    """Yield the valid polls of an event. Raises ValueError or TypeError for a payload in another form."""
     for target, current, previous, at in payload:
         pseudonyms, instant = (int(current), int(previous)), float(at)
         is_valid = isinstance(target, str) and len(target) <= TARGET_MAX and math.isfinite(instant)

@@ -1,4 +1,4 @@
-"""The store of a machine in a cluster: its own store, with the copies that other machines have fetched behind it."""
+"""The store of a machine in a cluster: its own store, in front of the copies that other machines have fetched."""
 
 import asyncio
 import logging
@@ -34,14 +34,14 @@ class ClusterStore:
         self.coordination = ClusterCoordination(local.coordination, redis_store, effects=self)
         self.replicator = Replicator(redis_store, self, clock)
         self.shared_state: dict[str, bytes] = {}
-        """State that is the same on all machines."""
+        """State that is the same on all machines, by name."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()
         self._pull_slots = asyncio.Semaphore(8)
         self._epochs = [0] * COUNTERS
         self._global_epoch = 0
         self.received_count = 0
         self.peer_copy_applied = Signal[str]()
-        """Emits a target when a peer's copy of it is stored here, and when a peer's purge of it is applied here."""
+        """Emits a target after a peer's copy or a peer's purge of the target was applied here."""
 
     # -- the Store protocol
 
@@ -61,9 +61,10 @@ class ClusterStore:
         return self.local.version(target, used=used)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store a resource here, under a token above that of its predecessor, and send it to the other machines."""
+        """Store a resource here, under a higher token than that of the replaced resource, and send it to the other
+        machines."""
         target, token = resource.target, self.coordination.token(resource.target)
-        # Without a lease, the instant of the fetch is the token, on the same scale.
+        # Without a lease, the time of the fetch in microseconds is the token.
         fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
         await self.local.put(replace(resource, fencing_token=fencing_token), precondition)
         if precondition is None or precondition():
@@ -88,7 +89,7 @@ class ClusterStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when all resources are written here and, while Redis is available, sent."""
+        """Return when all resources are written here and, if Redis is available, sent."""
         await self.local.flush()
         await self.replicator.flush(FLUSH_TIMEOUT)
 
@@ -106,7 +107,7 @@ class ClusterStore:
         return resource.fencing_token if resource is not None else 0
 
     async def fetch_copy(self, target: str) -> bool:
-        """Apply what another machine has fetched or purged later. Return whether that changed anything here.
+        """Apply a later copy or purge of another machine. Return True if this changed anything here.
 
         The call returns within the timeout for requests to Redis, and at once while Redis is unavailable.
         """
@@ -131,10 +132,10 @@ class ClusterStore:
             return await self.store_copy(target, found, before)
 
     async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
-        """Store a peer's copy here. Return whether it was later than the local one.
+        """Store a peer's copy here. Return True if it was later than the local copy.
 
-        It is not stored if the target was purged here after the state `before`, because Redis does not have that purge
-        yet.
+        The copy is ignored if the target was purged here after the state `before`, because Redis does not have the
+        purge yet.
         """
         if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
             return False
@@ -168,7 +169,7 @@ class ClusterStore:
         self.peer_copy_applied.emit(target)
 
     async def all_targets(self) -> AsyncIterator[str]:
-        """Yield each target in Redis, or none while it is unavailable."""
+        """Yield each target in Redis, or none while Redis is unavailable."""
         try:
             async for target in self.redis_store.targets():
                 yield target
@@ -178,11 +179,11 @@ class ClusterStore:
     # -- effects of leases
 
     def on_lease_released(self, target: str, token: int) -> None:
-        """Release the lease in Redis."""
+        """Release the lease of `target` with this token in Redis."""
         self.replicator.enqueue_release(target, token)
 
     def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Announce to the other machines that requests to `site` must wait until an instant."""
+        """Announce to the other machines that requests to `site` must wait until the instant `until`."""
         if self.redis_store.connection.up:
             self.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
 
@@ -196,8 +197,8 @@ class ClusterStore:
             self.replicator.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy`."""
-        # A purge gets its fencing token when it is sent. The next lease must have a higher one.
+        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
+        # A purge gets its fencing token when it is sent. The next lease must have a higher token.
         if self.replicator.is_purge_pending(target):
             await self.replicator.flush(FLUSH_TIMEOUT)
         return self._epochs_of(target)

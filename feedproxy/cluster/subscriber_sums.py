@@ -1,13 +1,13 @@
 """Numbers of a feed's subscribers on all machines together.
 
-Direct readers are sets in Redis of their pseudonyms (subscribers/pseudonyms.py). Each pseudonym has the instant of its
-last request, so that the window slides. A set that grows beyond a limit becomes HyperLogLogs, one for each
-twenty-fourth of the window. The last 25 HyperLogLogs are merged for the count. The error is 0.81 % (Redis's standard
-deviation) and 1/24 of the window. Each HyperLogLog takes 12 KB. The feed has a set again only after a whole window
-without a reader.
+Redis has a set of the pseudonyms of each feed's direct readers (subscribers/pseudonyms.py). Each pseudonym has the
+instant of its last request, so that the window slides. A set that grows beyond a limit becomes HyperLogLogs, one for
+each twenty-fourth of the window. The last 25 HyperLogLogs are merged for the count. The error is 0.81 % (Redis's
+standard deviation) and 1/24 of the window. Each HyperLogLog takes 12 KB. The feed has a set again only after a whole
+window without a reader.
 
 Pseudonyms change with each period. Each reader is recorded under its pseudonyms of the current and of the previous
-period, and counted by the latter. A reader therefore counts once even if the window spans two periods.
+period, and counted by the previous one. A reader therefore counts once even if the window spans two periods.
 
 Subscriber numbers that services claim are sent as this machine accepts them (subscribers/claims.py). Of each service,
 the largest number counts.
@@ -32,13 +32,13 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Largest number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Largest number of readers' requests that wait to be sent to Redis while it is unavailable. Further requests are
-dropped, because feed readers poll again."""
+"""Largest number of reads that wait while Redis is unavailable. Further reads are dropped, because feed readers poll
+again."""
 CLIENT_TIMEOUT_FACTOR = 1
-"""Multiple of the Redis timeout for a request during which a client waits."""
+"""Factor of the Redis timeout for a request during which a client waits."""
 
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""Multiple of the Redis timeout for a request in the background."""
+"""Factor of the Redis timeout for a request in the background."""
 BATCH_SIZE = 200
 """Number of requests that are sent together."""
 
@@ -85,7 +85,7 @@ class SubscriberSums:
 
     @property
     def waiting(self) -> int:
-        """Return the number of unsent requests."""
+        """Return the number of unsent reads."""
         return self._size
 
     def record(self, read: ReadRecord) -> None:
@@ -98,14 +98,14 @@ class SubscriberSums:
         self._size += 1
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the number of the feed's subscribers on all machines, which is at least that on this machine."""
+        """Return the number of the feed's subscribers on all machines. It is at least the number on this machine."""
         sums = self._sums.get(target)
         if sums is None or not now - sums.at < self._window:
             return direct + claimed
         return max(direct, sums.direct) + max(claimed, sums.claimed)
 
     def sum_of(self, target: str) -> tuple[int, int]:
-        """Return the known numbers of direct readers and of claimed readers on all machines."""
+        """Return the last fetched numbers of direct readers and of claimed readers on all machines."""
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
 

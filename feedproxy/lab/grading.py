@@ -1,8 +1,8 @@
 """Grading of the feed readers in a recording.
 
 A recording made by feedproxy has two sides: requests of readers to feedproxy, and requests of feedproxy to origins. A
-HAR file of another program, such as a browser or another proxy, has only requests to origins; then the client that sent
-them is graded.
+HAR file of another program, such as a browser or another proxy, has only requests to origins. The client that sent them
+is then graded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,10 +20,8 @@ BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
 
 @dataclass(frozen=True, slots=True)
 class ObservedPoll:
-    """A graded request.
-
-    It also has the feed's schedule at that time, the digest of the recorded content, and the faults of the response.
-    """
+    """A graded request, with the feed's schedule at its time, the digest of the recorded content, and the faults of the
+    response."""
 
     poll: Poll
     schedule: Schedule
@@ -67,7 +65,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
 
 
 def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], PollContent | None]) -> Poll:
-    """Convert an exchange to the input of scoring. `read` returns the parsed content of an exchange."""
+    """Convert an exchange to the input of scoring. `read` returns the parsed content of an exchange, or None."""
     return Poll(
         number=number,
         at=exchange.at,
@@ -100,7 +98,7 @@ def _memoize_contents(recording: Recording) -> Callable[[Exchange], PollContent 
     def read(exchange: Exchange) -> PollContent | None:
         body = recording.contents.get(exchange.digest) if exchange.digest else None
         if body is None or exchange.raw:
-            # Contents of private feeds are not recorded. Such requests are graded by status and fields alone.
+            # Contents of private feeds are not recorded. Their requests are graded by status and fields alone.
             return PollContent(is_feed=True) if exchange.digest and _has_feed_type(exchange) else None
         media_type = exchange.fields.get("content-type") or ""
         if (exchange.digest, media_type) not in parsed:

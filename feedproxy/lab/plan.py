@@ -27,13 +27,14 @@ STARTS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A test plan. Durations are in seconds. `every` and `jitter` apply to commands that are started for each poll."""
+    """A test plan. Durations are in seconds. `every` and `jitter` are used only if the command is started for each
+    poll."""
 
     source: str = ""
     """Path of a recording or of a folder with dated versions, relative to the plan's folder. If it is empty, a feed
     is generated."""
     url: str = ""
-    """Address of the feed in the source; if empty, the first feed of the source."""
+    """Address of the feed in the source. If it is empty, the first feed of the source is used."""
     change: Seconds = 14_400
     """Seconds between two entries of a generated feed."""
     at: str = ""
@@ -43,7 +44,7 @@ class Plan:
     jitter: Seconds = 300
     """Maximum random delay of a start, in seconds."""
     speed: float = 0.0
-    """Ratio of virtual to real time. Above 0, the command is started once and keeps running; at 0, it is started for
+    """Ratio of virtual to real time. Above 0, the command is started once and keeps running. At 0, it is started for
     each poll."""
     add: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()

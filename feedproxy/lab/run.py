@@ -1,8 +1,8 @@
-"""Runs a reader's command against a replay, over the virtual days of a plan.
+"""Runs of a reader's command against a replay, over the virtual days of a plan.
 
 If the reader is started for each poll, as by cron, the clock advances between the starts. If the reader keeps running,
-the clock runs faster than real time. Each run uses a new address for the feed: no other client knows it, and no reader
-has a cached copy.
+the clock runs faster than real time. Each run uses a new address for the feed: no other client knows the address, and
+no reader has a cached copy.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_r
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 SHUTDOWN_GRACE: Seconds = 5
-"""Seconds from SIGTERM to SIGKILL, within which a command of a reader may exit."""
+"""Seconds from SIGTERM to SIGKILL, in which a reader's command can exit."""
 
 type Progress = Callable[[int, int], None]
 """Callback that gets the number of finished polls and the number of all polls."""
@@ -94,7 +94,7 @@ async def run(
     finally:
         await listener.close()
         shutil.rmtree(home, ignore_errors=True)
-    # The recording ends with the plan, not with the last request, because the time without requests after a 410 counts.
+    # The recording ends with the plan, because the time without requests after a 410 counts.
     result.recording = Recording(tuple(exchange_log.exchanges), exchange_log.contents, clock.now())
     return result
 
@@ -105,7 +105,7 @@ async def _run_poll_by_poll(
     plan, result = runner.plan, RunResult()
     random = Random(plan.seed)  # noqa: S311 -- to be the same each time
     count = max(1, int(plan.days * 86_400 // plan.every))
-    # Polls at minute 0 lower the grade. Only a plan without jitter starts at the full hour.
+    # Polls at minute 0 lower the grade. Therefore only a plan without jitter starts at the full hour.
     minute = random.uniform(60, min(plan.every, 3540)) if plan.jitter and plan.every > 60 else 0.0
     for number in range(count):
         at = start + minute + number * plan.every + random.uniform(0, plan.jitter)
@@ -123,7 +123,7 @@ async def _run_continuously(runner: "_CommandRunner", start: Instant) -> RunResu
 
 
 class _CommandRunner:
-    """Starts the reader's command with the plan's arguments and environment."""
+    """Starter of the reader's command with the plan's arguments and environment."""
 
     def __init__(self, plan: Plan, command: Sequence[str], url: str, home: Path, verbose: bool) -> None:
         self.plan = plan
@@ -140,7 +140,7 @@ class _CommandRunner:
     ) -> None:
         """Start the command and wait at most `timeout` seconds for its exit.
 
-        If `keeps_running` is True, the command is meant to keep running, and a timeout is not a failure.
+        With `keeps_running`, the command should still run after `timeout`, and a timeout is not a failure.
         """
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL
@@ -228,7 +228,7 @@ def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
 
 
 def unmet_demands(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, frozenset[str]]]) -> list[str]:
-    """Return the expectations of the plan that the run did not meet, as texts.
+    """Return the requirements of the plan that the run did not meet, as texts.
 
     `grades` has the name, grade and findings of each reader.
     """

@@ -66,7 +66,7 @@ class FeedChart:
 
     height: int
     lanes: tuple[tuple[str, str, int, tuple[Mark, ...]], ...]
-    """Rows of the chart: CSS class, label, y coordinate and marks of each."""
+    """Rows of the chart: CSS class, label, y coordinate and marks of each row."""
     versions: tuple[Mark, ...]
     skipped: tuple[Band, ...]
     faults: tuple[Band, ...]
@@ -175,8 +175,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """Yield the instants of new versions.
 
-    The instant is Last-Modified if it lies between this response and the previous one; otherwise it is the time of the
-    response.
+    The instant is Last-Modified if it lies between this response and the previous response. Otherwise it is the time of
+    the response.
     """
     digest, before = "", 0.0
     for observation in observations:
@@ -205,7 +205,7 @@ def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
 
 
 def _group(places: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Yield marks for the places. Places that would overlap share a mark."""
+    """Yield marks for the positions in pixels. Positions that would overlap share a mark."""
     close: list[tuple[float, str]] = []
     for mark in places:
         if close and mark[0] - close[0][0] >= 2.5:
@@ -259,10 +259,7 @@ def _fault_bands(observations: Sequence[ObservedPoll], end: Instant, x_of: Any) 
 
 
 def _fault_names(observation: ObservedPoll) -> str:
-    """Return the origin's faults or error status as a text.
-
-    Return an empty text for redirects, which have their own row.
-    """
+    """Return the origin's faults or error status as a text, or "" for redirects, which have their own row."""
     if observation.poll.status in REDIRECTS:
         return ""
     return ", ".join(observation.faults) or (str(observation.poll.status) if observation.poll.status >= 400 else "")

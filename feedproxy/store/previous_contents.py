@@ -92,9 +92,8 @@ class PreviousContents:
         decoded = {dictionary_hash(content): content for content in current}
         missing = digest
         while missing not in decoded:
-            step = deltas.pop(
-                missing, None
-            )  # each difference is used once, because invalid differences may form a cycle
+            # Use each difference once, because invalid differences may form a cycle.
+            step = deltas.pop(missing, None)
             if step is None or step.size > CONTENT_BYTES_MAX:
                 return None
             path.append(step)

@@ -293,7 +293,7 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 
 def _byte(name: str) -> int:
-    """Return the offset of the byte whose lock is the lease of a name: 62 bits of the name's hash, beyond the head of
-    the file."""
+    """Return the offset of the byte that stands for the lease of a name: 62 bits of the name's hash, beyond the
+    file's head."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

@@ -123,7 +123,8 @@ class AddressPolicy:
         """Return the permitted addresses of a host that the operator configured, for any port.
 
         `localhost` may resolve to loopback addresses, because the operator wrote it. The addresses of other names are
-        chosen by their name servers, so they are checked as for a target. Raises the errors of `resolve`.
+        chosen by their name servers. Therefore they are checked like the addresses of a target. Raises the errors of
+        `resolve`.
         """
         if _is_localhost(_normalise_host(host)):
             found = await self.addresses(host, port)
@@ -156,9 +157,9 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy.
 
-        Return an empty list if only the parent can resolve it. The parent may choose any address of a name, so all of
-        them must be permitted. If `may_be_unknown` is True, a name below a public suffix that cannot be resolved here
-        is left to the parent. For a `configured` host, port and literal address are not checked, as in
+        The list is empty if only the parent can resolve the host. The parent may choose any address of a name.
+        Therefore all of them must be permitted. If `may_be_unknown` is True, the parent resolves names below a public
+        suffix that cannot be resolved here. For a `configured` host, port and literal address are not checked, as in
         `resolve_configured`. Raises the errors of `resolve`.
         """
         if not configured:
@@ -204,7 +205,7 @@ class AddressPolicy:
             raise unknown.error from unknown.__cause__
 
     async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host. Raises _UnknownSite if it has none, BadTarget, and Overload."""
+        """Return all addresses of a host. Raises _UnknownSite if it has no address, BadTarget, and Overload."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
@@ -226,7 +227,8 @@ class AddressPolicy:
 
 
 class _UnknownSite(Exception):
-    """Error for a name that cannot be resolved here. `error` is the error to raise without a parent proxy."""
+    """Error for a name that cannot be resolved here. `error` is the error to raise if no parent proxy resolves the
+    name."""
 
     def __init__(self, error: FeedproxyError) -> None:
         super().__init__(str(error))
@@ -236,7 +238,7 @@ class _UnknownSite(Exception):
 def _unresolved(host: str) -> Unreachable:
     """Return the error for a name without an address.
 
-    It is also used for a name without a permitted address: different errors would reveal the names in this machine's
+    Names without a permitted address have the same error. Another error would reveal the names in this machine's
     network.
     """
     return Unreachable(f"{host} cannot be resolved")
@@ -253,7 +255,7 @@ def _normalise_host(host: str) -> str:
         try:
             host = host.encode("idna").decode(
                 "ascii"
-            )  # also folds full-width digits and dots, which count from then on
+            )  # Also folds full-width digits and dots, so that the checks below see the folded text.
         except UnicodeError:
             raise BadTarget(f"invalid host name {host!r}") from None
     host = host.lower().removesuffix(".")

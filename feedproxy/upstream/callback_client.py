@@ -32,11 +32,12 @@ Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester to which all calls are charged: name look-ups for callbacks count together as those of one client."""
+"""The requester to which all calls are charged: name look-ups for all callbacks together have the share of one
+client."""
 
 
 class AddressTrust(Enum):
-    """The source of an address, which determines what is checked."""
+    """The source of an address. It determines which checks the address must pass."""
 
     UNTRUSTED = "anybody"
     """A callback URL that a client sent: port and address are checked."""
@@ -89,7 +90,7 @@ class CallbackClient:
         where = _url(url)
         parent = self._parent_of(_normalise(str(where)))
         for name, value in fields or ():
-            if not is_field(name, value):  # aiohttp checks only for line ends
+            if not is_field(name, value):  # aiohttp itself checks only for line ends
                 raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
         if trust is AddressTrust.UNTRUSTED:
             self.check(url)
@@ -200,7 +201,7 @@ async def _read_limited(content: aiohttp.StreamReader) -> bytes:
 
 
 def _normalise(url: str) -> str:
-    """Return the URL in the form that rules compare."""
+    """Return the URL in the normalized form with which rules are compared."""
     try:
         return uri.normalise(url)
     except BadTarget:

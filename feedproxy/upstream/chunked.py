@@ -9,8 +9,7 @@ from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import is_field_line
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
-"""Matches the first line of a chunk. An origin may end it with a bare line feed, like the lines of the head (section
-2.2)."""
+"""Matches the first line of a chunk. An origin may end it with a bare line feed, as in the head (section 2.2)."""
 
 _LINE_MAX = 8192
 """Maximum length of the first line of a chunk, in bytes. The line contains the size of the chunk and its extensions,
@@ -23,7 +22,7 @@ class ChunkedParser:
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
         """Create a parser. `trailers_max` limits the trailers, in bytes.
 
-        `of_request` forbids bare line feeds, and trailers that are not field lines.
+        With `of_request`, bare line feeds are invalid, and so are trailers that are not field lines.
         """
         self._held = b""
         self._strict = of_request
@@ -35,7 +34,7 @@ class ChunkedParser:
         """The bytes after the last chunk."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Parse further bytes and return the content in them."""
+        """Parse further bytes and return the pieces of content in them."""
         data, self._held = (self._held + data if self._held else data), b""
         found: list[bytes] = []
         at = 0
@@ -55,7 +54,7 @@ class ChunkedParser:
         return found
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length of the next size line, including the line end before it. Return 0 if it is incomplete."""
+        """Return the length of the next size line, including the line end before it, or 0 if it is incomplete."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):
@@ -78,7 +77,7 @@ class ChunkedParser:
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """Return the length of the next trailer line, or of the final empty line. Return 0 if it is incomplete."""
+        """Return the length of the next trailer line, or of the final empty line, or 0 if it is incomplete."""
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:

@@ -58,8 +58,8 @@ class FetchLimits:
     connect: Seconds = 10
     """Seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
     first_byte: Seconds = 30
-    """Largest number of seconds from the request to the first byte of the response. It also limits each silence within
-    the response."""
+    """Largest number of seconds from the request to the first byte of the response. The same number limits each silence
+    within the response."""
     total: Seconds = 60
     header_max: int = 65_536
     """Size of the head, in bytes, including 1xx responses."""
@@ -121,7 +121,7 @@ class _Host:
 
 
 class Fetcher:
-    """A pooled HTTP/1.1 client. It is used as an async context manager, or closed with `close`."""
+    """A pooled HTTP/1.1 client. It is an async context manager; without `async with`, call `close`."""
 
     def __init__(
         self,
@@ -224,8 +224,8 @@ class Fetcher:
     ) -> Fetched | Oversized:
         """Make one exchange and return its response.
 
-        If a pooled connection was closed before a response, the exchange is repeated. The exchange may be evicted
-        (fair_limits.py).
+        If the origin closed a pooled connection before it responded, the exchange is repeated. fair_limits.py may end
+        the exchange to free its slot.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total

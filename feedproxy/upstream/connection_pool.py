@@ -2,9 +2,9 @@
 
 aiohttp's parser loses a good 304 if bytes follow it in the same packet, and limits each field but not the head. Its
 client repeats requests on connections that were never used before, sends field values as UTF-8, and is slower than this
-module. It has no public interface for another protocol, so this module uses internal names: `TCPConnector._factory`,
-`should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
-tests/upstream/test_connection_pool.py fails when one of them changes. (docs/decisions/fetching-with-aiohttp.md)
+module. It has no public interface for another protocol. Therefore this module uses internal names:
+`TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
+A test fails when one of them changes (docs/decisions/fetching-with-aiohttp.md).
 """
 
 import asyncio
@@ -33,7 +33,8 @@ from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
 """Largest number of bytes that are read of a response after its last client has disconnected, like Squid's
-`quick_abort_min`. Most feeds are smaller: they are read to the end, and serve the next client."""
+`quick_abort_min`. Responses of most feeds are smaller. They are read to the end and stored, and serve the next
+client."""
 
 RATE_MIN = 1000
 """Bytes per second below which an origin that sends a response counts as silent. A silent exchange may be ended while
@@ -73,7 +74,7 @@ class OriginProtocol(ResponseHandler):
 
     @property
     def last_received(self) -> Seconds:
-        """Return the event loop's time at which the origin last sent data at RATE_MIN or faster."""
+        """Return the event loop's time at which the origin last sent RATE_MIN bytes per second or more."""
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
 
@@ -88,9 +89,9 @@ class OriginProtocol(ResponseHandler):
     ) -> None:
         """Send a request, and return when its response is complete. No other request may be sent meanwhile.
 
-        `parser` parses the response. `read_timeout` limits the silence of the origin, in seconds; `deadline` is the
-        end in the event loop's time. If `is_wanted` returns False, reading stops after UNREAD_MAX bytes. Raises
-        ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload; the connection is closed then.
+        `parser` parses the response. `read_timeout` limits the silence of the origin, in seconds; `deadline` is the end
+        in the event loop's time. If `is_wanted` returns False, reading stops after UNREAD_MAX bytes. Raises
+        ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload; the connection is then closed.
         """
         assert self._reading is None
         self._exchanges += 1
@@ -110,7 +111,7 @@ class OriginProtocol(ResponseHandler):
     def data_received(self, data: bytes) -> None:
         parser = self._reading
         if parser is None:
-            # The data is a late rest of the last response, or a 408 on an idle connection. It must not answer a later
+            # The data is a late part of the last response, or a 408 on an idle connection. It must not answer a later
             # request.
             self._abandon()
             return
@@ -161,7 +162,7 @@ class OriginProtocol(ResponseHandler):
         if self.transport is not None:
             self.transport.close()
 
-    # Each connection has one timer, which later requests reuse: a new timer for each request would cost more.
+    # Each connection has one timer for all its requests, because a new timer for each request would cost more.
 
     def _schedule_timeout_check(self) -> None:
         self._watch = self._loop.call_at(
@@ -207,7 +208,7 @@ class CheckedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Do nothing: the resolver holds no resources."""
+        """Do nothing: the resolver has no resources to release."""
 
 
 class OriginConnector(TCPConnector):
@@ -234,7 +235,7 @@ class ParentConnector(BaseConnector):
     """A pool of connections through one parent proxy.
 
     Requests for https, and all requests through SOCKS5, use a tunnel to their host, which `check` must permit. Requests
-    for http use a connection to the HTTP parent, and were checked before.
+    for http use a connection to the HTTP parent. The caller has checked their hosts.
     """
 
     def __init__(

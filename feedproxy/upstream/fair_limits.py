@@ -2,12 +2,12 @@
 
 Three limits prevent one client or one silent server from taking all slots: per site (registrable domain), per host and
 port, and per client. Squid's per-client limit and nginx's `limit_conn` are similar. Each limit reserves slots for known
-feeds. Waiting requests are admitted in their order; a request with a full share does not delay the others.
+feeds. Waiting requests are admitted in their order. A request with a full share lets later requests pass.
 
 Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of the
-client with the most slots: the one that has been silent for longest, at least for SILENT_AFTER seconds. In the share of
-a site or host, the client with the most slots must have at least two more slots than the client of the waiting request.
-(docs/decisions/connection-limits.md)
+client with the most slots: the exchange that has been silent for longest, at least for SILENT_AFTER seconds. In the
+share of a site or host, the client with the most slots must have at least two more slots than the client of the waiting
+request (docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -31,9 +31,10 @@ WAITING_MAX = 2048
 
 @dataclass(eq=False, slots=True)
 class Requester:
-    """The client network for which a request is sent, and whether its target is a known feed.
+    """The client network for which a request is sent.
 
-    An empty client means feedproxy itself, as in a background refresh.
+    `is_known` is true if the target is a known feed. An empty client means feedproxy itself, as in a background
+    refresh.
     """
 
     client: str = ""
@@ -47,7 +48,7 @@ class Requester:
         self.is_abandoned = bool(self.client) and not self.is_known
 
     def charge(self, client: str) -> None:
-        """Charge waiting requests to another client, which has joined them."""
+        """Charge waiting requests to another client, which has joined the clients that wait for their response."""
         self.is_abandoned = False
         if self.client and client != self.client:
             self.client = client
@@ -63,10 +64,7 @@ _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
 @contextmanager
 def requesting(requester: Requester) -> Iterator[None]:
-    """Return a context manager.
-
-    It charges fetches and look-ups in its block, and in tasks started there, to this requester.
-    """
+    """Charge fetches and look-ups in a `with` block, and in tasks started there, to this requester."""
     token = _REQUESTER.set(requester)
     try:
         yield
@@ -81,7 +79,7 @@ def current_requester() -> Requester:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The number of slots in one share, and how many of them are reserved for known feeds."""
+    """The number of slots in one share, and the number of them that is reserved for known feeds."""
 
     slots: int
     reserve: int = 0
@@ -100,10 +98,10 @@ class Slot:
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """A function that returns the instant at which the origin last sent something. If the function is None, the silence
-    began when the slot was taken."""
+    """A function that returns the instant at which the origin last sent something. Without a function, silence counts
+    from the time when the slot was taken."""
     end: Callable[[], None] | None = None
-    """A function that ends the exchange in the slot; None if the exchange cannot be evicted."""
+    """A function that ends the exchange in the slot, or None if the exchange cannot be evicted."""
     is_ended: bool = False
     client: str = ""
     """The client to which the slot is charged."""
@@ -123,7 +121,7 @@ class _Usage:
 
 
 class FairLimits:
-    """A bounded number of slots, divided among sites, hosts and clients. It belongs to one event loop."""
+    """A bounded number of slots, divided among sites, hosts and clients. One event loop uses it."""
 
     def __init__(
         self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None
@@ -153,7 +151,8 @@ class FairLimits:
 
     @asynccontextmanager
     async def slot(self, *, timeout: Seconds, site: str = "", host: str = "") -> AsyncIterator[Slot]:
-        """Hold a slot for the current requester. Raises Overload if none is free within `timeout` seconds."""
+        """Take a slot for the current requester during the `with` block. Raises Overload if no slot is free within
+        `timeout` seconds."""
         slot = await self.acquire(timeout=timeout, site=site, host=host)
         try:
             yield slot
@@ -231,7 +230,7 @@ class FairLimits:
         return self._exceeded_limit(slot) is None
 
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
-        """Return the first share that is full for this request. Return None if all have room."""
+        """Return the first share that is full for this request, or None if all shares have room."""
         for key in slot.keys:
             taken, limit = self._taken.get(key), self._limits[key[0]]
             if taken is None:
@@ -243,7 +242,8 @@ class FairLimits:
         return None
 
     def _evict_stuck(self, slot: Slot) -> None:
-        """Evict an exchange with a silent origin, if there is one, for a request that has waited long."""
+        """Evict an exchange with a silent origin, if there is one, for a request that has waited for EVICTABLE_AFTER
+        seconds."""
         if slot not in self._waiting:
             return
         loop = asyncio.get_running_loop()
@@ -257,7 +257,7 @@ class FairLimits:
         slot.granted.add_done_callback(lambda _: timer.cancel())
 
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
-        """Return the slot in the full share to evict for this request. Return None if there is none."""
+        """Return the slot in the full share to evict for this request, or None if no slot may be evicted."""
         held = self._taken[key].slots
         of_client = Counter(candidate.client for candidate in held)
         own_slots = of_client[slot.requester.client]
@@ -267,7 +267,8 @@ class FairLimits:
             if candidate.end is not None
             and not candidate.is_ended
             and candidate.quiet_since() <= before
-            # feedproxy's own refreshes are never evicted; within a site or host a client needs clearly more slots.
+            # feedproxy's own refreshes are never evicted. Within a site or host, the evicted client needs two slots
+            # more.
             and candidate.client
             and (key[0] not in ("site", "host") or of_client[candidate.client] > own_slots + 1)
             and (

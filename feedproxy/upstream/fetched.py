@@ -1,4 +1,7 @@
-"""The results of an exchange with an origin, in a module without the client: helper processes import them."""
+"""The results of an exchange with an origin.
+
+The module does not import the client, because helper processes use it.
+"""
 
 from dataclasses import dataclass
 
@@ -20,9 +23,9 @@ class Fetched:
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """All field lines of the head, including hop-by-hop fields."""
     framing_anomaly: str = ""
-    """The framing error that was tolerated; empty if there was none."""
+    """The framing error that was tolerated, or ""."""
     received_size: int | None = None
-    """Size of the content as transferred, in bytes, if `body` has been decoded since; otherwise None."""
+    """Size of the content as transferred, in bytes, if `body` was decoded afterwards. Otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)

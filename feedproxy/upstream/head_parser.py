@@ -15,7 +15,7 @@ _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
-"""Matches field lines that need neither correction nor refusal. Nearly all heads have only such lines."""
+"""Matches field lines that are valid and unfolded. Nearly all heads have only such lines."""
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
@@ -33,13 +33,13 @@ class ResponseHead:
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False if the framing was ambiguous or the origin closes the connection. Then the connection ends with this
+    """False if the framing was ambiguous or the origin closes the connection. The connection then ends with this
     message."""
     chunked: bool = False
     length: int | None = None
-    """Length of the content in bytes; None if it is unknown or chunked."""
+    """Length of the content in bytes, or None if it is unknown or chunked."""
     framing_anomaly: str = ""
-    """The framing error that was tolerated; empty if there was none."""
+    """The framing error that was tolerated, or ""."""
 
     @property
     def is_interim(self) -> bool:
@@ -56,14 +56,17 @@ class ResponseHead:
 
 
 def find_end(data: bytes | bytearray) -> int:
-    """Return the length of the head at the start of `data`, including its empty line. Return 0 if it is incomplete."""
+    """Return the length of the head at the start of `data`, including its empty line, or 0 if it is incomplete."""
     match = _END.search(data)
     return match.end() if match else 0
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Return True if `data` may be the beginning of a status line. A response of HTTP/0.9 has no status line and no
-    head. A parser that waited for the end of its head would wait for ever."""
+    """Return True if `data` may be the beginning of a status line.
+
+    A response of HTTP/0.9 has no status line and no head. Without this check, a parser would wait for the end of its
+    head for ever.
+    """
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
@@ -73,7 +76,7 @@ def parse_head(data: bytes) -> ResponseHead:
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
         raise MalformedResponse(f"invalid status line {data[:60]!r}: expected HTTP/1")
-    # A higher minor version is treated as the highest known one (RFC 9110, section 2.5).
+    # A higher minor version is treated as the highest known minor version (RFC 9110, section 2.5).
     minor, status = min(1, int(match[1])), int(match[2])
     if _PLAIN.fullmatch(data, end, len(data) - 2):
         split = [line.partition(b":") for line in data[end:-4].split(b"\r\n")] if len(data) - 2 > end else []
@@ -99,7 +102,8 @@ def parse_head(data: bytes) -> ResponseHead:
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
     """Determine the framing: Transfer-Encoding, one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
 
-    Return the remaining lines, whether the connection is reusable, whether the content is chunked, and its length.
+    Return the other lines, True if the connection is reusable, True if the content is chunked, and the content's
+    length.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")
@@ -111,9 +115,9 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
                 name in coding for coding in codings for name in _TRANSFER_CODINGS
             ):
                 raise MalformedResponse(f"unsupported transfer codings {b', '.join(codings)[:60]!r}: expected chunked")
-            # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
-            # the final encoding, the message body length is determined by reading the connection until it is
-            # closed" -- section 6.3. A name that means nothing has coded nothing.
+            # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not the
+            # final encoding, the message body length is determined by reading the connection until it is closed" --
+            # section 6.3. A coding name without meaning has coded nothing.
             lines = (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE)
             return lines, False, False, None
         # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to
@@ -131,7 +135,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
 
 
 def _framing_error(lines: tuple[Line, ...]) -> str:
-    """Return the error that makes the end of the message ambiguous. Return an empty text if there is none."""
+    """Return the error that makes the end of the message ambiguous, or "" if the end is unambiguous."""
     codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"

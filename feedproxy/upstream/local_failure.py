@@ -1,6 +1,6 @@
 """Detection of failures of this machine: no descriptors, memory, ports, or network.
 
-Such a failure is not the origin's: it is not recorded for the feed and causes no back-off.
+The origin does not cause such a failure. Therefore it is not recorded for the feed and causes no back-off.
 """
 
 import errno
@@ -32,11 +32,13 @@ LOG_INTERVAL: Seconds = 60
 DESCRIPTORS_RESERVED = 32
 """Number of descriptors that exchanges leave to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
-"""Bytes of address space that exchanges must leave if the operator has limited it: the largest response, decoded."""
+"""Bytes of address space that exchanges must leave free if the operator has limited it: the largest response,
+decoded."""
 
 
 class NetworkState:
-    """The time of the network's last success. It distinguishes failures of the network from those of an origin."""
+    """The time of the network's last success. It tells failures of this machine's network from failures of one
+    origin."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS
@@ -47,12 +49,12 @@ class NetworkState:
 
     @property
     def is_down(self) -> bool:
-        """Return True if nothing has succeeded for RECENT_SUCCESS seconds."""
+        """Return True if no look-up or connection has succeeded for RECENT_SUCCESS seconds."""
         return time.monotonic() - self._worked >= RECENT_SUCCESS
 
 
 class RateLimitedLog:
-    """A log with at most one line in LOG_INTERVAL seconds, which gives the number of suppressed lines."""
+    """A log with at most one line in LOG_INTERVAL seconds. Each line states the number of suppressed lines."""
 
     def __init__(self) -> None:
         self._logged_at = -LOG_INTERVAL
@@ -85,7 +87,7 @@ def is_exhaustion(error: BaseException | None) -> bool:
 
 
 def is_local(error: BaseException | None) -> bool:
-    """Return True if a name look-up or a connection failed on this machine and not at the origin."""
+    """Return True if a name look-up or a connection failed because of this machine, not the origin."""
     if is_exhaustion(error):
         return True
     if isinstance(error, socket.gaierror):
@@ -118,7 +120,7 @@ def address_space() -> int | None:
 
 
 def has_no_descriptor() -> bool:
-    """Return True if no descriptor is available. The errors of the C library's resolver are then arbitrary."""
+    """Return True if no descriptor is available. The errors of the C library's resolver then have no meaning."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

@@ -11,8 +11,9 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return True if a URL may name this proxy. Names are not resolved: the URL is compared with the public address,
-    and its port with the ports of this proxy.
+    """Return True if a URL may name this proxy.
+
+    Names are not resolved: the URL is compared with the public address, and its port with the ports of this proxy.
     """
     try:
         target = uri.normalise(url)
@@ -22,7 +23,7 @@ def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
 
 
 async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: OwnListeners) -> bool:
-    """Return True if a URL names this proxy. Its name is resolved if this proxy listens on its port."""
+    """Return True if a URL names this proxy. The URL's name is resolved only if this proxy listens on its port."""
     if not may_be_own(url, settings, listeners):
         return False
     target = uri.normalise(url)

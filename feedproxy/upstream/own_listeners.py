@@ -1,7 +1,7 @@
 """The listeners of this proxy, which are forbidden as targets.
 
 A request to the clients' port would count as a request from this machine, and a request to the admin port would have
-the operator's rights. The ports are therefore refused at every address of this machine and by every entrance, even if
+the operator's rights. Therefore every entrance refuses these ports at every address of this machine, even if
 `allow_private` or `allow_networks` permits the address.
 """
 
@@ -23,7 +23,7 @@ class OwnListeners:
         self._all: set[int] = set()
 
     def add(self, port: int, *, for_readers: bool) -> None:
-        """Record the port of a listener, of this or another worker. `for_readers` says that it serves clients."""
+        """Record the port of a listener, of this or another worker. `for_readers` is true if it serves clients."""
         self._all.add(port)
         if for_readers:
             self._readers.add(port)
@@ -45,7 +45,7 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return True if this address belongs to an interface of this machine, or if that is unknown."""
+    """Return True if this address belongs to an interface of this machine, or if the owner is unknown."""
     if address.is_loopback or address.is_unspecified:
         return True
     if zone or (address.version == 6 and address.is_link_local):

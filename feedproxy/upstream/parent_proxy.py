@@ -15,10 +15,10 @@ from feedproxy.http import uri
 OPTION = "upstream_proxy"
 
 DIRECT = ("", "direct")
-"""Values of the option that mean no parent."""
+"""Values of the option `upstream_proxy` that mean no parent."""
 
 ENVIRONMENT = "environment"
-"""The value of the option for `http_proxy` and similar environment variables."""
+"""The value of the option `upstream_proxy` for `http_proxy` and similar environment variables."""
 
 SCHEMES = ("http", "socks5", "socks5h")
 
@@ -27,7 +27,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The environment variables for each scheme. The first one that is set counts."""
+"""The environment variables for each scheme. The first variable that is set counts."""
 
 DEFAULT_PORT = 1080
 """Port of a proxy in an environment variable without a port, as in curl."""
@@ -60,12 +60,12 @@ class Parent:
 
     @property
     def resolves_names(self) -> bool:
-        """True if the parent resolves names. A `socks5` proxy gets the address that was checked here."""
+        """True if the parent resolves names. Otherwise, as with `socks5`, it gets the address that was checked here."""
         return self.scheme != "socks5"
 
     @property
     def authorization(self) -> str:
-        """Return the value of Proxy-Authorization. Return an empty text if there are no credentials."""
+        """Return the value of Proxy-Authorization, or "" without credentials."""
         if self.user is None:
             return ""
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode("ascii")
@@ -127,12 +127,12 @@ def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
 
 
 def without_password(value: str) -> str:
-    """Return a valid value of the option without user name and password. Return an empty text for no parent."""
+    """Return a valid value of the option without user name and password, or "" for no parent."""
     return value if value == ENVIRONMENT else str(parse(value) or "")
 
 
 def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None) -> Parent | None:
-    """Return the parent for requests to a target, according to the option's value. Return None for a direct connection.
+    """Return the parent for requests to a target, according to the option's value, or None for a direct connection.
 
     Requests to this machine are always direct, because the parent would resolve `localhost` to itself. Raises
     ParentFailed for an invalid variable, so that no request goes direct by mistake.

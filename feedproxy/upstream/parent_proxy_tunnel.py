@@ -26,7 +26,7 @@ CONNECT_TIMEOUT: Seconds = 5
 network. The connection from the parent to the origin may take `connect_timeout` in addition."""
 
 HEAD_MAX = 16_384
-"""Maximum size of the head of a parent's response to CONNECT, in bytes. Such a head of Squid has some 400 bytes."""
+"""Maximum size of the head of a parent's response to CONNECT, in bytes. Squid's head has some 400 bytes."""
 
 _REFUSALS = {
     1: "general failure",
@@ -65,8 +65,7 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
     """Connect to host and port through the parent and return the socket.
 
-    Errors name `authority`, which may contain the host's name. Raises ParentFailed, ParentRefused, LoopDetected,
-    Overload.
+    `authority` is the target in error messages. Raises ParentFailed, ParentRefused, LoopDetected, Overload.
     """
     authority = authority or uri.join_host_port(host, port)
     if parent.is_http:
@@ -160,7 +159,8 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
 
 
 async def _read_head(sock: socket.socket) -> bytes:
-    """Read and return exactly one head: the bytes after it are the origin's. Raises OSError, MalformedResponse."""
+    """Read and return exactly one head, because the bytes after it are the origin's. Raises OSError,
+    MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)
@@ -186,7 +186,7 @@ async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: 
             reason = f"{authority} cannot be reached: {parent_name(parent)} refuses: {_REFUSALS[error.error_code]}"
             raise ParentRefused(reason) from error
         raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} fails: {error}") from error
-    except AssertionError as error:  # the proxy asks for a user name, and the option has none
+    except AssertionError as error:  # the proxy requires a user name, and the option has none
         raise ParentFailed(f"{authority} cannot be reached: {parent_name(parent)} requires a user name") from error
 
 

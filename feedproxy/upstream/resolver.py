@@ -1,8 +1,8 @@
 """Name resolution with the system's resolver.
 
-`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled: a silent name server occupies its
-thread until the resolver times out. Look-ups are therefore limited per site and per client, with a reserve for known
-feeds. Equal look-ups are collapsed. (docs/decisions/connection-limits.md)
+`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled: with a silent name server, it
+occupies its thread until the resolver times out. Look-ups are therefore limited per site and per client, with a reserve
+for known feeds. Equal look-ups are collapsed (docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from feedproxy.upstream import local_failure
 from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A function that returns the addresses of a name and port as text. Raises OSError if there is none."""
+"""A function that returns the addresses of a name and port as text. Raises OSError if the name has no address."""
 
 LOOKUP_TIMEOUT = 15.0
 """Seconds for a look-up: three attempts of five seconds, as in most resolvers."""
@@ -31,7 +31,8 @@ THREADS = Limit(256, reserve=64)
 PER_SITE = Limit(12, reserve=4)
 """Concurrent look-ups of names of one registrable domain: eight, and four more for known feeds."""
 PER_CLIENT = 96
-"""Concurrent look-ups for one client: half of those that all clients together may have for names of unknown feeds."""
+"""Concurrent look-ups for one client: half of the look-ups for names of unknown feeds that all clients together may
+have."""
 THREAD_WAIT_MAX: Seconds = 5
 """Seconds that a look-up waits for a thread."""
 
@@ -64,7 +65,7 @@ class Resolver:
     async def resolve(self, host: str) -> list[str]:
         """Return the addresses of a host. Raises OSError, Overload.
 
-        A look-up for a known feed joins only other look-ups for known feeds, because these have their own reserve.
+        A look-up for a known feed joins only other look-ups for known feeds, which have their own reserve.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)
@@ -78,7 +79,7 @@ class Resolver:
             self._waiters[task] -= 1
             if not self._waiters[task]:
                 del self._waiters[task]
-                # A running thread keeps its slot until it ends, and later look-ups join it.
+                # A running thread keeps its slot until it ends. Later look-ups join it.
                 if task not in self._in_thread:
                     self._on_done(key, task)
                     task.cancel()
@@ -88,7 +89,7 @@ class Resolver:
         if self._under_way.get(key) is task:
             del self._under_way[key]
         if task.done() and not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not warn if no task waits for it
+            task.exception()  # retrieve the exception, so that asyncio does not warn if no task waits for the result
 
     async def _look_up(self, host: str) -> list[str]:
         slot = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=uri.site_of_host(host))

@@ -76,7 +76,7 @@ class ResponseParser:
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
         """Parse one head. Return the final head and the bytes after it.
 
-        The head is None if it is interim; both are None if it is incomplete.
+        For a 1xx head, the head is None. For an incomplete head, both are None.
         """
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):

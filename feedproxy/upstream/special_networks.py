@@ -19,7 +19,7 @@ class SpecialNetwork:
     network: Network
     description: str
     private: bool = False
-    """True if `--allow-private` permits the network."""
+    """True if the option `allow_private` permits the network."""
 
 
 def _table(*rows: tuple[str, str, bool]) -> tuple[SpecialNetwork, ...]:
@@ -38,7 +38,7 @@ SPECIAL_NETWORKS = _table(
         "168.63.129.16/32",
         "a cloud's metadata service",
         False,
-    ),  # a public address, but only for the platform's own use
+    ),  # a public address, but only the platform itself uses it
     ("fd00:ec2::254/128", "a cloud's metadata service", False),
     ("fd00:ec2::23/128", "a cloud's metadata service", False),
     ("fd20:ce::254/128", "a cloud's metadata service", False),
@@ -72,7 +72,7 @@ SPECIAL_NETWORKS = _table(
     ("ff00::/8", "multicast", False),
 )
 
-# Prefixes of IPv6 addresses that embed an IPv4 address, and its first bit.
+# Prefixes of IPv6 addresses that embed an IPv4 address, and the position of its first bit.
 TRANSLATION_PREFIXES = (
     (ipaddress.IPv6Network("::ffff:0:0/96"), "IPv4-mapped", 96),
     (ipaddress.IPv6Network("::ffff:0:0:0/96"), "IPv4-translated", 96),
@@ -85,7 +85,7 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the entry for this address, or a new one if the address is reserved otherwise.
+    """Return the entry for this address, or a new entry if the address is reserved otherwise.
 
     Return None for a public address.
     """
@@ -98,7 +98,7 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of translation and the embedded IPv4 address. Return None for other addresses."""
+    """Return the kind of translation and the embedded IPv4 address, or None for other addresses."""
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:

@@ -35,7 +35,7 @@ async def probe_certificate(
     `context` creates the TLS context. Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed.
     """
     name = host.strip("[]")
-    offering = context()  # a separate context, because other connections must not negotiate h2
+    offering = context()  # use a separate context, because other connections must not negotiate h2
     offering.set_alpn_protocols(["h2", "http/1.1"])
     try:
         async with asyncio.timeout(timeout):

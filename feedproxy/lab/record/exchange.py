@@ -46,7 +46,7 @@ class Exchange:
     seconds: Seconds = 0.0
     """Seconds from the request to the end of the response, by the clock of `at`."""
     reader: str = ""
-    """Network address of the reader, or a stable pseudonym of it; empty on the origins' side."""
+    """Network address of the reader, or a stable pseudonym of the address. Empty on the origins' side."""
     connection: str = ""
     """Identifier of the connection; empty if unknown."""
     version: str = "HTTP/1.1"
@@ -61,11 +61,11 @@ class Exchange:
     faults: tuple[str, ...] = ()
     """Names of the faults that changed this response, in a replay."""
     failure: str = ""
-    """The reason why there was no response; empty if there was one."""
+    """The reason why there was no response, or "" if there was one."""
 
     @property
     def user_agent(self) -> str:
-        """User-Agent of the request, or an empty text."""
+        """User-Agent of the request, or ""."""
         return self.request.fields.get("user-agent") or ""
 
 
@@ -83,9 +83,9 @@ class Recording:
         return tuple(exchange for exchange in self.exchanges if exchange.side is side)
 
     def content(self, exchange: Exchange) -> bytes:
-        """Return the decoded content of the response, or the undecoded body if `raw`.
+        """Return the decoded content of the response, or the undecoded body if `raw` is true.
 
-        Return empty bytes if there was no content, or it was not stored.
+        Return empty bytes if there was no content, or if it was not stored.
         """
         return self.contents.get(exchange.digest, b"")
 
@@ -107,5 +107,5 @@ def merge_recordings(recordings: Iterable[Recording]) -> Recording:
 
 
 def content_digest(content: bytes) -> str:
-    """Return the SHA-256 of a content in hexadecimal. Return an empty text if the content is empty."""
+    """Return the SHA-256 of a content in hexadecimal, or "" if the content is empty."""
     return hashlib.sha256(content).hexdigest() if content else ""

@@ -2,7 +2,7 @@
 
 Of several entries with the same content, the first contains it, as base64 unless it is ASCII. Later entries refer to it
 by digest (`_feedproxy.digest`). The object `_feedproxy` also has what HAR lacks: the side, the reader, and the faults
-of a replay. An entry of another tool has no such object and is read as an exchange with an origin.
+of a replay. An entry without this object comes from another tool and is read as an exchange with an origin.
 
 Contents are decoded, as HAR requires; the recorded fields name the content coding. A body that does not match its
 Content-Encoding is stored undecoded (`_feedproxy.raw`).
@@ -50,7 +50,7 @@ def closing_tail(until: Instant) -> bytes:
 def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
     """Return an exchange as a line of JSON.
 
-    `content` is None if an earlier entry contains it, or it was not stored.
+    `content` is None if an earlier entry contains the content, or if it was not stored.
     """
     return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
 
@@ -147,7 +147,7 @@ def _format_instant(instant: Instant) -> str:
 def read(path: Path) -> Recording:
     """Read a recording from a file. Raises UsageError.
 
-    If feedproxy did not finish the file, the result has all complete entries.
+    If feedproxy did not finish the file, the recording has all complete entries.
     """
     try:
         data = path.read_bytes()
@@ -180,7 +180,7 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
 
 
 def _parse_end(data: bytes) -> Instant:
-    """Return the time when the recording ended. Return 0 if the writer did not finish the file."""
+    """Return the time when the recording ended, or 0 if the writer did not finish the file."""
     found = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
     try:
         return datetime.fromisoformat(found[1].decode()).timestamp() if found else 0.0

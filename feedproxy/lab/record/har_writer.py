@@ -1,11 +1,11 @@
 """Writer of a HAR file that is valid after every exchange.
 
 One write replaces the closing brackets by the next exchange and new brackets. If the process is killed, at most the
-exchange being written is lost; `har.read` skips the incomplete line. The file is not synced, so a power failure may
-lose more.
+exchange being written is lost, and `har.read` skips the incomplete line. The file is not synced, so a power failure may
+lose more exchanges.
 
-An existing file is renamed, so each file contains all contents that its entries refer to. If several processes write to
-one name, the first gets the name, and the others write to `week-2.har` and so on.
+An existing file is renamed, so that each file contains all contents to which its entries refer. If several processes
+write to one name, the first process gets the name, and the others write to `week-2.har` and so on.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from feedproxy.lab.record.exchange import Exchange
 PROCESSES_MAX = 64
 
 DIGESTS_MAX = 131_072
-"""Maximum number of content digests remembered for a file, about 20 MB of memory. Beyond it, all digests are
+"""Maximum number of content digests remembered for a file, about 20 MB of memory. At the limit, all digests are
 forgotten and contents are written again."""
 
 
 class RecordingFailed(FeedproxyError):
-    """Error for a failed write. The entries before it are complete."""
+    """Error for a failed write. All earlier entries are complete."""
 
     detail = "recording"
 
@@ -50,7 +50,8 @@ class HarWriter:
             raise UsageError(f"{self.path}: {error.strerror or error}") from error
 
     def append(self, exchange: Exchange, content: bytes | None) -> None:
-        """Append one exchange, with its content unless the file contains it already. Raises RecordingFailed."""
+        """Append one exchange, with its content unless the file already contains the content. Raises
+        RecordingFailed."""
         new = content if exchange.digest and exchange.digest not in self._written_digests else None
         begins = self._end > len(har.HEAD)
         line = (har.SEPARATOR if begins else b"") + har.entry_line(exchange, new)
@@ -73,7 +74,7 @@ class HarWriter:
         return digest in self._written_digests
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file; it may be closed already. `until`, unless 0, is written as the end of the recording."""
+        """Close the file. May be called more than once. `until`, unless 0, is written as the end of the recording."""
         if self._file >= 0:
             if until:
                 self._write_end(until)

@@ -1,7 +1,7 @@
 """Recording of traffic: each exchange is redacted and written to a HAR file.
 
-Exchanges are written at once, not in the background, so a killed process loses at most one. After a failed write the
-recorder logs an error and stops recording; responses are not affected.
+Exchanges are written at once, not in the background, so that a killed process loses at most one. After a failed write
+the recorder logs an error and stops recording. Responses are not affected.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ CONTENTS_CACHED_MAX = 512
 
 
 class Recorder:
-    """Writes redacted exchanges. `private` returns True for targets that a rule marks as private."""
+    """Writer of redacted exchanges. `private` returns True for targets that a rule marks as private."""
 
     def __init__(self, writer: HarWriter, redactor: Redactor, private: Callable[[str], bool] = lambda _: False) -> None:
         self._private = private
@@ -43,13 +43,13 @@ class Recorder:
     def record(self, exchange: Exchange, body: bytes | None = b"", *, private: bool = False) -> None:
         """Record one exchange.
 
-        `exchange.reader` is a network address. `body` has the content coding of the wire; None means that it was not
-        stored. `private` marks a response that is for this reader alone, or for authenticated readers.
+        `exchange.reader` is a network address. `body` has the content coding of the wire; None means that the body was
+        not stored. `private` marks a response that is for this reader alone, or for authenticated readers.
         """
         if self._writer is None:
             return
         target = exchange.request.target.partition("#")[0]
-        # A fragment identifies a stored credential; it must not be recorded.
+        # A fragment identifies a stored credential, and must not be recorded.
         marked_private = private or self._private(target) or "#" in exchange.request.target
         private = self._redactor.is_private(exchange, marked_private=marked_private)
         exchange = _without_hop_fields(exchange)
@@ -66,14 +66,14 @@ class Recorder:
             self.close()
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file and stop recording. `until`, unless 0, is the end of a complete recording."""
+        """Close the file and stop recording. `until`, unless 0, is the time when a complete recording ended."""
         if self._writer is not None:
             self._writer.close(until)
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """Return the digest of a body's content, True if it is stored undecoded, and the content if it is new to the
-        file."""
+        """Return the digest of a body's content, True if the content is stored undecoded, and the content if it is new
+        to the file."""
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
         marked_private = self._content_by_body.get(key)
         if marked_private is None or not self._writer_has(marked_private[0]):

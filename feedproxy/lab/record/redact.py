@@ -1,12 +1,13 @@
 """Redaction of recordings: pseudonyms replace addresses, and placeholders replace secrets.
 
-Both are keyed hashes. With the same key, an address or a secret has the same replacement in every recording. The key is
-not recorded.
+Pseudonyms and placeholders are keyed hashes. With the same key, an address or a secret has the same replacement in
+every recording. The key is not recorded.
 
 Fields that contain a secret keep their names and get the value `redacted`. The content of a response is left out if the
 request had credentials, cookies or a secret in its address, or if the response is private or no-store. The reason is
-that private feeds often have secret addresses in their items. The path of such a target is replaced by a placeholder,
-too. For errors, the path is replaced only if the request had credentials, because feedproxy's own errors are no-store.
+that private feeds often have secret addresses in their items. The path of a private target is also replaced by a
+placeholder. For errors, the path is replaced only if the request had credentials, because feedproxy's own errors are
+no-store.
 """
 
 import hashlib
@@ -39,14 +40,14 @@ _ADDRESS_FIELDS = re.compile(
 )
 """Names of fields that contain an address of the client or its user."""
 _OPAQUE = frozenset({"etag", "if-none-match", "if-match", "if-range", "user-agent"})
-"""Fields in which a long token is a validator or part of a product name, not a secret."""
+"""Fields in which a long token is a validator or a product name, not a secret."""
 _REFERENCE = frozenset({"location", "content-location", "referer"})
 """Fields with a URI reference as value, often a relative one.  RFC 9110, sections 8.7, 10.1.3 and 10.2.2"""
 _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
 """Matches the target of a link in the field Link.  RFC 8288, section 3"""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""Minimum length of a secret that is also replaced in other texts, in characters. Shorter secrets may be part of
+"""Minimum length in characters of a secret that is also replaced in other texts. Shorter secrets may be part of
 words."""
 
 
@@ -63,7 +64,7 @@ def _has_credentials(exchange: Exchange) -> bool:
 
 
 class Redactor:
-    """Removes addresses and secrets from exchanges.
+    """Remover of addresses and secrets from exchanges.
 
     `key` is the key of the hashes. `keep` has members of KEEP_CHOICES.
     """
@@ -76,18 +77,18 @@ class Redactor:
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
         """Return True if the content must not be recorded.
 
-        If `marked_private` is True, the caller knows that the exchange is private.
+        `marked_private` is True if the caller knows that the exchange is private.
         """
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def address(self, address: str) -> str:
-        """Return the pseudonym of a reader's address. For an empty address, return an empty text."""
+        """Return the pseudonym of a reader's address, or "" for an empty address."""
         return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
     def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:
         """Return the redacted exchange; `exchange.reader` must be an address.
 
-        If `marked_private` is True, the caller knows that the exchange is private.
+        `marked_private` is True if the caller knows that the exchange is private.
         """
         found: set[str] = set()
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))

@@ -1,7 +1,7 @@
-"""Insertion and removal of schedule hints in a feed's document; all other bytes remain.
+"""Insertion and removal of schedule hints in a feed's document. All other bytes remain.
 
-`ttl`, `skipHours` and `skipDays` are elements of RSS; `sy` is possible in any XML feed. A document without an editable
-channel is not changed: OPML, JSON, HTML, or an encoding that is not a superset of ASCII.
+`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` is possible in any XML feed. Documents without an editable
+channel are not changed: OPML, JSON, HTML, and documents in an encoding that is not a superset of ASCII.
 """
 
 import re

@@ -26,7 +26,7 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
-"""Matches field values that h11 can send. Recordings may have other values; these are dropped."""
+"""Matches field values that h11 can send. Other recorded values are dropped."""
 
 BODY_PIECES = 8
 """Number of pieces in which a slow body is sent."""
@@ -54,7 +54,7 @@ class ReplayListener:
         observe: Observer | None = None,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """Create a listener that does not listen yet.
+        """Create a listener. `start` makes it listen.
 
         `observe` is called with each exchange. `answered` is called after each response, for a clock that advances with
         requests.
@@ -164,7 +164,7 @@ class _Connection:
         self.peer = str(peer[0]) if peer else ""
 
     async def next_request(self) -> ReplayRequestHead | None:
-        """Return the next request without its content. Return None if the client sends no further request."""
+        """Return the next request without its content, or None if the client sends no further request."""
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
@@ -246,7 +246,7 @@ class _Connection:
     def _reset(self) -> bool:
         """Reset the connection (TCP RST), as if the server had crashed.
 
-        Return False: the connection cannot be reused.
+        Return False, because the connection cannot be reused.
         """
         if (plain := self._writer.get_extra_info("socket")) is not None:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

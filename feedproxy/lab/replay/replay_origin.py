@@ -1,6 +1,7 @@
 """Origin of a replay. It serves the version of the current virtual instant, changed by hints and faults.
 
-It never sends a request: an unknown target is answered 504. The same requests at the same instants get the same bytes.
+It never sends a request: an unknown target is answered with 504. The same requests at the same instants get the same
+bytes.
 """
 
 import re
@@ -29,7 +30,7 @@ _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[
 tests readers."""
 
 GZIP_MIN = 256
-"""Minimum size of a content that is compressed, in bytes. Servers' defaults are between 20 (nginx) and 256."""
+"""Minimum size of a content that is compressed, in bytes. The defaults of servers are between 20 (nginx) and 256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class ReplayRequestHead:
 
 
 class ReplayOrigin:
-    """Serves recorded feeds.
+    """An origin that serves recorded feeds.
 
     If `plain` is True, no response contains gateway addresses, even if the request has the gateway's form.
     """
@@ -91,7 +92,7 @@ class ReplayOrigin:
         return self._reply_with_faults(version, incoming)
 
     def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
-        """Rewrite Location in a recorded redirect so that the client's next request goes to the replay, too.
+        """Rewrite Location in a recorded redirect so that the client's next request also goes to the replay.
 
         A client that reaches the replay by Host, or as a proxy, gets the recorded Location.
         """
@@ -126,7 +127,7 @@ class ReplayOrigin:
         context: FaultContext,
         version: Version,
     ) -> ReplayResponse:
-        """Apply one fault and return the response. If the fault changed the response, its name is added to `faults`."""
+        """Apply one fault and return the response. If the fault changed the response, add its name to `faults`."""
         after = planned.fault.change_response(reply, incoming, context)
         was = Representation.of(version)
         is_changed = after != reply or (
@@ -155,7 +156,7 @@ def respond_without_faults(representation: Representation, incoming: ReplayReque
     if representation.status == 200:
         match _evaluate_conditions(representation, incoming):
             case NotModified():
-                # RFC 9110, section 15.4.5: a 304 has no other fields than those that guide a cache.
+                # RFC 9110, section 15.4.5: a 304 has only the fields that guide a cache.
                 guiding = ("date", "etag", "last-modified", "expires", "cache-control", "vary", "content-location")
                 fields = Fields((name, value) for name, value in fields if name.lower() in guiding)
                 return ReplayResponse(304, fields, reason="Not Modified")
@@ -198,7 +199,8 @@ def _choose_coding(representation: Representation, incoming: ReplayRequest) -> s
 def _entity_tag(representation: Representation, version: Version, coding: str) -> str:
     """Return the recorded ETag.
 
-    A strong tag becomes weak if the content is sent in another coding than recorded.  RFC 9110, section 8.8.3.3
+    A strong tag becomes weak if the content is sent in another coding than the recorded coding. RFC 9110, section
+    8.8.3.3
     """
     strong = representation.tag.startswith('"')
     return (
@@ -227,7 +229,7 @@ def _parse_target(head: ReplayRequestHead) -> tuple[Form, str, str]:
 
 
 def _not_recorded(incoming: ReplayRequest, problem: str) -> ReplayResponse:
-    # The status is an error, not a request to the origin, so that users notice what the recording lacks.
+    # An error status tells users that the recording lacks the target. The replay never asks the origin.
     text = f"{incoming.target} {problem}; a replay sends no requests.\n"
     fields = Fields(
         [("Date", format_http_date(incoming.at)), ("Content-Type", "text/plain"), ("Cache-Control", "no-store")]

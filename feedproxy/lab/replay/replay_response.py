@@ -32,14 +32,14 @@ class ReplayRequest:
     form: Form
     at: Instant
     number: int
-    """Number of the request among those for this target, from 1."""
+    """Number of the request among the requests for this target, from 1."""
     target: str
     hops: int = 0
     base: str = ""
-    """Prefix of the addresses sent to this client; empty except in the gateway's form."""
+    """Prefix of the addresses sent to this client. Empty unless the request has the gateway's form."""
 
     def moved_address(self, hops: int) -> str:
-        """Return the address behind `hops` redirects, in the form of address that the client uses."""
+        """Return the address after `hops` redirects, in the form of address that the client uses."""
         return self.base + moved_target(self.target, hops)
 
     @property
@@ -50,7 +50,7 @@ class ReplayRequest:
 
 
 def moved_target(target: str, hops: int) -> str:
-    """Return the address behind `hops` redirects from `target`, such as `/moved-2/feed.xml`."""
+    """Return the address after `hops` redirects from `target`, such as `/moved-2/feed.xml`."""
     split = urlsplit(target)
     path = f"/moved-{hops}{split.path}" if hops else split.path
     return urlunsplit((split.scheme, split.netloc, path, split.query, ""))
@@ -71,13 +71,13 @@ class Representation:
     fields: Fields
     content: bytes
     tag: str
-    """Value of ETag; empty if there is none."""
+    """Value of ETag, or "" without ETag."""
     modified: str
-    """Value of Last-Modified; empty if there is none."""
+    """Value of Last-Modified, or "" without Last-Modified."""
     compresses: bool = False
-    """True if clients that accept gzip get it."""
+    """True if clients that accept gzip get the content compressed."""
     raw: tuple[str, ...] = ()
-    """Codings in Content-Encoding that the content does not really have."""
+    """Codings in Content-Encoding that the content does not have."""
     reason: str = ""
 
     @classmethod
@@ -113,7 +113,7 @@ class ReplayResponse:
     spread: Seconds = 0.0
     """Duration of sending the body, in seconds of real time."""
     surplus: int = 0
-    """Difference between Content-Length and the size of the body, in bytes; may be negative."""
+    """Difference between Content-Length and the size of the body, in bytes. May be negative."""
     reset: bool = False
     """True if the connection is reset after half of the body."""
     faults: tuple[str, ...] = field(default=())

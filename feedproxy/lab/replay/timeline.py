@@ -1,9 +1,9 @@
 """Timelines of addresses. Each version is served from its instant until the instant of the next version.
 
 A recording is converted from the responses of origins. A version with status 200 begins when it was received. If its
-Last-Modified lies between this request and the previous one, it begins then. A 304 makes the last 200 current again.
-Redirects, errors and 410 are versions, too. The conversion skips responses without recorded content, partial responses
-(206, 226), 412, 416, and network failures, which faults can inject.
+Last-Modified lies between its request and the previous request, it begins at Last-Modified. A 304 makes the last 200
+current again. Redirects, errors and 410 are versions, too. The conversion skips responses without recorded content,
+partial responses (206, 226), 412, 416, and network failures, which faults can inject.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_dig
 SKIPPED_STATUSES = frozenset({0, 206, 226, 412, 416})
 
 DROPPED_FIELDS = (
-    # The replay generates these.
+    # The replay generates these fields.
     *("date", "age", "content-length", "content-encoding", "accept-ranges", "etag", "last-modified", "expires"),
     # These fields describe the recorded coding of the content, or a recorded hop.
     *("content-digest", "content-md5", "digest", "alt-svc", "via", "cache-status", "set-cookie", "server-timing"),
@@ -31,7 +31,7 @@ DROPPED_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The response to GET from an instant on."""
+    """The response to GET from an instant until the next version."""
 
     since: Instant
     status: int = 200
@@ -39,11 +39,11 @@ class Version:
     """Fields of the response, without DROPPED_FIELDS."""
     content: bytes = b""
     tag: str = ""
-    """Value of ETag; empty if there is none."""
+    """Value of ETag, or "" without ETag."""
     modified: str = ""
-    """Value of Last-Modified; empty if there is none."""
+    """Value of Last-Modified, or "" without Last-Modified."""
     expires_in: float | None = None
-    """Seconds from the response's Date to its Expires; None if there is no Expires."""
+    """Seconds from the response's Date to its Expires, or None without Expires."""
     coded: tuple[str, ...] = ()
     """Content codings of the recorded response."""
     raw: bool = False
@@ -57,7 +57,7 @@ class Version:
 
 
 class Timeline:
-    """The versions of one address, sorted by time. Raises ValueError if there are none."""
+    """The versions of one address, sorted by time. Raises ValueError if there is no version."""
 
     def __init__(self, versions: Iterable[Version]) -> None:
         self.versions = tuple(sorted(versions, key=lambda version: version.since))
@@ -66,7 +66,7 @@ class Timeline:
         self._since = [version.since for version in self.versions]
 
     def at(self, now: Instant) -> Version | None:
-        """Return the version that is current at `now`. Return None before the first version."""
+        """Return the version that is current at `now`, or None before the first version."""
         found = bisect_right(self._since, now)
         return self.versions[found - 1] if found else None
 
@@ -92,12 +92,12 @@ class ReplayWorld:
 
     @property
     def first(self) -> Instant:
-        """Time of the first version. Raises ValueError if there is none."""
+        """Time of the first version. Raises ValueError if there is no version."""
         return min(timeline.versions[0].since for timeline in self._all)
 
     @property
     def last(self) -> Instant:
-        """Time of the last version. Raises ValueError if there is none."""
+        """Time of the last version. Raises ValueError if there is no version."""
         return max(timeline.versions[-1].since for timeline in self._all)
 
     @property
@@ -155,7 +155,7 @@ def _version(exchange: Exchange, content: bytes, seen: Instant | None) -> Versio
     changed = parse_http_date(modified, exchange.at)
     expires, date = (parse_http_date(fields.get(name) or "", exchange.at) for name in ("expires", "date"))
     known = seen is not None and changed is not None and seen < changed <= exchange.at
-    expired = 0.0 if "expires" in fields else None  # RFC 9111, section 5.3: an invalid date is in the past
+    expired = 0.0 if "expires" in fields else None  # RFC 9111, section 5.3: an invalid date means the past
     return Version(
         since=changed if known and changed is not None else exchange.at,
         status=exchange.status,

@@ -1,14 +1,14 @@
 """Reading of folders with dated versions of feeds.
 
-
 A feed is either an archive `NAME.tar.xz` (or .tar, .tar.gz) with a file for each version, dated by its modification
-time. Or it is a file `NAME.json` with metadata; its versions are in such an archive or in a folder `NAME`:
+time. Or it is a file `NAME.json` with metadata, beside an archive or a folder `NAME` with its versions:
 
-    {"source": "owner/repository", "path": "feed.xml", "versions": [
+{"source": "owner/repository", "path": "feed.xml", "versions": [
         {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
 
-`time` is Unix seconds. Any host serves a feed as `/NAME`, and as `/SOURCE/PATH` if the metadata names these. A feed
-with `url` is also served at that address. Versions have a strong ETag computed from their bytes, and Last-Modified.
+`time` is in Unix seconds. Any host serves a feed as `/NAME`, and as `/SOURCE/PATH` if the metadata has these keys. A
+feed with the key `url` is also served at that address. Versions have a strong ETag computed from their bytes, and
+Last-Modified.
 """
 
 import json
@@ -54,7 +54,7 @@ class FeedVersions:
 
 
 def read(folder: Path) -> list[FeedVersions]:
-    """Read the feeds of a folder. Return an empty list if it has no dated versions. Raises UsageError."""
+    """Read the feeds of a folder. The list is empty if the folder has no dated versions. Raises UsageError."""
     found = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
     alone = [
         archive
@@ -96,13 +96,13 @@ def _history(file: Path) -> FeedVersions | None:
 
 
 def _manifest_path(archive: Path) -> Path:
-    """Return the path of the file with the metadata of an archive: `NAME.json` beside it."""
+    """Return the path `NAME.json` of an archive's metadata."""
     ending = next(suffix for suffix in ARCHIVES if archive.name.endswith(suffix))
     return archive.with_name(archive.name.removesuffix(ending) + ".json")
 
 
 def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
-    """Read an archive without metadata and return its feed as a list; the list is empty if the archive has no files.
+    """Read an archive without metadata and return its feed in a list. The list is empty if the archive has no files.
 
     Versions are dated by the modification times of the files.
     """

@@ -52,7 +52,7 @@ class Fault:
     def change_representation(
         self, representation: Representation, incoming: ReplayRequest, context: FaultContext
     ) -> Representation:
-        """Return the changed representation. Conditions of requests are evaluated against it afterwards."""
+        """Return the changed representation. The conditions of the request are evaluated against the result."""
         return representation
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
@@ -79,8 +79,8 @@ class PlannedFault:
     seed: str
 
     def context(self, incoming: ReplayRequest) -> FaultContext | None:
-        """Return the circumstances of a request. Return None if the fault is not active for it."""
-        # Each request has a seed of its own: other requests do not change its response.
+        """Return the circumstances of a request, or None if the fault is not active for it."""
+        # Each request has its own seed, so that other requests do not change its response.
         random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a play, no secret
         if not self.when.holds(incoming.at, incoming.number, random):
             return None
