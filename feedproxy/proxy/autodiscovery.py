@@ -1,7 +1,7 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/discovery.py).
 
 The proxy fetches and stores a page like any other resource. If Accept prefers feed types, the client is redirected to
-the first feed that the page links. The redirect lists all linked feeds in Link fields. A helper process parses each
+the first feed to which the page links. The redirect lists all these feeds in Link fields. A helper process parses each
 version of a page once.
 """
 
@@ -31,18 +31,18 @@ logger = logging.getLogger(__name__)
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
-"""Response fields that the redirect copies from the page, so that it has the same freshness and provenance."""
+"""Response fields that the redirect copies from the page. The redirect then has the page's freshness and provenance."""
 
 
 class Autodiscovery:
-    """Finder of the feeds that stored pages link, with a cache of its results."""
+    """Finder of the feeds to which stored pages link, with a cache of its results."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
-        """The page's bytes and its feeds, by the `id()` of those bytes. The entry holds the bytes, so that the key
-        stays unique."""
+        """The page's bytes and its feeds, by the `id()` of the bytes. An entry refers to the bytes, so that their
+        `id()` stays unique."""
 
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
@@ -68,7 +68,7 @@ class Autodiscovery:
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
-        """Return the feeds that a stored page links, or an empty tuple if the response is not a page."""
+        """Return the feeds to which a stored page links, or an empty tuple if the response is not a page."""
         label, body = stored.content.main_body
         if not body or stored.status != 200 or stored.content.feed:
             return ()
@@ -122,7 +122,8 @@ def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """Return the value of a Link field for a feed (RFC 8288, section 3). A title outside printable ASCII is omitted."""
+    """Return the value of a Link field for a feed (RFC 8288, section 3). A title with other than printable ASCII
+    characters is omitted."""
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

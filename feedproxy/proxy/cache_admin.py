@@ -38,8 +38,8 @@ from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.poll_rhythms import DAY, READERS_MAX, ExpectedPoll
 
 INVALIDATION_BATCH = 64
-"""Number of targets that are announced to downstream caches before other tasks run, when many targets are purged. 64
-targets take about 0.5 ms."""
+"""Number of purged targets that are announced to downstream caches at a time, before other tasks run. 64 targets take
+about 0.5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class FeedAudience:
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.count_sampled(self.target) < READERS_MAX:
-            # A full sample already represents all readers, including those without a rhythm.
+            # A full sample already represents all readers, including readers without a rhythm.
             direct = max(0, self.counts.count_recent(self.target, since) - rhythms.count_regular(self.target, since))
         return direct + self.demand.count_since(self.target, since)
 
@@ -126,7 +126,7 @@ class CacheAdmin:
         return len(self._coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target of a normalised address. The address may be the target itself or its public address.
+        """Return the target of a normalised address, which is the target itself or its public address.
 
         Query parameters that the target's rule ignores are removed.
         """
@@ -140,12 +140,12 @@ class CacheAdmin:
         return lambda target: any(glob.fullmatch(form) is not None for form in equivalent_urls(target, settings))
 
     def is_feed(self, target: str) -> bool:
-        """Return whether a feed is stored for this target."""
+        """Return True if a feed is stored for this target."""
         resource = self._store.get(target)
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
-        """Return the feeds that the stored page of this target links, or an empty list if no page is stored."""
+        """Return the feeds to which the stored page of this target links, or an empty list if no page is stored."""
         resource = self._store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
@@ -160,8 +160,10 @@ class CacheAdmin:
         return None
 
     def site_turn(self, target: str) -> Instant | None:
-        """Return the instant at which `site_interval` allows a fetch of this target, or None if another limit or no
-        limit defers it."""
+        """Return the instant at which `site_interval` allows a fetch of this target.
+
+        Return None if the target may be fetched now, or if another limit defers the fetch.
+        """
         match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case throttle.Deferred(until, Detail.SITE_INTERVAL):
                 return until
@@ -209,8 +211,8 @@ class CacheAdmin:
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
         """Store pushed content as if it had been fetched. Return the reason for a refusal, or an empty string.
 
-        `body` has no content coding. When the call returns, accepted content is on disk: the publisher receives a
-        success and does not send it again. Pushed content is checked more strictly than fetched content (push.py).
+        `body` has no content coding. When the call returns, accepted content is on disk, because the publisher does not
+        send it again after a success. Pushed content is checked more strictly than fetched content (push.py).
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
         copy = resource.feed_variant if resource is not None else None
@@ -261,12 +263,12 @@ class CacheAdmin:
     def _stored_forms(self, address: str) -> Sequence[str]:
         """Return the targets under which an address may be stored: without ignored parameters, and with them.
 
-        A response from before the rule with `ignore_query` has them.
+        A response stored before the rule with `ignore_query` has the target with the parameters.
         """
         return tuple(dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address)))))
 
     async def _purge_target(self, target: str) -> bool:
-        """Delete a target. Return whether it was stored."""
+        """Delete a target. Return True if it was stored here or by a peer."""
         await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
         self._store.coordination.invalidate(target)
         self._coordinator.discard(partial(eq, target))
@@ -277,13 +279,13 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard the refreshes in progress of a target that a peer has purged; an empty string stands for all
+        """Discard the refreshes in progress of a target that a peer has purged. An empty string stands for all
         targets."""
         self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the recorded move or end of this target and the fetch pause after a 410. Return whether one was
-        recorded."""
+        """Delete the recorded move or end of this target, and the fetch pause after a 410. Return True if a move or end
+        was recorded."""
         resources = map(self._store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:
@@ -298,7 +300,7 @@ class CacheAdmin:
         for target in invalidation.invalidated_by(request, response):
             await self._invalidate(target, lambda _: True)
         groups = cache_groups.groups_invalidated_by(request, response)
-        # The search reads every stored target. Only the operator's own upstream may cause that cost.
+        # The search reads every stored target. Only writes to the operator's own upstream may cause this cost.
         if groups and is_upstream_target(request.target, self._settings_for(request.target)):
             await self._invalidate_groups(uri.origin_of(request.target), groups)
 
@@ -312,7 +314,7 @@ class CacheAdmin:
             return not groups.isdisjoint(cache_groups.groups_of(stored.fields))
 
         root = f"{origin}/"
-        # A response that is being fetched may belong to a group, too.
+        # A response that is still being fetched may belong to a group, too.
         self._coordinator.invalidate(lambda target: target.startswith(root))
         stored_here = [target async for target in yielding(self._store.targets()) if target.startswith(root)]
         known = frozenset(stored_here)
@@ -354,7 +356,7 @@ class CacheAdmin:
     # -- the schedule
 
     def owns(self, target: str) -> bool:
-        """Return whether this process makes the scheduled refreshes of a target."""
+        """Return True if this process makes the scheduled refreshes of a target."""
         return self._ownership.owns(target)
 
     def reschedule(self, target: str) -> None:
@@ -368,10 +370,10 @@ class CacheAdmin:
         self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
-        """Return an instant before which no refresh of a feed saves as much staleness as its price, or None if no such
-        instant is known.
+        """Return the earliest instant at which a refresh of a feed may be worthwhile, or None if no such instant is
+        known.
 
-        A refresh comes shortly before a poll that it serves (policy/polling.py).
+        A refresh comes shortly before the expected poll of a reader (policy/polling.py).
         """
         now = self._clock.now()
         if not self.owns(target) or self._demand.count_since(target, 0.0):
@@ -395,8 +397,10 @@ class CacheAdmin:
         )
 
     def _lane_of(self, target: str) -> str:
-        """Return the scheduler lane of a target: its site, or the target itself for feeds of the upstream, which needs
-        no spacing."""
+        """Return the scheduler lane of a target, in which refreshes are spaced: its site.
+
+        For feeds of the upstream, which needs no spacing, it is the target itself.
+        """
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
     def _own_prefetch_plan(self, target: str) -> prefetch.Plan:
@@ -405,7 +409,7 @@ class CacheAdmin:
 
     async def _prefetch(self, target: str) -> None:
         if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
-            self.scheduler.note(target)  # a peer has refreshed the target already
+            self.scheduler.note(target)  # a peer has already refreshed the target
             return
         self._observer.scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))

@@ -5,8 +5,8 @@ whether it may still be used, and the header fields that state both. `reusable_h
 nothing else. `recompute_hit` computes the three properties again, with the functions of the pipeline.
 
 Between two instants at which a decision can change (hit_validity.py), only the age grows. `advance_hit` then adds the
-elapsed seconds, which takes a thirtieth of the time of `recompute_hit`. That saves time for feeds with less than one
-request per second.
+elapsed seconds, which takes a thirtieth of the time of `recompute_hit`. Feeds with less than one request per second
+gain most.
 """
 
 from dataclasses import dataclass
@@ -36,9 +36,10 @@ UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "
 
 @dataclass(frozen=True, slots=True)
 class ReusableHit:
-    """A response that may be repeated, with the values that its next repetition depends on.
+    """A response that may be repeated, with the values on which the next repetition depends.
 
-    `vary_names` are the request fields that select a variant. `counted` is true if the client counts as a subscriber.
+    `vary_names` contains the request fields that select a variant. `counted` is true if the client counts as a
+    subscriber.
     """
 
     resource: Resource
@@ -52,7 +53,7 @@ class ReusableHit:
 
     @property
     def conditions(self) -> "HitConditions":
-        """Return the values that many hits share: everything but the stored response and its resource."""
+        """Return the values that many hits share: everything except the stored response and its resource."""
         return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 
@@ -65,8 +66,8 @@ class HitState:
 
     `initial_age` is the age in seconds at `response_time`. Until `decision_valid_until`, only the age changes. With
     `overrides_cache_control`, the Cache-Control field states the lifetime that this proxy computed. With
-    `emits_cdn_cache_control`, the CDN-Cache-Control field states it, too. The class is no dataclass: creating a frozen
-    dataclass takes longer than computing its contents.
+    `emits_cdn_cache_control`, the CDN-Cache-Control field states the same lifetime. The class is no dataclass, because
+    creating a frozen dataclass takes longer than computing its contents.
     """
 
     __slots__ = (
@@ -112,8 +113,8 @@ class HitState:
 
     @property
     def ttl(self) -> int:
-        """Return the remaining freshness lifetime in whole seconds; a negative value states for how long the response
-        is stale."""
+        """Return the remaining freshness lifetime in whole seconds. It is negative if the response is stale: minus the
+        seconds since the end of the lifetime."""
         return int(self.freshness.lifetime - self.exact_age)
 
     @property
@@ -153,11 +154,11 @@ def reusable_hit(
     if answer.response.status not in (200, 304) or stored.status != 200:
         return None
     if not any(variant is stored for variant in resource.variants):
-        return None  # a partial response, or a response that has been replaced meanwhile
+        return None  # a partial response, or a response that was replaced meanwhile
     if settings.negotiate and "accept" in request.fields:
         return None  # it may be a conversion
     if resource.relocation is not None or settings.moved_to or settings.gone:
-        return None  # relocations change with time, by rules that are not evaluated here
+        return None  # relocations also change with time, by rules that are not evaluated here
     if any(name.lower() in UNREPEATABLE_FIELDS for name, _ in request.fields) or not _is_timeless(request, now):
         return None
     agents_differ = settings.upstream == "" and client.entrance is Entrance.PROXY and resource.channel is None
@@ -178,13 +179,13 @@ def reusable_hit(
 
 @lru_cache(maxsize=256)
 def _interned(names: frozenset[str]) -> frozenset[str]:
-    """Return one shared object for equal sets. Most feeds have the same set, so that this saves memory."""
+    """Return one shared object for equal sets, which saves memory: most feeds have the same set."""
     return names
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return whether the result of the request's conditions is independent of the current time. The result for a date
-    in the future is not."""
+    """Return True if the result of the request's conditions is independent of the current time. A condition with a date
+    in the future depends on it."""
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)
@@ -213,9 +214,9 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Advance the state to what `recompute_hit` would return at `now`. Return whether that was possible.
+    """Advance the state to the result of `recompute_hit` at `now`. Return True if that was possible.
 
-    After False, the caller must call `recompute_hit`: the state is no longer valid.
+    After False, the state is invalid, and the caller must call `recompute_hit`.
     """
     if not state.computed_at <= now <= state.decision_valid_until:
         return False
@@ -232,7 +233,7 @@ def _unless_exhausted(state: HitState) -> HitState | None:
 
 
 def _unchanged_until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
-    """Return the last instant at which the fields still state the same whole seconds and the decision is the same."""
+    """Return the last instant at which the fields state the same whole seconds and the decision is the same."""
     ttl = freshness.lifetime - age
     until = now + 1 - age % 1.0 - INSTANT_MARGIN
     part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN

@@ -37,9 +37,9 @@ class ContextBuilder:
         if is_feed or (own_agent and is_new and self._counts.contains(target)):
             self.count_reader(request, client)
         elif own_agent and is_new and client.is_counted:
-            # The User-Agent sent to the origin includes this reader at once. The reader is counted only when the
-            # target turns out to be a feed: requests for invented addresses must not displace counts of feeds. A
-            # target that is known to be no feed has no subscribers.
+            # The User-Agent sent to the origin includes this reader at once. The reader is counted only when the target
+            # turns out to be a feed: requests for invented addresses must not displace counts of feeds. A target
+            # without a feed has no subscribers.
             new_reader = request.fields.get("user-agent") or ""
         sends_range = request.method == "GET" and "range" in request.fields and is_new and not is_feed
         upstream = build_upstream_request(

@@ -14,13 +14,13 @@ _METHODS = ("GET", "HEAD")
 """The methods that a script of another web origin may use."""
 
 _MAX_AGE = 86400
-"""Seconds for which a browser may keep the answer to a preflight; browsers limit this to two hours or a day."""
+"""Seconds for which a browser may store the response to a preflight. Browsers limit the time to two hours or a day."""
 
 
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
     """Return the response with permission for scripts of every web origin to read it.
 
-    Only responses that are for all clients get it.
+    Only responses for all clients get the permission.
     """
     stored = response.stored
     if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
@@ -31,10 +31,10 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:
-    """Return the answer to a CORS-preflight request for a stored feed, or None for another request.
+    """Return the response to a CORS preflight for a stored feed, or None for another request.
 
-    A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers preflights
-    for credentials: `*` as a field name does not include Authorization.
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. Preflights for credentials go to
+    the origin: `*` as a field name does not include Authorization.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

@@ -42,7 +42,7 @@ def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) 
 
 
 class EquivalentTargets:
-    """Finder of the stored target that is equivalent to a requested one. It records targets with No-Vary-Search."""
+    """Finder of the stored target that is equivalent to a requested target. It records targets with No-Vary-Search."""
 
     def __init__(self, store: Store, clock: Clock, settings_for: Callable[[str], Settings]) -> None:
         self._store = store
@@ -51,7 +51,8 @@ class EquivalentTargets:
         self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the equivalent stored target, or the request itself if there is none."""
+        """Return the request with the equivalent stored target, or the unchanged request if no equivalent target is
+        stored."""
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)
@@ -110,15 +111,15 @@ def _have_same_readers(one: str, other: str, settings_for: Callable[[str], Setti
 
 
 def _is_shared(stored: StoredResponse) -> bool:
-    """Return whether every request for the target selects this response."""
+    """Return True if every request for the target selects this response."""
     if stored.authorized or len(stored.key) or stored.status != 200 or stored.final_target:
         return False
     return set(vary.nominated(stored.fields)) <= _SHARED_NAMES
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
-    """Return the response with a No-Vary-Search that names the parameters of `ignore_query`. A field of the origin is
-    kept."""
+    """Return the response with a No-Vary-Search that names the parameters of `ignore_query`. A No-Vary-Search of the
+    origin stays unchanged."""
     if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
         return response
     if "no-vary-search" in response.response.fields or has_secret(response.stored.target):

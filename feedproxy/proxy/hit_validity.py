@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 INSTANT_MARGIN = 1e-6
-"""Seconds that are subtracted from an instant of change, so that the result lies just before it."""
+"""Seconds that are subtracted from an instant of change, so that the result lies just before the change."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -29,10 +29,10 @@ def decision_valid_until(
     """Return the last instant at which the decision is certain to be the same as at `now`. The result is at least
     `now`.
 
-    `freshness` is the freshness at `now`; by it, the response may be used.
+    `freshness` is the freshness at `now`, with which the response may be used.
     """
     if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
-        return now  # the request sets limits of its own
+        return now  # the request sets its own limits
     if now < stored.response_time:
         return now  # the clock was set back: the age stays the same until `response_time`
     if freshness.fresh(now):

@@ -10,7 +10,7 @@ class PeerCopies(Protocol):
     """Stored responses that other machines of a cluster share."""
 
     async def sync(self, target: str) -> bool:
-        """Fetch the peers' stored resource of `target` if it is newer. Return whether the local resource changed."""
+        """Fetch the peers' stored resource of `target` if it is newer. Return True if the local resource changed."""
         ...
 
     def targets(self) -> AsyncIterator[str]:
@@ -22,7 +22,7 @@ class FeedOwnership(Protocol):
     """Division of the scheduled refreshes among worker processes and machines."""
 
     def owns(self, target: str) -> bool:
-        """Return whether this process makes the scheduled refreshes of `target`."""
+        """Return True if this process makes the scheduled refreshes of `target`."""
         ...
 
 
@@ -30,7 +30,8 @@ class Demand(Protocol):
     """Interest in feeds that does not come from requests of feed readers, such as WebSub subscriptions."""
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return the number of additional readers of `target` since an instant, for the schedule."""
+        """Return the number of additional readers of `target` since an instant. The schedule counts them like feed
+        readers."""
         ...
 
 
@@ -38,7 +39,7 @@ class NoPeers:
     """The default without a cluster: there are no peers."""
 
     async def sync(self, target: str) -> bool:
-        """Return False, because there is no newer copy."""
+        """Return False, because there are no peers with newer copies."""
         return False
 
     async def targets(self) -> AsyncIterator[str]:

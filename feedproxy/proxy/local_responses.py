@@ -22,7 +22,7 @@ OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
 """Seconds for which content above `buffer_max` streams through before its size is checked again: one day."""
 
 OVERLOAD_RETRY_AFTER = 10
-"""Seconds in Retry-After when no connection or file descriptor is free for a request."""
+"""Seconds in Retry-After if no connection or file descriptor is free for a request."""
 
 NOT_FORWARDED = CacheStatus()
 
@@ -30,7 +30,7 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 def is_oversized(resource: Resource, now: Instant) -> bool:
-    """Return whether the content is known to exceed `buffer_max` and its next size check is not due yet."""
+    """Return True if the content is known to exceed `buffer_max`, and its next size check is not due yet."""
     return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL
 
 
@@ -64,8 +64,10 @@ class LocalResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return 503 with a Retry-After that ends at `until`, for a target that may not be fetched and has no usable
-        copy."""
+        """Return 503 with a Retry-After that ends at `until`.
+
+        It is for a target that may not be fetched and has no usable copy.
+        """
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
@@ -119,7 +121,7 @@ class LocalResponses:
         return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, reason)
 
     def _with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
-        """Return the fields with max-age. In reverse mode, CDN-Cache-Control and Surrogate-Key are added for a CDN in
+        """Return the fields with max-age. In reverse mode, add CDN-Cache-Control and Surrogate-Key for a CDN in
         front."""
         directive = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", directive)

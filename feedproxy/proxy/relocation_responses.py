@@ -13,12 +13,13 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Largest number of targets that are remembered as having no feed. A relocation to such a target is in doubt. The
+"""Largest number of targets that are remembered as having no feed. A relocation to a remembered target is in doubt. The
 target that was recorded first is removed first."""
 
 
 class RelocationResponses:
-    """Builder of the responses for moved and ended targets. It remembers targets that turned out to have no feed."""
+    """Builder of the responses for moved and ended targets. It remembers relocation targets that turned out to have no
+    feed."""
 
     def __init__(self, store: Store, local: LocalResponses) -> None:
         self._store = store
@@ -32,14 +33,19 @@ class RelocationResponses:
     def after_fetch(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response for a recorded relocation, or None. The origin was asked before the call, or may not be
-        asked."""
+        """Return the response for a recorded relocation, or None.
+
+        The caller has asked the origin, or may not ask it.
+        """
         return self._find(context, resource, now, status)
 
     def as_last_resort(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response for a relocation that is in doubt, or None. The caller has no stored response to send."""
+        """Return the response for a recorded relocation even if it is in doubt, or None.
+
+        The caller has no stored response to send.
+        """
         return self._find(context, resource, now, status, allow_doubt=True)
 
     def _find(
@@ -54,7 +60,7 @@ class RelocationResponses:
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
         sighting = resource.relocation if resource is not None else None
-        # Without a request to the origin, Cache-Status has neither hit nor fwd: RFC 9211, section 2, has no
+        # Without a request to the origin, Cache-Status has neither hit nor fwd, because RFC 9211, section 2, has no
         # parameter for it.
         reported = status or CacheStatus()
         match relocation.active_relocation(sighting, now, context.settings, target=context.request.target):
@@ -66,7 +72,7 @@ class RelocationResponses:
         return None
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
-        """Return whether a believed move leads to a target that turned out to have no feed."""
+        """Return True if a believed move leads to a target that turned out to have no feed."""
         sighting = resource.relocation if resource is not None else None
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
@@ -74,7 +80,7 @@ class RelocationResponses:
         return relocation.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record whether the refreshed target has a feed: a relocation to a target without a feed is in doubt."""
+        """Record whether the refreshed target has a feed. A relocation to a target without a feed is in doubt."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in relocation.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)

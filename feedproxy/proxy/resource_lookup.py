@@ -28,7 +28,7 @@ class ResourceLookup:
             return None
         corrected = correct_future_instants(resource, self._clock.now())
         if corrected is not resource:
-            # An eager task changes the copy in memory before this call returns.
+            # The task starts eagerly, and changes the copy in memory before this call returns.
             loop = asyncio.get_running_loop()
             task = asyncio.Task(self._store_corrected(resource.target), loop=loop, eager_start=True)
             self._corrections.add(task)

@@ -21,8 +21,8 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 """Fields with digests of the origin's bytes. They are removed from changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""Bytes of content that are decoded in the event loop, which takes about 10 ms, for a client that does not accept its
-coding. Larger content is sent in its stored coding (RFC 9110, section 12.5.3)."""
+"""Largest content in bytes that is decoded in the event loop for a client that does not accept its coding, which takes
+about 10 ms. Larger content is sent in its stored coding (RFC 9110, section 12.5.3)."""
 
 FIELDS_IN_304 = frozenset(
     # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
@@ -68,15 +68,14 @@ def build_response(
 ) -> Response:
     """Return the response to a request from a stored response.
 
-    With `state_freshness`, the remaining lifetime replaces the one that the origin stated. `surrogate_key` is added for
-    a CDN in front. Both are for reverse mode. `earlier_versions` is the period in which other content was stored for
-    the target.
+    With `state_freshness`, the remaining lifetime replaces the origin's lifetime. `surrogate_key` is added for a CDN in
+    front. Both are for reverse mode. `earlier_versions` is the period in which other content was stored for the target.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
     fields = _with_freshness_fields(fields, stored, freshness, over_origin=state_freshness, surrogate_key=surrogate_key)
     if "date" not in fields:
-        # RFC 9110, section 6.6.1: a recipient with a clock that forwards a response without Date adds it.
+        # RFC 9110, section 6.6.1: a recipient with a clock adds a missing Date when it forwards a response.
         fields = fields.with_added("Date", format_http_date(stored.response_time))
     fields = fields.with_field("Age", str(int(freshness.age)))
     fields = append(with_via(fields, via), status)
@@ -131,9 +130,9 @@ def _select_representation(stored: StoredResponse, request: Request, decoded_max
         return SelectedRepresentation(body, fields, tag)
     plain = DECODED_BODIES.get(body, label, limit=min(decoded_max, SYNC_DECODE_MAX))
     if plain is None:
-        # The stored coding is sent; the client may be able to decode it after all.
+        # The stored coding is sent, because the client may be able to decode it after all.
         return SelectedRepresentation(body, fields, tag)
-    # The origin's tag identifies the coded bytes. For the decoded ones it is valid as a weak tag only.
+    # The origin's tag identifies the coded bytes. For the decoded bytes it is valid as a weak tag only.
     fields = negotiation.vary_on(fields.without("content-encoding", *DIGESTS), "Accept-Encoding")
     if tag is not None:
         tag = EntityTag(tag.opaque, weak=True)
@@ -174,8 +173,8 @@ def _with_freshness_fields(
 
 
 def _with_max_age(fields: Fields, total: str) -> Fields:
-    """Return the fields with this lifetime instead of the origin's. Other directives move to a Cache-Control line of
-    their own."""
+    """Return the fields with this lifetime instead of the origin's. Other directives move to a second Cache-Control
+    line."""
     rest = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
     return fields.with_added("Cache-Control", rest) if rest else fields
@@ -227,8 +226,8 @@ def _current_tags(
 ) -> Iterator[EntityTag]:
     """Yield the entity tags of the selected representation: the proxy's own tag and, as a weak tag, the origin's.
 
-    With `all_codings`, the proxy's tags of all codings are included. They are needed for strong comparison only: weak
-    comparison recognises them by their common base.
+    With `all_codings`, the proxy's tags of all codings are included. Only strong comparison needs them. Weak comparison
+    recognises them by their common base.
     """
     if selected.tag is not None:
         yield selected.tag
@@ -238,7 +237,7 @@ def _current_tags(
                 yield own_tag(stored.content.tag, name, body)
         origin_tags = stored.fields.get_all("etag")
         if len(origin_tags) == 1 and (tag := parse_tag(origin_tags[0])) is not None:
-            # A client that got its copy from the origin itself has the same feed, so that its tag matches weakly.
+            # A client that got its copy from the origin itself has the same feed. Its tag therefore matches weakly.
             yield EntityTag(tag.opaque, weak=True)
 
 

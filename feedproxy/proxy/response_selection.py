@@ -199,8 +199,8 @@ class ResponseSelector:
         self._coordinator.refresh_shared_copy(context, result)
         varies_by = nominated(result.response.fields) if result.response is not None and result.stored else ()
         if not is_retry and not context.withheld_names.isdisjoint(varies_by):
-            # The shared request lacked a field that the response varies by: select again, with the client's own
-            # field.
+            # The shared request to the origin lacked a field by which the response varies. Select again, with the
+            # client's field.
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
         return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
 
@@ -211,7 +211,7 @@ class ResponseSelector:
         resource, settings, now = context.resource, context.settings, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
             case throttle.Deferred() if self._coordinator.can_join(context):
-                return None  # the throttle already counts the refresh in progress, which this request can join
+                return None  # the throttle already counts the refresh in progress, and this request can join it
             case throttle.Deferred(until, detail, reason):
                 if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
                     return response
@@ -219,7 +219,7 @@ class ResponseSelector:
                     return self._hit(context, variant, freshness, None if freshness.fresh(now) else detail, reason)
                 if response := self._relocations.as_last_resort(context, resource, now, CacheStatus()):
                     return response
-                # Without a usable copy, one fetch per minimum interval is tried: the origin may be available again.
+                # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
                 may_try = detail is Detail.BACK_OFF and throttle.is_past_min_interval(resource, now, settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
                     return self._local.service_unavailable(context.request, context.client, until, detail, reason)
@@ -255,7 +255,8 @@ class ResponseSelector:
             reason = "The origin has had too many requests."
             return self._local.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
         if result.response.content.feed:
-            self._contexts.count_reader(request, client)  # before, the target may not have been known as a feed
+            # Before the refresh, the target may not have been known as a feed.
+            self._contexts.count_reader(request, client)
         return self._fetched(context, result, status, now)
 
     def _fetched(
@@ -285,11 +286,11 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response if it may answer instead of a failed refresh, or None if the result itself is the
-        answer."""
+        """Return the stored response to send instead of a failed refresh, or None if the client gets the refresh's
+        result."""
         has_failed = result.error is not None or (result.response is not None and result.response.status >= 500)
         if result.stored or (result.fallback is None and not has_failed):
-            return None  # a stored result, including a cacheable error response, is the answer
+            return None  # the client gets a stored result, even if it is a cacheable error response
         variant, freshness = self._select_variant(context, result.resource, now)
         if variant is None or freshness is None or (result.fallback is not None and now >= result.fallback.until):
             return None
@@ -319,7 +320,7 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return whether the stored response may answer while the origin must not be asked. The rules are those of a
+        """Return True if the stored response may answer while the origin must not be asked. The rules are those of a
         failed fetch."""
         patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
         if self._clock.now() >= content_guard.last_validated(resource) + patience:
@@ -330,7 +331,7 @@ class ResponseSelector:
 def _with_get(context: RequestContext) -> RequestContext:
     """Return the context with GET as the method for the origin.
 
-    A HEAD response has the same fields as a GET response, and only GET brings content that can be parsed.
+    A response to HEAD has the same fields as a response to GET, but only GET brings content that can be parsed.
     """
     upstream = context.upstream_request
     if upstream.method == "GET":
@@ -341,7 +342,7 @@ def _with_get(context: RequestContext) -> RequestContext:
 def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
-    """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed."""
+    """Return the seconds after the end of its lifetime for which a stale feed answers while it is refreshed."""
     if variant is None or freshness is None or freshness.fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)

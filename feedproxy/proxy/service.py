@@ -141,7 +141,7 @@ class Service:
         self.admin.scheduler.note(event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD. A failure is a response, too: FeedproxyError is never raised."""
+        """Return the response to a GET or HEAD. A failure also gives a response: FeedproxyError is never raised."""
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)
         representation = self._renderer.choose(request, settings, lambda: self._stored_media_type(request.target))
@@ -151,7 +151,7 @@ class Service:
         return await self._autodiscovery.redirect_to_feed(response, request, client, settings)
 
     def resolve_target(self, request: Request) -> Request:
-        """Return the request with the stored target that is equivalent to its own (equivalent_targets.py)."""
+        """Return the request with the stored target that is equivalent to its own target (equivalent_targets.py)."""
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
@@ -172,7 +172,7 @@ class Service:
         return await self._renderer.render(selected, representation, request, client, settings)
 
     def _with_cache_key(self, request: Request, client: ClientContext) -> Request:
-        """Return the request with its cache key as target: the target plus the credential that is sent for the user."""
+        """Return the request with its cache key as target: the target and the credential that is sent for the user."""
         key = self._key_for(request.target, client.user)
         if key == request.target:
             return request
@@ -184,7 +184,8 @@ class Service:
         return next((feed.content.media_type or feed.fields.get("content-type") for feed in feeds), None)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for work in progress, then cancel the rest and close the parts in order."""
+        """Wait at most `timeout` seconds for work in progress, then cancel what remains, and close the parts in
+        order."""
         until = asyncio.get_running_loop().time() + timeout
         await self.admin.scheduler.close()
         for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):

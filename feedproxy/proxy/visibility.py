@@ -9,7 +9,7 @@ from feedproxy.store.resource import Resource
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
-    """Return whether a public list may name this feed. `settings` are those of the target, rules included.
+    """Return True if a public list may name this feed. `settings` are the settings of the target, rules included.
 
     A target URI with userinfo or a secret is never listed.
     """
@@ -19,7 +19,7 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def is_public(settings: Settings, resource: Resource | None) -> bool:
-    """Return whether every client may get a feed, by the rules and the stored responses.
+    """Return True if every client may get a feed, by the rules and the stored responses.
 
     A feed is not public if it is marked private, requires a login, or has only been fetched with credentials. The same
     holds if its origin forbids shared caches to store it (Cache-Control: private, no-store).

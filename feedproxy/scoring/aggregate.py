@@ -23,7 +23,7 @@ SINGLE_REQUEST_RULES = frozenset({Rule.CODING, Rule.IDENTITY, Rule.CONTACT, Rule
 """Rules for which a single request shows whether the reader keeps them."""
 
 RULES_OF_PRAISE: Mapping[type[Note], Rule] = {kind: rule for rule, kind in PRAISE.items()}
-"""The rule that each kind of praise belongs to."""
+"""The rule to which each kind of praise belongs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class FeedAccount:
     on_hour: int
     hourly: tuple[Evidence, ...]
     ended: Instant | None
-    """Time of the latest answer that declared the feed gone; None if a later answer delivered the feed."""
+    """Time of the latest answer that declared the feed gone, or None if a later answer delivered the feed."""
 
     @property
     def interval(self) -> Seconds:
@@ -76,7 +76,7 @@ class ReaderAccount:
     """The User-Agent of the last request."""
     feeds: tuple[FeedAccount, ...]
     aliases: Mapping[str, str]
-    """Maps each address that a redirect named to the feed that it belongs to."""
+    """Maps each address that a redirect named to its feed."""
 
     @property
     def identity(self) -> ReaderName:
@@ -143,8 +143,8 @@ def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
         rounds=sum(part.rounds for part in parts),
         on_hour=sum(part.on_hour for part in parts),
         hourly=_latest_evidence(part.hourly for part in parts),
-        # The worker that answered last knows whether the feed is gone. If it is, the last request was sent after the
-        # feed had ended.
+        # The worker that answered last knows whether the feed is gone. If the feed is gone, the last request was sent
+        # after the feed had ended.
         ended=latest.last if latest.ended is not None else None,
     )
 

@@ -115,7 +115,7 @@ def _observe_claim(agent: str) -> Observation | None:
 
 
 def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation for each of: a Cookie, a Referer, and query parameters that defeat caches."""
+    """Return a violation for each Cookie, Referer, and query parameter that defeats caches."""
     observations = []
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))
@@ -127,9 +127,9 @@ def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
 
 
 def strip_cache_busters(target: str, at: Instant) -> str:
-    """Return the target without query parameters that defeat caches or track where the client came from.
+    """Return the target without query parameters that defeat caches, or that track how the client found the link.
 
-    `at` is the time of the request: a parameter with about that time as its value is removed, too.
+    `at` is the time of the request. A parameter with about this time as its value is also removed.
     """
     if "?" not in target or not (parts := urlsplit(target)).query:
         return target

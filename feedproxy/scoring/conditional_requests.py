@@ -1,7 +1,7 @@
 """Rules on conditional requests and deltas.  RFC 9110, section 13.1; RFC 9111, section 4.3.1; RFC 3229.
 
 Validators are opaque to clients and must be returned unchanged. Sent and issued validators are therefore compared as
-text; the kind of a mismatch is determined afterwards.
+text. The kind of a mismatch is determined afterwards.
 """
 
 from feedproxy.clock import Seconds
@@ -13,12 +13,12 @@ from feedproxy.scoring.scored_request import Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict
 
 UNCONDITIONAL_ALLOWED_AFTER: Seconds = 6.5 * 86_400
-"""Age of the stored validators, in seconds, from which a reader may send an unconditional request. Such a request
-lets a reader recover from a cache that answers 304 by mistake."""
+"""Age of the stored validators, in seconds, from which a reader may send an unconditional request. Such a request lets
+a reader recover from a cache that answers 304 by mistake."""
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return violations in the request's validators. Return None if there are no earlier validators to compare with."""
+    """Return violations in the request's validators, or None if there are no earlier validators to compare with."""
     if poll.status in (0, 504) or (poll.status >= 300 and poll.status != 304):
         return None
     if not state.stored and not state.issued:
@@ -28,7 +28,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
         if not state.is_storable or poll.at - state.stored_at >= UNCONDITIONAL_ALLOWED_AFTER or not state.stored:
             return None
         if state.is_new_address(poll.target):
-            return None  # validators belong to an address, and this address has not issued any
+            return None  # validators belong to an address, and this address has issued no validators
         return (
             Observation(
                 UNCONDITIONAL_REPEAT,
@@ -39,9 +39,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_delta(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the request after a 226 does not send the ETag of that 226.
+    """Return a violation if the request after a 226 does not send the ETag of the 226.
 
-    Return None if the last complete answer was not a 226, or the request is unconditional.
+    Return None if the last complete answer was not a 226, or if the request is unconditional.
     """
     if (
         not state.stored_is_delta
@@ -87,7 +87,7 @@ def _evaluate_tag(poll: Poll, state: ReaderState) -> Verdict:
     if any(tag in sent for tag in current):
         return ()
     if state.stored_is_delta:
-        return ()  # evaluate_delta reports this
+        return ()  # evaluate_delta reports this violation
     if any(tag in state.rejected.tags for tag in sent):
         return (
             Observation(
@@ -151,7 +151,8 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
 def _sent_tags(poll: Poll) -> tuple[str, ...]:
     """Return the tags of If-None-Match as text.
 
-    The first is the whole value of the field: servers also issue invalid tags, and readers must return them unchanged.
+    The first element is the whole value of the field: servers also issue invalid tags, and readers must return them
+    unchanged.
     """
     value = (poll.fields.combined("if-none-match") or "").strip()
     if not value:
@@ -178,7 +179,7 @@ def _is_altered(sent: tuple[str, ...], issued: str) -> bool:
 
 
 def _parse_lenient_date(text: str) -> float | None:
-    """Return the Unix time of an HTTP-date or of a date in mail format. Return None if the date is invalid."""
+    """Return the Unix time of an HTTP-date or of a date in mail format, or None if the date is invalid."""
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 -- for invalid dates only
 
     exact = parse_http_date(text)

@@ -1,7 +1,7 @@
 """Evaluation of one reader and feed.
 
-Every rule evaluates each request; afterwards the state is updated from the answer. Memory is bounded, so the same code
-evaluates recordings and live traffic.
+Every rule evaluates each request. Afterwards the state is updated from the answer. Memory is bounded, so that the same
+code evaluates recordings and live traffic.
 """
 
 from collections.abc import Callable, Mapping
@@ -75,19 +75,19 @@ class FindingCount:
     """The latest requests with the finding, oldest first; `FeedEvaluation` limits their number."""
     count: int = 0
     rule: Rule | None = None
-    """The violated rule; None if the finding is praise or information."""
+    """The violated rule, or None if the finding is praise or information."""
 
 
 @dataclass(slots=True)
 class RuleTally:
-    """The number of requests to which a rule applied, and the number of these that broke it."""
+    """The number of requests to which a rule applied, and the number of these requests that broke the rule."""
 
     chances: int = 0
     broken: int = 0
 
     @property
     def share(self) -> float:
-        """Share of requests that kept the rule, from 0 to 1; 1 if it applied to none."""
+        """Share of requests that kept the rule, from 0 to 1. It is 1 if the rule applied to no request."""
         return 1 - self.broken / self.chances if self.chances else 1.0
 
 
@@ -107,8 +107,8 @@ class TrafficCost:
 class FeedEvaluation:
     """The evaluation of one reader and feed.
 
-    At most `evidence_max` requests are stored for each finding. `partial` says that other workers answer the same
-    reader, too.
+    At most `evidence_max` requests are stored for each finding. `partial` is true if other workers answer the same
+    reader.
     """
 
     def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
@@ -206,7 +206,7 @@ class FeedEvaluation:
         self.has_content |= poll.content.is_feed if poll.content is not None else poll.status in (226, 304)
 
     def _append_evidence(self, evidence: list[Evidence], request: Evidence) -> None:
-        """Append a request, and drop the oldest one beyond `evidence_max`.
+        """Append a request, and drop the oldest request if there are more than `evidence_max`.
 
         A list is used because an empty deque takes the memory of a list with 80 items.
         """

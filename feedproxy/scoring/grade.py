@@ -1,9 +1,9 @@
 """Scores: findings with their counts, and a grade.
 
-    grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that applied, rounded down
+grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that applied, rounded down
 
 A rule is left out if no request could show it: without a 410, the rule for 410 does not count. A grade of 100 therefore
-means that no violation was seen. A grade from a short recording is less reliable than one from a long recording.
+means that no violation was seen. A grade from a short recording is less reliable than a grade from a long recording.
 """
 
 import math
@@ -33,12 +33,12 @@ class Finding:
     count: int
     requests: tuple[Evidence, ...]
     rule: Rule | None = None
-    """The violated rule; None if the finding is praise or information."""
+    """The violated rule, or None if the finding is praise or information."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """The number of requests to which a rule applied, and the number of these that broke it."""
+    """The number of requests to which a rule applied, and the number of these requests that broke the rule."""
 
     rule: Rule
     chances: int
@@ -77,7 +77,7 @@ class ReaderScore:
 
 
 def compute_grade(rules: Iterable[RuleResult]) -> int:
-    """Return the grade, from 0 to 100, by the formula at the head of this module. Return 100 if no rule applied."""
+    """Return the grade, from 0 to 100, by the formula at the head of this module. It is 100 if no rule applied."""
     applicable = list(rules)
     weights = sum(result.rule.weight for result in applicable)
     fulfilled = sum(result.rule.weight * result.share for result in applicable)
@@ -86,17 +86,17 @@ def compute_grade(rules: Iterable[RuleResult]) -> int:
 
 
 def score_reader(reader: Reader, now: Instant) -> ReaderScore | None:
-    """Return the score of a reader for the time up to `now`. Return None if none of its answers was a feed."""
+    """Return the score of a reader for the time up to `now`, or None if none of its answers was a feed."""
     return score_account(create_account(reader), now)
 
 
 def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
-    """Return the scores sorted by grade, the lowest first; None values are dropped."""
+    """Return the scores sorted by grade, the lowest first. None values are dropped."""
     return sorted(filter(None, scores), key=lambda score: (score.grade, -score.cost.requests))
 
 
 def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
-    """Return the score of an account for the time up to `now`. Return None if none of its answers was a feed."""
+    """Return the score of an account for the time up to `now`, or None if none of its answers was a feed."""
     finalized = [(feed, *feed.finalize(now)) for feed in account.feeds if feed.has_content]
     if not finalized:
         return None
@@ -144,7 +144,7 @@ def _findings(
     findings = []
     for kind in kinds:
         if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] in broken:
-            continue  # the requests of another feed broke the rule
+            continue  # the requests for another feed broke the rule
         counts = [by_kind[kind] for by_kind in findings_by_feed if kind in by_kind]
         total = sum(count.count for count in counts)
         values = {"example": "", "times": count_requests(total), **counts[0].values}

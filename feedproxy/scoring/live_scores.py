@@ -1,7 +1,7 @@
 """Live scores: evaluation of readers while they poll, for a bounded number of readers.
 
-New readers are scored while there is room; a reader without a request for two days may be dropped. Readers that poll
-often are therefore the most likely to be scored. Memory is bounded in readers and in bytes. Network addresses are
+New readers are scored while there is room. A reader without a request for two days may be dropped. Therefore readers
+that poll often are the most likely to be scored. Memory is bounded in readers and in bytes. Network addresses are
 hashed under a random key of the process, or of its group of workers.
 """
 
@@ -19,16 +19,16 @@ from feedproxy.upstream.special_networks import client_network
 
 FEEDS_MAX = 50
 """Maximum number of feeds that are scored for one reader. This many feeds suffice to show the behaviour of a reader
-that polls thousands."""
+that polls thousands of feeds."""
 
 FEED_BYTES = 10 * 1024
-"""Upper bound for the state of one reader and feed, in bytes. tests/admin/test_reader_scores.py measures it."""
+"""Upper bound for the state of one reader and feed, in bytes, as a test measures it."""
 
 ADDRESSES_MAX = 4096
 """Maximum number of network addresses with a cached pseudonym."""
 
 UNSCORED_MAX = 65_536
-"""Maximum number of hashes stored of unscored readers, and of unscored feeds. A request with a stored hash costs one
+"""Maximum number of stored hashes of unscored readers, and of unscored feeds. A request with a stored hash costs one
 set lookup."""
 
 IDLE_TIMEOUT: Seconds = 2 * 86_400
@@ -41,8 +41,8 @@ SWEEP_INTERVAL: Seconds = 60
 class LiveScores:
     """Scores of at most `size` readers; 0 disables scoring.
 
-    `partial` says that other workers answer the same readers, too. Half of `bytes_max` is for the first readers, with
-    up to FEEDS_MAX feeds each. The other half is divided equally among all readers.
+    `partial` is true if other workers answer the same readers. Half of `bytes_max` is for the first readers, with up to
+    FEEDS_MAX feeds each. The other half is divided equally among all readers.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:
@@ -57,7 +57,7 @@ class LiveScores:
         self._unscored: set[int] = set()
         self._swept_at: Instant = 0.0
         self._skipped: set[int] = set()
-        """Hashes of readers with a target that is not scored; cleared every SWEEP_INTERVAL."""
+        """Hashes of readers with a target that is not scored. They are cleared every SWEEP_INTERVAL seconds."""
         self._skipped_since: Instant = 0.0
         self._number = 0
         self._step = 1
@@ -65,8 +65,8 @@ class LiveScores:
     def join_workers(self, index: int, size: int, key: bytes) -> None:
         """Join a group of `size` workers as number `index`.
 
-        All workers use `key` for pseudonyms, so a reader has the same pseudonym in each. Request numbers are unique in
-        the group.
+        All workers use `key` for pseudonyms, so that a reader has the same pseudonym in each worker. Request numbers
+        are unique in the group.
         """
         self.partial, self._key, self._number, self._step = True, key, index, size
 
@@ -75,7 +75,7 @@ class LiveScores:
     ) -> None:
         """Score an answered request if its reader and feed are scored.
 
-        Only then, `make_poll` is called with the request number.
+        `make_poll` is called with the request number only if the request is scored.
         """
         if self.size <= 0:
             return
@@ -126,10 +126,11 @@ class LiveScores:
         return min(self.size, max(1, self._reserved_feeds()))
 
     def _is_scored(self, reader: Reader, target: str, now: Instant) -> bool:
-        """Return True if the feed is scored already or can be added.
+        """Return True if the feed is already scored or can be added.
 
-        A feed can be added if there is room, or if the reader's oldest feed has had no request for IDLE_TIMEOUT.
-        Active feeds are not replaced: if feeds replaced each other, none would be observed long enough for a score.
+        A feed can be added if there is room, or if the reader's oldest feed has had no request for IDLE_TIMEOUT
+        seconds. Active feeds are not replaced: if feeds replaced each other, none would be observed long enough for a
+        score.
         """
         count = len(reader.feeds)
         if count < FEEDS_MAX and (

@@ -23,7 +23,8 @@ REFUSAL_WAIT: Seconds = 3600
 """Seconds to wait after a 429 without Retry-After."""
 
 FAILURE_WAIT: Seconds = 300
-"""Seconds to wait after a failure: shorter than usual polling intervals, longer than an immediate retry."""
+"""Seconds to wait after a failure. They are shorter than usual polling intervals, and longer than an immediate
+retry."""
 
 HOUR_EDGE: Seconds = 10
 """Seconds after the full hour within which most cron jobs start."""
@@ -40,7 +41,7 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation for each interval that had not passed since the last success.
 
-    Return None if there was no success yet, or the request follows a redirect.
+    Return None if there was no success yet, or if the request follows a redirect.
     """
     if state.last_success is None or state.follows(poll):
         return None
@@ -58,7 +59,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     """Return the intervals that a feed specifies.
 
-    Each has the seconds, the kind of Note for a violation, and the reason.
+    Each element has the seconds, the kind of Note for a violation, and the reason.
     """
     assert state.last_success is not None
     schedule, intervals = state.schedule, list[tuple[Seconds, type[Note], str]]()
@@ -80,7 +81,7 @@ def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], st
 def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the poll falls in skipHours or on skipDays.
 
-    Return None if the feed has neither, or the request follows a redirect.
+    Return None if the feed has neither hint, or if the request follows a redirect.
     """
     schedule = state.schedule
     if state.last_success is None or state.follows(poll) or not (schedule.skip_hours or schedule.skip_days):
@@ -96,7 +97,7 @@ def evaluate_skips(poll: Poll, state: ReaderState) -> Verdict | None:
 def evaluate_refusal(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the poll came too soon after a refusal or failure.
 
-    Return None if there was neither, or the request follows a redirect.
+    Return None if neither occurred, or if the request follows a redirect.
     """
     refusal = state.refusal
     if refusal is None or state.follows(poll):

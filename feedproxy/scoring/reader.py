@@ -24,7 +24,7 @@ from feedproxy.scoring.scored_request import Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Rule
 
 BURST_GAP: Seconds = 10
-"""Seconds within which a second request to the same host could have used the connection of the first."""
+"""Seconds in which a second request to the same host could have used the connection of the first request."""
 
 CONNECTIONS_MAX = 6
 """Connections that a reader may open to one host at a time, as many as browsers open."""
@@ -54,14 +54,14 @@ def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
 
 @memoize_short()
 def _distinguishing_part(user_agent: str) -> str:
-    """Return the part of a User-Agent that distinguishes readers: everything but the number of subscribers."""
+    """Return the part of a User-Agent that distinguishes readers: everything except the number of subscribers."""
     claim = parse_claim(user_agent)
     return f"{claim.fetcher}\0claim" if claim is not None else user_agent
 
 
 @memoize_short(entries=TARGETS_MAX, longest=2048)
 def secret_marker(target: str) -> str:
-    """Return a hash of the secrets in a target. Return an empty text if there are none."""
+    """Return a hash of the secrets in a target, or "" if the target has no secret."""
     secrets: list[str] = []
 
     def collect(secret: str) -> str:
@@ -81,7 +81,7 @@ def secret_marker(target: str) -> str:
 
 @dataclass(slots=True)
 class Burst:
-    """A series of requests to one server, each at most BURST_GAP after the previous one."""
+    """A series of requests to one server, each at most BURST_GAP seconds after the previous request."""
 
     at: Instant = 0.0
     authority: str = ""
@@ -89,9 +89,9 @@ class Burst:
 
 
 class Reader:
-    """A reader with at most `feeds_max` feeds. If there are more, the least recently requested feed is forgotten.
+    """A reader with at most `feeds_max` feeds. Beyond this number, the least recently requested feed is forgotten.
 
-    `partial` says that other workers answer the same reader, too.
+    `partial` is true if other workers answer the same reader.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Reader:
         """The User-Agent of the last request."""
         self.feeds: OrderedDict[str, FeedEvaluation] = OrderedDict()
         self.aliases: dict[str, str] = {}
-        """Maps each address that a redirect named to the feed that it belongs to."""
+        """Maps each address that a redirect named to its feed."""
         self._burst = Burst()
         self._was_incomplete = False
         """True if the previous answer was incomplete."""
@@ -143,8 +143,8 @@ class Reader:
     def _evaluate_connection(self, poll: Poll, evaluation: FeedEvaluation) -> None:
         """Evaluate whether the request reused a connection.
 
-        An open connection is expected after a redirect to the same host, and in a burst that has opened
-        CONNECTIONS_MAX.
+        The client should have an open connection after a redirect to the same host, and in a burst that has opened
+        CONNECTIONS_MAX connections.
         """
         burst, authority = self._burst, urlsplit(poll.target).netloc
         was_incomplete, self._was_incomplete = self._was_incomplete, not poll.complete

@@ -14,7 +14,7 @@ from feedproxy.http.message import Fields
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
-"""Maximum number of ETags stored for a feed, and of dates. An older one counts as never issued."""
+"""Maximum number of ETags stored for a feed, and of dates. Older ETags and dates count as never issued."""
 
 ADDRESSES_MAX = 32
 """Maximum length of each list of a feed's addresses."""
@@ -23,7 +23,7 @@ FOLLOW_TIMEOUT: Seconds = 600
 """Seconds after a redirect within which a request for its target counts as following it."""
 
 RETRY_MAX: Seconds = 2 * 86_400
-"""Upper limit for Retry-After, in seconds. Longer values are taken for mistakes of the server and cut to the limit."""
+"""Upper limit for Retry-After, in seconds. Longer values count as mistakes of the server and are cut to the limit."""
 
 
 NO_FIELDS = Fields()
@@ -31,7 +31,7 @@ NO_FIELDS = Fields()
 
 @dataclass(frozen=True, slots=True)
 class Validators:
-    """ETag and Last-Modified, byte for byte as the server sent them; empty if absent."""
+    """ETag and Last-Modified, byte for byte as the server sent them, or "" if absent."""
 
     tag: str
     modified: str
@@ -55,7 +55,7 @@ class RecentTexts:
         return hash(text) in self._hashes
 
     def add(self, text: str) -> None:
-        """Add a text, unless the last added text is the same. Drop the oldest beyond ISSUED_MAX."""
+        """Add a text, unless it equals the last added text. Drop the oldest text if there are more than ISSUED_MAX."""
         number = hash(text)
         if self._hashes and self._hashes[-1] == number:
             return
@@ -97,7 +97,7 @@ class ServerRefusal:
     at: Instant
     status: int
     wait: Seconds | None
-    """Seconds in Retry-After; None if the field is absent or invalid."""
+    """Seconds in Retry-After, or None if the field is absent or invalid."""
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class RelocationSightings:
 
 @dataclass(slots=True)
 class ReaderState:
-    """The facts from earlier requests that the evaluators use. `learn` updates it after each evaluated request."""
+    """The facts from earlier requests that the evaluators use. `learn` updates them after each evaluated request."""
 
     partial: bool = False
     """True if other workers answer the same reader. A request is no violation if an answer of another worker may
@@ -141,7 +141,7 @@ class ReaderState:
     refusal: ServerRefusal | None = None
     previous: Poll | None = None
     redirect_target: str = ""
-    """Target of the redirect if the previous answer was one; empty otherwise."""
+    """Target of the redirect if the previous answer was a redirect, otherwise ""."""
     hops: int = 0
     permanent: dict[str, RelocationSightings] = field(default_factory=dict)
     """Permanent moves, keyed by the old address."""
@@ -258,7 +258,8 @@ class ReaderState:
 
 
 def _with_address(addresses: tuple[str, ...], address: str) -> tuple[str, ...]:
-    """Return the addresses with `address` appended, unless it is present or there are ADDRESSES_MAX already."""
+    """Return the addresses with `address` appended, unless it is present or there are already ADDRESSES_MAX
+    addresses."""
     if address in addresses or len(addresses) >= ADDRESSES_MAX:
         return addresses
     return (*addresses, address)
@@ -269,13 +270,13 @@ def _relocates(poll: Poll) -> bool:
 
 
 def resolve_redirect(poll: Poll) -> str:
-    """Return the target of a redirect. Return an empty text if Location is absent or invalid."""
+    """Return the target of a redirect, or "" if Location is absent or invalid."""
     reference = poll.answer.get("location") or ""
     return resolve_reference(poll, reference) if reference else ""
 
 
 def resolve_reference(poll: Poll, reference: str) -> str:
-    """Resolve a URI reference in an answer and return the target. Return an empty text if the reference is invalid.
+    """Resolve a URI reference in an answer and return the target, or "" if the reference is invalid.
 
     A gateway address becomes the target in its path. In reverse mode, a public address becomes the address at the
     upstream.
@@ -284,7 +285,7 @@ def resolve_reference(poll: Poll, reference: str) -> str:
 
 
 def stays_in_proxy(poll: Poll) -> bool:
-    """Return True if a client that follows this redirect sends its next request to this proxy, too."""
+    """Return True if a client that follows this redirect sends its next request to this proxy."""
     target, is_proxied = _resolve(poll, poll.answer.get("location") or "")
     if not target:
         return False
@@ -309,7 +310,7 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
 
 
 def _url_prefixes(target: str, public: str) -> tuple[str, str]:
-    """Remove the path segments that both addresses end with.
+    """Remove the path segments with which both addresses end.
 
     Return the remaining prefixes of target and public address.
     """
@@ -329,7 +330,7 @@ def _sent_validators(poll: Poll) -> Validators:
 def _lifetime(poll: Poll, default: Seconds) -> Seconds:
     """Return the freshness lifetime for a private cache, in seconds, minus Age.
 
-    Return `default` if the answer gives none. RFC 9111, section 4.2.1.
+    Return `default` if the answer states no lifetime. RFC 9111, section 4.2.1.
     """
     control = CacheControl.from_fields(poll.answer)
     if control.no_cache or control.no_store:

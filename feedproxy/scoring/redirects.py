@@ -8,8 +8,8 @@ from feedproxy.scoring.scored_request import REDIRECTS, Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict, redact_target
 
 SIGHTINGS_MIN = 3
-"""Number of answers that must announce a move, or the end of a feed, before a reader has to act on it. Publishers
-make mistakes, so a reader need not act on the first."""
+"""Number of answers that must announce a move, or the end of a feed, before a reader has to act on it. Publishers make
+mistakes. Therefore a reader need not act on the first announcement."""
 
 HOPS_MAX = 5
 """Number of consecutive redirects that a reader must follow."""
@@ -19,9 +19,9 @@ GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return violations for a redirect that the reader did not follow and a permanent move that it did not adopt.
+    """Return violations for a redirect that the reader did not follow, and for a permanent move that it did not adopt.
 
-    Return None if the request could show neither.
+    Return None if the request could show neither violation.
     """
     observations, applies = list[Observation](), False
     previous = state.previous
@@ -58,7 +58,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
     """Return a violation if the reader requests the target of a temporary redirect directly.
 
-    Return None if there was no temporary redirect, or the request cannot show it.
+    Return None if there was no temporary redirect, or if the request cannot show the violation.
     """
     if state.follows(poll) or not state.temporary:
         return None
@@ -106,7 +106,7 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
 
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
-    """Return True if the reader has sent no request for a day since the feed was answered as gone at `ended`."""
+    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone."""
     return ended is not None and now - ended >= 86_400
 
 
@@ -116,7 +116,7 @@ def _is_observable(redirect: Poll, state: ReaderState) -> bool:
 
 
 def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
-    """Return True if another worker may have answered with the feed later: that answer revokes a move or an end."""
+    """Return True if another worker may have answered with the feed later, which revokes a move or an end."""
     return state.partial and poll.succeeded
 
 

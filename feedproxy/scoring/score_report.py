@@ -14,7 +14,7 @@ from feedproxy.scoring.scoring_rules import Rule, redact_target
 from feedproxy.web.templates import iso, plain_text, size
 
 EXAMPLES = 3
-"""Number of requests shown as text for each finding; JSON contains all of them."""
+"""Number of requests shown as text for each finding. JSON contains all requests."""
 
 WIDTH = 100
 """Maximum length of a line of advice in the text, in characters."""
@@ -38,7 +38,7 @@ def as_text(scores: Sequence[ReaderScore]) -> str:
 def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str:
     """Return JUnit XML with a test suite for each reader and a test case for each rule.
 
-    A rule that did not apply is a skipped case. `failures` are the failed expectations of a lab plan.
+    A rule that did not apply is a skipped case. `failures` are the unmet requirements of a lab plan.
     """
     root = ElementTree.Element("testsuites", name="feedproxy score")
     for score in scores:

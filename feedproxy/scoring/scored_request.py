@@ -42,23 +42,23 @@ class Poll:
     fields: Fields
     """The fields of the request, as the reader sent them."""
     status: int
-    """Status of the answer; 0 if the request was not answered."""
+    """Status of the answer, or 0 if the request was not answered."""
     answer: Fields
     """The fields of the answer."""
     content: PollContent | None = None
-    """Properties of the answer's content; None if there was no content, or it is unknown."""
+    """Properties of the answer's content, or None if there was no content or it is unknown."""
     method: str = "GET"
     version: str = "HTTP/1.1"
     connection: str = ""
-    """An identifier of the connection; empty if unknown."""
+    """An identifier of the connection, or "" if unknown."""
     size: int = 0
     """Size of the answer's content, in bytes."""
     complete: bool = True
     """False if the answer was truncated or could not be decoded."""
     entrance: str = ""
-    """The entrance that the request came through: gateway, proxy, reverse or origin; empty if unknown."""
+    """The entrance of the request: gateway, proxy, reverse or origin, or "" if unknown."""
     public: str = ""
-    """The address that the reader requested, if it differs from the target; otherwise empty."""
+    """The address that the reader requested if it differs from the target, otherwise ""."""
 
     @property
     def succeeded(self) -> bool:
@@ -97,7 +97,8 @@ def feed_poll(
     entrance: str = "",
     public: str = "",
 ) -> Poll:
-    """Return an exchange of the proxy as the score reads it. `schedule` is the feed's; None if it is no feed."""
+    """Return an exchange of the proxy in the form for scoring. `schedule` is the feed's schedule, or None if the target
+    is not a feed."""
     content = PollContent(is_feed=True, schedule=schedule) if schedule is not None else None
     seen_content = content if status in (200, 226, 304) else None
     return Poll(

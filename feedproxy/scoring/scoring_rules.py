@@ -86,7 +86,7 @@ class Observation:
 
 
 def redact_target(target: str) -> str:
-    """Return a target with its secrets removed, cut to 200 characters. Return `…` if the target is invalid."""
+    """Return a target with its secrets removed, cut to 200 characters, or `…` if the target is invalid."""
     try:
         return without_secrets(target)[:200]
     except ValueError:

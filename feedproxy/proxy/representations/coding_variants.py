@@ -2,8 +2,8 @@
 
 Content in the origin's own coding is stored as received, if the proxy did not edit it. When a new version is stored,
 ingest.py makes the codings that clients requested for the previous version. For any other coding, there are two cases.
-A client that would get uncompressed content waits for its coding, about a millisecond. A client that gets some coding
-but prefers another one causes the preferred coding to be made for later requests.
+If a client would get uncompressed content, it waits for its coding, about a millisecond. If a client gets some coding
+but prefers another, the preferred coding is made for later requests.
 
 A feed that is requested once thus costs no compression, and a feed that is polled has all codings
 (docs/decisions/content-codings-on-request.md).
@@ -29,7 +29,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Largest number of remembered pairs of content and coding where the coding makes the content no smaller."""
+"""Largest number of remembered pairs of content and coding for which the coded content is not smaller."""
 
 type _Key = tuple[str, str, str]
 
@@ -44,8 +44,10 @@ class CodingVariants:
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """Return the response in the content coding that the client prefers. Uncompressed content is compressed before
-        the call returns."""
+        """Return the response in the content coding that the client prefers.
+
+        Content without a coding is compressed before the call returns.
+        """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):
             return answer
@@ -102,12 +104,12 @@ class CodingVariants:
             coordination.release_lease(target, local=True)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for compressions in progress, then cancel the rest."""
+        """Wait at most `timeout` seconds for compressions in progress, then cancel those that remain."""
         await self._in_progress.drain(timeout)
 
 
 def _is_codable(stored: StoredResponse) -> bool:
-    """Return whether the content is a feed that may be compressed."""
+    """Return True if the content is a feed that may be compressed."""
     content = stored.content
     return (
         content.feed

@@ -35,8 +35,8 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-"""Largest number of parsed feeds that a helper process caches, so that all formats of a feed are written from one
-parsed feed."""
+"""Largest number of parsed feeds that a helper process caches. All formats of a cached feed are written without parsing
+it again."""
 
 FAILED_MAX = 1024
 """Largest number of remembered failures to convert a version."""
@@ -45,7 +45,7 @@ FAILED_BYTES = 2 * 1024 * 1024
 """Number of bytes that the keys and error texts of remembered failures may take."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
-"""Formats that feed readers poll. A document in one of them names its own address."""
+"""Formats that feed readers poll. A document in one of these formats names its own address."""
 
 HEADLINE_MAX = 64 * 1024
 """Largest number of characters in each text of `Headlines`."""
@@ -72,7 +72,7 @@ class Conversion:
 class Headlines:
     """Title and text of a channel and of its newest item, as plain text.
 
-    `entries` are the titles and dates of the newest items, newest first.
+    `entries` contains the titles and dates of the newest items, newest first.
     """
 
     title: str = ""
@@ -112,7 +112,8 @@ class ConversionCache:
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self._in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
         self.documents_parsed = 0
-        """Documents parsed since the start; fewer than conversions, because parsed feeds are cached."""
+        """Number of documents parsed since the start. It is lower than the number of conversions, because parsed feeds
+        are cached."""
 
     @property
     def size(self) -> int:
@@ -122,7 +123,8 @@ class ConversionCache:
     async def get(
         self, stored: StoredResponse, output_format: Format, name: str, settings: Settings, *, at: str = ""
     ) -> Conversion:
-        """Return the stored feed in a format and a content coding. Raises NotAFeed, or FeedproxyError beyond a limit.
+        """Return the stored feed in a format and a content coding. Raises NotAFeed, or FeedproxyError if a limit is
+        exceeded.
 
         `at` is the address of the conversion if it differs from the feed's. Feed formats state it as their own address.
         """
@@ -136,7 +138,7 @@ class ConversionCache:
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
-        """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
+        """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError if a limit is exceeded."""
         document = _document(stored, settings)
         known = self._headlines.get(document.version)
         if known is None:
@@ -155,7 +157,7 @@ class ConversionCache:
         try:
             identity, coded, tag_base, was_read = await self._helper_pool.submit(work)
         except Overload:
-            raise  # the next request tries again
+            raise  # the failure is not cached: the next request tries again
         except FeedproxyError as error:
             self._remember_failure(version, output_format, error)
             raise
@@ -175,11 +177,11 @@ class ConversionCache:
         return conversion
 
     def _remember_failure(self, version: _Version, output_format: str, error: FeedproxyError) -> None:
-        # A copy: a raised exception refers to its frames, and each further raise adds more of them.
+        # Store a copy: a raised exception refers to its frames, and each further raise adds more frames.
         self._failed.put((version, output_format), copy(error), _length(version) + len(str(error)))
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for conversions in progress, then cancel the rest."""
+        """Wait at most `timeout` seconds for conversions in progress, then cancel those that remain."""
         await self._in_progress.drain(timeout)
 
 
@@ -188,11 +190,11 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """Return the identifier of a stored content and its media type. The media type may give the same bytes another
-    charset."""
+    """Return the identifier of a stored content and its media type. With another media type, the same bytes may have
+    another charset."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
-        # Content without a tag of this proxy: these values identify it at no cost that depends on its size.
+        # Content without an entity tag of this proxy: the values below identify it without reading the bytes.
         tag = f"{stored.fields.get('etag') or ''} {stored.response_time} {content.size()}"
     return stored.target, f"{tag} {stored.fields.get('content-type') or ''}"
 
@@ -225,8 +227,8 @@ _LOCK = threading.Lock()
 def _convert_document(
     document: _Document, output_format: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str, bool]:
-    """Return the document in this format, the same in the coding, its tag base, and whether it was parsed. Raises
-    NotAFeed."""
+    """Return the document in this format, its bytes in the coding `name`, its tag base, and True if it was parsed.
+    Raises NotAFeed."""
     feed, was_read = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
     tag_base = hashlib.blake2b(body, digest_size=12).hexdigest()
@@ -234,7 +236,8 @@ def _convert_document(
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """Return the headlines of a document. The first item is the newest one if no item has a date. Raises NotAFeed."""
+    """Return the headlines of a document. If no item has a date, the first item counts as the newest. Raises
+    NotAFeed."""
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
     headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])

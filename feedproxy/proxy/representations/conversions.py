@@ -2,7 +2,7 @@
 
 The proxy selects the feed as for any request, with the same access rules, counts, freshness and Cache-Status. Then a
 conversion replaces its content. The conversion has its own entity tags and codings, and the request's conditions apply
-to it.
+to the conversion.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ _FIELDS_OF_THE_ORIGINAL = (
 )
 
 _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
-"""Response fields that describe how the response was obtained; an error document keeps them."""
+"""Response fields that describe how the response was obtained. An error document keeps them."""
 
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
 """Formats that Accept may select: feed readers and browsers request their media types."""
@@ -71,7 +71,7 @@ type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassTh
 
 
 class Conversions:
-    """Responder for requests for another format. `serve` gets the response in the original format."""
+    """Responder for requests for another format. `serve` returns the response in the original format."""
 
     def __init__(
         self, serve: Serve, conversions: ConversionCache, settings_for: Callable[[str], Settings], clock: Clock
@@ -83,12 +83,12 @@ class Conversions:
 
     @property
     def documents_parsed(self) -> int:
-        """Return the number of documents parsed since the start; fewer than conversions, because parsed feeds are
-        cached."""
+        """Return the number of documents parsed since the start. It is lower than the number of conversions, because
+        parsed feeds are cached."""
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
-        """Return the headlines of a stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
+        """Return the headlines of a stored feed. Raises NotAFeed, or FeedproxyError if a limit is exceeded."""
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
@@ -127,8 +127,8 @@ class Conversions:
     async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format, *, at: str = ""
     ) -> Response:
-        """Return the conversion with the provenance fields of `answer`. Raises NotAFeed, or FeedproxyError beyond a
-        limit.
+        """Return the conversion with the provenance fields of `answer`. Raises NotAFeed, or FeedproxyError if a limit
+        is exceeded.
 
         `at` is the address of the conversion if it differs from the feed's.
         """
@@ -146,7 +146,7 @@ class Conversions:
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
     async def negotiate(self, response: ProxyResponse, request: Request) -> ProxyResponse:
-        """Return the response in the format that Accept prefers, or in its original format if none is preferred."""
+        """Return the response in the format that Accept prefers, or in its original format without a preference."""
         if response.stored is None or response.response.status != 200:
             return response
         output_format = None
@@ -159,11 +159,11 @@ class Conversions:
             converted = await self.convert(response, response.stored, request, output_format)
         except FeedproxyError:
             return with_vary_accept(response)
-        # The stored response differs from what is sent: later steps must not make a delta or a repetition from it.
+        # The stored response differs from the sent one. Later steps must not make a delta or a repetition from it.
         return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original one, or None if the original one is preferred."""
+        """Return the format that Accept prefers to the original format, or None if it prefers the original format."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]
@@ -188,8 +188,7 @@ class Conversions:
         )
 
     def _target(self, rest: str, client: ClientContext) -> str:
-        """Return the target that follows `FORMAT/`. In reverse mode, it must belong to the upstream, else Forbidden is
-        raised."""
+        """Return the target that follows `FORMAT/`. Raises Forbidden if it is not the upstream's in reverse mode."""
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(rest, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")
@@ -221,7 +220,7 @@ def _codings(settings: Settings) -> list[str]:
 def _conversion_fields(fields: Fields, output_format: Format, conversion: Conversion, name: str) -> Fields:
     fields = fields.without(*_FIELDS_OF_THE_ORIGINAL).with_field("Content-Type", output_format.media_type)
     fields = fields.with_field("X-Content-Type-Options", "nosniff")
-    # The policy keeps scripts of a feed from running and reading anything on the proxy's web origin.
+    # The policy prevents scripts of a feed from running and from reading data of the proxy's web origin.
     policy = (
         f"sandbox allow-popups allow-popups-to-escape-sandbox; {output_format.policy}"
         if output_format.policy
@@ -255,7 +254,7 @@ def _without_parameters(media_type: str) -> str:
 def _public_address(call: Call, prefix: str) -> str:
     """Return the address of a conversion without the token of a secret address (`/-/with/TOKEN/…`).
 
-    Documents are passed on; a self link with the token would disclose it.
+    Users pass documents on. A self link with the token would disclose it.
     """
     base = call.client.base.partition(f"{prefix}with/")[0]
     return f"{base}{prefix}{call.path}" + (f"?{call.query}" if call.query else "")

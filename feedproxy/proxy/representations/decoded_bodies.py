@@ -11,8 +11,10 @@ from feedproxy.settings import Settings
 
 
 class DecodedBodies:
-    """Cache of decoded bodies, keyed by the identity of the coded bytes object. `bytes_max` limits the coded and the
-    decoded bytes together."""
+    """Cache of decoded bodies, keyed by the identity of the coded bytes object.
+
+    `bytes_max` limits the coded and the decoded bytes together.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self._decoded: LRU[int, tuple[bytes, str, bytes | None]] = LRU(bytes_max)
@@ -28,7 +30,7 @@ class DecodedBodies:
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
         """Return the decoded content, or None if it cannot be decoded within `limit` bytes."""
-        key = id(body)  # unique while the cache holds a reference to `body`
+        key = id(body)  # the key is unique while the cache refers to `body`
         known = self._decoded.get(key)
         if known is not None and known[0] is body and known[1] == label:
             return known[2]
@@ -46,5 +48,5 @@ def decoded(body: bytes, label: str, *, limit: int) -> bytes | None:
 
 
 DECODED_BODIES = DecodedBodies(Settings().memory.decoded)
-"""The cache of this process. It holds results of a pure function and no data about readers. `Service` sets its limit.
-"""
+"""The cache of this process. It contains results of a pure function and no data about readers. `Service` sets its
+limit."""

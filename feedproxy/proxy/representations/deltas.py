@@ -4,7 +4,7 @@ The full response is built first (response_builder.py). A client with the curren
 made, or the delta would not be smaller, the client gets the full response. A delta has the fields, the coding and the
 entity tag of the full response, so that the next request starts from the current version.
 
-Most clients have the version before the current one. A helper process makes their delta once, for the first such
+Most clients have the version before the current version. A helper process makes their delta once, for the first
 request. See docs/explanation/deltas.md.
 """
 
@@ -42,7 +42,7 @@ type _Key = tuple[str, str, tuple[str, ...], str]
 class _Base:
     """The version that the client has, and the entity tag by which the request names it.
 
-    A request by date may match several versions.
+    A request with a date may match several versions.
     """
 
     versions: tuple[DeltaBase, ...]
@@ -61,7 +61,8 @@ class Deltas:
     async def apply(
         self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for, or `full` if there is none."""
+        """Return the delta that the request asks for, or `full` if no delta can be made or the request asks for
+        none."""
         is_requested = full.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = requested_bases(request) if is_requested else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
@@ -99,18 +100,20 @@ class Deltas:
         self._cache.put(key, made, len(target) + len(tag) + sum(map(len, bases)) + len(made or b""))
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for deltas in progress, then cancel the rest."""
+        """Wait at most `timeout` seconds for deltas in progress, then cancel those that remain."""
         await self._in_progress.drain(timeout)
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
-    """Return whether `deltas_not_for` excludes the client: feedparser always sends A-IM, and some programs that use it
-    treat a 226 as an error."""
+    """Return True if `deltas_not_for` excludes the client.
+
+    feedparser always sends A-IM, and some programs that use feedparser treat a 226 as an error.
+    """
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Return whether deltas of this response may be made: it is a shared feed with an entity tag of this proxy."""
+    """Return True if deltas of this response may be made: it is a shared feed with an entity tag of this proxy."""
     if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
         return False
     return stored.content.tag is not None and any(
@@ -137,7 +140,7 @@ def _whole_second(version: DeltaBase) -> float | None:
 def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
-    """Return the delta in this coding, or None if none can be made or it is not smaller than `size` bytes."""
+    """Return the delta in this coding, or None if no delta can be made or it is not smaller than `size` bytes."""
     channel = read(body, declared)
     if channel is None:
         return None
@@ -152,7 +155,7 @@ def _make_delta(
 
 
 def requires_items(channel: Channel) -> bool:
-    """Return whether the feed format requires at least one item.
+    """Return True if the feed format requires at least one item.
 
     RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)". Netscape's DTD of RSS 0.91 has "item+". RSS 2.0, Atom
     and JSON Feed permit a feed without items.

@@ -50,7 +50,7 @@ class Dictionaries:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response as `dcz`. It is unchanged if the dictionary is unknown or `dcz` is not smaller."""
+        """Return the response as `dcz`, or unchanged if the dictionary is unknown or `dcz` is not smaller."""
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
             return response
@@ -93,7 +93,7 @@ class Dictionaries:
         return body
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for compressions in progress, then cancel the rest."""
+        """Wait at most `timeout` seconds for compressions in progress, then cancel those that remain."""
         await self._in_progress.drain(timeout)
 
 
@@ -102,8 +102,8 @@ def with_offer(
 ) -> ProxyResponse:
     """Return the response with a Use-As-Dictionary field if clients may use it as a dictionary.
 
-    A Use-As-Dictionary field of the origin is removed from feeds: the proxy may have edited the content, and in the
-    gateway the web origin is another one.
+    A Use-As-Dictionary field of the origin is removed from feeds: the proxy may have edited the content, and gateway
+    URLs have another web origin.
     """
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:
@@ -122,7 +122,7 @@ def with_offer(
 
 
 def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext, settings: Settings) -> bool:
-    """Return whether this client may use the response as a dictionary: it must be stored and shared."""
+    """Return True if this client may use the response as a dictionary: it must be stored and shared."""
     if client.user or not is_shared(stored, settings):
         return False
     if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
@@ -131,7 +131,7 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 
 
 def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
-    """Return whether the client's URL is in a secure context.
+    """Return True if the client's URL is in a secure context.
 
     "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is a
     secure context, too (Secure Contexts, section 3.1).
@@ -152,7 +152,7 @@ def _path(target: str, client: ClientContext, settings: Settings) -> str:
 
 
 def _accepts(request: Request, coded: Response) -> bool:
-    """Return whether Accept-Encoding names `dcz` with at least the weight of the response's present coding."""
+    """Return True if Accept-Encoding gives `dcz` at least the weight of the response's present coding."""
     accepted = request.fields.combined("accept-encoding")
     if accepted is None or DCZ not in negotiation.weights_in(accepted):
         return False

@@ -27,8 +27,10 @@ from feedproxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class OriginalFormat:
-    """The format that the origin sent. `varies` is true if Accept was considered, so that the response needs `Vary:
-    Accept`."""
+    """The format that the origin sent.
+
+    `varies` is true if Accept was considered. The response then needs `Vary: Accept`.
+    """
 
     varies: bool = False
 
@@ -39,7 +41,7 @@ class OriginalFormat:
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedFormat:
-    """The format that Accept prefers, which is decided when the media type of the selected response is known."""
+    """The format that Accept prefers. It is decided when the media type of the selected response is known."""
 
     def request_to_select(self, request: Request) -> Request:
         """Return the request that selects the stored response: a GET without conditions.
@@ -77,7 +79,7 @@ class Renderer:
     ) -> Representation:
         """Return the representation that a request asks for (option `negotiate`).
 
-        `stored_media_type` returns the media type of the stored response, or None if none is stored.
+        `stored_media_type` returns the media type of the stored response, or None if no response is stored.
         """
         if not settings.negotiate or "accept" not in request.fields:
             return OriginalFormat()
