@@ -72,8 +72,8 @@ def load(data: bytes) -> ChangeRate:
 def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
-    `since` is when the feed was first seen, if that is known. If a change is older, observation begins with the oldest
-    change. This change is not counted, because the time without changes before it is unknown.
+    `since` is the instant at which the feed was first fetched, or None. If a change is older, observation begins with
+    the oldest change. This change is not counted, because the time without changes before it is unknown.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])
@@ -84,7 +84,7 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
-    """Return for how long a copy of this age is expected to be outdated: the time since the first change that it lacks.
+    """Return the expected staleness in seconds of a copy of this age: the time since the first change that it lacks.
 
     The time t from the copy to the first change has the density r exp(-r t). The mean of max(0, age - t) is therefore
     age - (1 - exp(-r age)) / r.
@@ -98,10 +98,7 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 
 
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
-    """Return the age at which a copy is expected to have been outdated for `staleness` seconds.
-
-    It is the inverse of `expected_staleness`.
-    """
+    """Return the age in seconds at which a copy has this expected staleness: the inverse of `expected_staleness`."""
     if staleness <= 0:
         return 0.0
     # Newton's method for an increasing, convex function converges monotonically from above. The function is above its

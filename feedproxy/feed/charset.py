@@ -1,9 +1,9 @@
 """Detection of a document's encoding, and conversion to UTF-8.
 
 According to XML 1.0, appendix F, a byte order mark decides, then the pattern of zero bytes, then the declaration. The
-`charset` of Content-Type counts only if all are missing: servers add one to every file, but declarations in feeds are
-mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions differ on wrong
-declarations.
+`charset` of Content-Type counts only if all are missing: servers add the same charset to every file, while declarations
+in feeds are mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions
+differ on wrong declarations.
 """
 
 import codecs
@@ -68,8 +68,8 @@ def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
 
 def declared_encoding(body: bytes) -> str | None:
     """Return the encoding in the XML declaration, as written. Return None if there is none."""
-    found = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
-    return found[1].decode("ascii") if found else None
+    match = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
+    return match[1].decode("ascii") if match else None
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
@@ -77,15 +77,15 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
 
     `charset` is the parameter of Content-Type.
     """
-    shown = encoding_by_bytes(body)
-    if shown:
-        name, mark = shown
+    detected = encoding_by_bytes(body)
+    if detected:
+        name, mark = detected
         return _decode(body[mark:], name)
     codec = codec_of(declared_encoding(body) or charset or "utf-8")
     if codec == "utf_7":
         codec = None  # UTF-7 can hide markup from filters
     if codec is None or is_wide(codec):
-        # The encoding is unknown or impossible: a declaration found byte by byte is not in a wide encoding.
+        # The encoding is unknown, or contradicted: a declaration in a wide encoding cannot be read byte by byte.
         text = _decode(body, "utf_8")
         return Utf8Text(text.data, text.encoding, sound=codec is not None and text.sound)
     return _decode(body, codec)
@@ -100,8 +100,8 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
     try:
         return Utf8Text(_encode(body.decode(codec)), codec, sound=True)
     except UnicodeError:
-        meant = "utf_8" if codec == "ascii" and _is_utf8(body) else superset_of(codec)
-        return Utf8Text(_encode(body.decode(meant, "replace")), meant, sound=False)
+        fallback = "utf_8" if codec == "ascii" and _is_utf8(body) else superset_of(codec)
+        return Utf8Text(_encode(body.decode(fallback, "replace")), fallback, sound=False)
 
 
 def _is_utf8(body: bytes) -> bool:

@@ -6,7 +6,7 @@ a channel: in an aggregated feed it changes with every entry of its origin. The 
 an XML processor's events, with expanded names and sorted attributes.
 
 Computing the digest takes longer than the rest of parsing, and it is needed only when a second version has different
-bytes. Until then, the hash of the bytes represents it (`pending_digest`).
+bytes. Until then, the hash of the bytes represents the digest (`pending_digest`).
 
 For an ill-formed document, the text is digested after the same parts have been removed by pattern, because a recovering
 parser may drop the very item that is new.
@@ -54,7 +54,7 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Return the marker that represents the digest of the content with this hash until it is computed."""
+    """Return the marker that stands for the digest of the content with this hash until the digest is computed."""
     return _PENDING + content_hash
 
 
@@ -94,13 +94,13 @@ class ContentDigest:
 
 
 def digest_of_text(data: bytes) -> str:
-    """Return the digest of an ill-formed document in UTF-8. Above _PATTERN_SEARCH_MAX, no parts are removed."""
+    """Return the digest of an ill-formed document in UTF-8. A document above _PATTERN_SEARCH_MAX is digested whole."""
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     data = _strip_comments(data)
     first = _FIRST_ITEM.search(data)
-    head, rest = (data[: first.start()], data[first.start() :]) if first else (data, b"")
-    text = _SPACE_BETWEEN_TAGS.sub(b"><", _VOLATILE_TEXT.sub(b"", head) + rest)
+    head, items = (data[: first.start()], data[first.start() :]) if first else (data, b"")
+    text = _SPACE_BETWEEN_TAGS.sub(b"><", _VOLATILE_TEXT.sub(b"", head) + items)
     return hashlib.blake2b(text.strip(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

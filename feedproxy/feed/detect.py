@@ -76,10 +76,10 @@ def _is_html(data: bytes, start: int) -> bool:
 
 
 def _skip_space(data: bytes) -> int:
-    found = _SPACE.match(data)
-    return found.end() if found else 0
+    match = _SPACE.match(data)
+    return match.end() if match else 0
 
 
 def _skip_prolog(data: bytes, start: int) -> int:
-    found = _PROLOG.match(data, start, _SEARCH_MAX)
-    return found.end() if found else start
+    match = _PROLOG.match(data, start, _SEARCH_MAX)
+    return match.end() if match else start

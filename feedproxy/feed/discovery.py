@@ -69,15 +69,15 @@ def discover_feeds(
 ) -> tuple[DiscoveredFeed, ...]:
     """Return the feeds that a page names, in the page's order.
 
-    `links` are those of its response, and come first. `address` is the page's normalised address; it is empty for a
-    saved page, in which relative links are ignored.
+    `links` are those in the field Link of the page's response, and come first. `address` is the page's normalised
+    address. It is empty for a saved page, in which relative links are ignored.
     """
     page = _parse_page(body, content_type)
     from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]
     base = _resolve(address, page.base) if page.base else ""
-    named = [(address, link) for link in from_header] + [(base or address, link) for link in page.links]
-    feeds = _resolve_links(named, address, FEED_TYPES)
-    return feeds or _resolve_links(named, address, GENERIC_TYPES)
+    links_with_base = [(address, link) for link in from_header] + [(base or address, link) for link in page.links]
+    feeds = _resolve_links(links_with_base, address, FEED_TYPES)
+    return feeds or _resolve_links(links_with_base, address, GENERIC_TYPES)
 
 
 def self_address(channel: Channel, base: str = "") -> str:
@@ -87,8 +87,8 @@ def self_address(channel: Channel, base: str = "") -> str:
     `base`, the address of the feed.
     """
     for link in sorted(channel.self_links, key=_rank):
-        if found := _resolve(base, link.href):
-            return found
+        if address := _resolve(base, link.href):
+            return address
     return ""
 
 
@@ -182,10 +182,10 @@ def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
 
 
 def _resolve_links(
-    named: Iterable[tuple[str, _LinkElement]], page: str, types: tuple[str, ...]
+    links_with_base: Iterable[tuple[str, _LinkElement]], page: str, types: tuple[str, ...]
 ) -> tuple[DiscoveredFeed, ...]:
-    found: dict[str, DiscoveredFeed] = {}
-    for base, link in named:
+    feeds: dict[str, DiscoveredFeed] = {}
+    for base, link in links_with_base:
         kind = parse_parameters(link.type)[0]
         if not _names_feed(link, kind, types):
             continue
@@ -193,10 +193,10 @@ def _resolve_links(
         if not address or address == page or (kind == "application/json" and _API.search(address)):
             continue
         title = " ".join(link.title.split())[:_TITLE_MAX]
-        found.setdefault(address, DiscoveredFeed(address, kind if kind in FEED_TYPES else "", title))
-        if len(found) == FEEDS_MAX:
+        feeds.setdefault(address, DiscoveredFeed(address, kind if kind in FEED_TYPES else "", title))
+        if len(feeds) == FEEDS_MAX:
             break
-    return tuple(found.values())
+    return tuple(feeds.values())
 
 
 def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:

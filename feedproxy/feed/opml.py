@@ -114,9 +114,9 @@ def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple
 
     A duplicate is taken from the later list.
     """
-    found = {feed.address: feed for feed in before}
-    found.update((feed.address, feed) for feed in more)
-    return tuple(found.values())[:FEEDS_MAX]
+    feeds = {feed.address: feed for feed in before}
+    feeds.update((feed.address, feed) for feed in more)
+    return tuple(feeds.values())[:FEEDS_MAX]
 
 
 class _ListParser:
@@ -158,20 +158,20 @@ class _ListParser:
 
     def _on_outline_start(self, outline: Element) -> None:
         attribute_values = {key.lower(): value.strip() for key, value in attributes(outline)}
-        named = _name(attribute_values.get("text", "") or attribute_values.get("title", ""))
-        written = attribute_values.get("xmlurl", "")
+        title = _name(attribute_values.get("text", "") or attribute_values.get("title", ""))
+        feed_address = attribute_values.get("xmlurl", "")
         # "If it's true, the outline is commented, including all subordinate outlines."
         if attribute_values.get("iscomment", "").lower() == "true":
             self._commented_depth = self._commented_depth or len(self._open) + 1
-        folder = tuple(title for title in self._open if title)[:DEPTH_MAX]
-        self._open.append(None if written else named)
-        if not written or self._commented_depth:
+        folder = tuple(open_title for open_title in self._open if open_title)[:DEPTH_MAX]
+        self._open.append(None if feed_address else title)
+        if not feed_address or self._commented_depth:
             return
-        address, page = _address(written), _address(attribute_values.get("htmlurl", ""))
+        address, page = _address(feed_address), _address(attribute_values.get("htmlurl", ""))
         if not address or address in self._feeds:
             self._skipped_count += 1
             return
-        self._feeds[address] = Subscription(address, named, page, folder)
+        self._feeds[address] = Subscription(address, title, page, folder)
 
     def _on_outline_end(self, outline: Element) -> None:
         if self._commented_depth == len(self._open):
@@ -198,11 +198,11 @@ def _name(text: str) -> str:
     return plain_title(clean(text))[:_NAME_MAX]
 
 
-def _address(written: str) -> str:
+def _address(text: str) -> str:
     """Return the normalised address. Return an empty text if it cannot be fetched."""
-    if not written or len(written) > _ADDRESS_MAX:
+    if not text or len(text) > _ADDRESS_MAX:
         return ""
     try:
-        return uri.resolve("", strip_feed_scheme(written))
+        return uri.resolve("", strip_feed_scheme(text))
     except BadTarget:
         return ""

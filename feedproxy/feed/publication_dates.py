@@ -41,19 +41,19 @@ def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     if first is None:
         return ()
     for names in (_PUBLISHED, _UPDATED):
-        if len(found := _merge_publications(_dates(names, document, first.start()), now)) > 1:
-            return found
+        if len(publications := _merge_publications(_dates(names, document, first.start()), now)) > 1:
+            return publications
     return ()
 
 
 def _dates(names: re.Pattern[bytes], document: bytes, start: int) -> list[Instant]:
-    found = []
+    instants = []
     for match in names.finditer(document, start):
         if (instant := parse((match[1] or match[2]).decode("ascii", "replace"))) is not None:
-            found.append(float(instant))
-        if len(found) == ENTRIES_MAX:
+            instants.append(float(instant))
+        if len(instants) == ENTRIES_MAX:
             break
-    return found
+    return instants
 
 
 def _merge_publications(instants: Sequence[Instant], now: Instant) -> tuple[Instant, ...]:

@@ -5,8 +5,9 @@ to refresh from source when the TTL is exceeded". The syndication module is "sim
 skipHours and skipDays tell readers "when to avoid reading the RSS feed".
 
 ttl, sy and CDF's interval define an expiry, counted from the time of the fetch; the latest of them applies. skipHours
-and skipDays define no expiry of their own. They move an expiry (or the present, once the expiry has passed) that lies
-in skipped hours to the end of these hours. Both kinds are limited, because a hint of months is a mistake.
+and skipDays define no expiry of their own: an expiry in skipped hours moves to the end of these hours. If the expiry
+has passed and the present lies in skipped hours, the copy may answer until their end. Both kinds are limited, because a
+hint of months is a mistake.
 """
 
 import math
@@ -59,7 +60,7 @@ def hint_expiry(
     without one. A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max`
     seconds from their beginning. The expiry may be in the past: then the copy is stale.
     """
-    longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda found: found.until, default=None)
+    longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
     if longest and expires is not None and longest.until <= expires:
         longest = None
     end = longest.until if longest else base if expires is None else expires
@@ -90,8 +91,8 @@ def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> In
 
     Return None outside them, and after their first `skip_max` seconds.
     """
-    found = _skip_expiry(schedule, instant, skip_max)
-    return found.until if found else None
+    expiry = _skip_expiry(schedule, instant, skip_max)
+    return expiry.until if expiry else None
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
@@ -109,8 +110,8 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
         start, end = _calendar_period(start, after, months)
         length = end - start
     step = length / schedule.frequency
-    found = start + (math.floor((after - start) / step) + 1) * step
-    return found if found > after else after + step
+    update = start + (math.floor((after - start) / step) + 1) * step
+    return update if update > after else after + step
 
 
 def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[HintExpiry]:

@@ -41,7 +41,7 @@ def read(text: str, own: str = "") -> str:
 
 
 def unwrap(target: str, prefix: str = "/-/") -> str:
-    """Return the feed in a gateway address, or in that of a conversion. Raises BadTarget for an endpoint.
+    """Return the feed's target in a gateway address or a conversion's address. Raises BadTarget for other endpoints.
 
     `prefix` is the prefix of endpoints.
     """
@@ -63,8 +63,8 @@ def has_scheme(text: str) -> bool:
 def _read(text: str) -> str:
     text = _clean(text)
     text = strip_feed_scheme(_FEED_PREFIX.sub("", text, count=1))
-    if found := _HTTP.match(text):
-        return uri.normalise(f"{found[1]}://{text[found.end() :].lstrip('/')}".replace(" ", "%20"))
+    if match := _HTTP.match(text):
+        return uri.normalise(f"{match[1]}://{text[match.end() :].lstrip('/')}".replace(" ", "%20"))
     text = _FEED_SCHEME.sub("", text, count=1)
     # `example.com/feed` counts as an address; `feed` alone does not.
     host = re.split(r"[/?#]", text.lstrip("/"), maxsplit=1)[0]
@@ -78,8 +78,8 @@ def _clean(text: str) -> str:
 
 
 def _trim(text: str) -> str:
-    found = _LEADING.match(text)
-    return text[found.end() if found else 0 :].rstrip(_TRAILING)
+    match = _LEADING.match(text)
+    return text[match.end() if match else 0 :].rstrip(_TRAILING)
 
 
 def _decode(text: str) -> str:

@@ -54,16 +54,16 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Number of bytes that are parsed, for each node of the tree at the last count, before the nodes are counted again.
-Counting therefore takes a small part of the time."""
+"""Number of bytes to parse before the nodes are counted again, for each node at the last count. Counting therefore
+takes a small part of the time."""
 
 ATTRIBUTES_MAX = 256
 """Maximum number of attributes of one element that are read, the first ones. lxml searches each value from the first
 attribute on. Known feeds have a dozen."""
 
 _NAMESPACE_MAX = 256
-"""Maximum length of a namespace name, in bytes: each of its elements repeats it in full. Known names have less than
-a hundred."""
+"""Maximum length of a namespace name, in bytes. In the tree, each element of a namespace repeats its name in full.
+Known names have less than a hundred."""
 
 _NAMESPACES_MAX = 10_000
 """Maximum number of prefix declarations in one document. Feeds that repeat them in each entry have some thousands."""
@@ -228,14 +228,14 @@ def _is_within_another(element: Element) -> bool:
 
 def attributes(element: Element) -> list[tuple[str, str]]:
     """Return the names and values of an element's first ATTRIBUTES_MAX attributes."""
-    found = element.attrib
-    if len(found) <= ATTRIBUTES_MAX:
-        return [(str(key), str(value)) for key, value in found.items()]
-    return [(str(key), element.get(key) or "") for key in islice(found, ATTRIBUTES_MAX)]
+    all_attributes = element.attrib
+    if len(all_attributes) <= ATTRIBUTES_MAX:
+        return [(str(key), str(value)) for key, value in all_attributes.items()]
+    return [(str(key), element.get(key) or "") for key in islice(all_attributes, ATTRIBUTES_MAX)]
 
 
 def safe_length(data: bytes) -> int:
-    """Return the length of the document that is safe to parse: up to a construct that only attacks contain.
+    """Return the number of bytes that are safe to parse: those before the first construct that only attacks contain.
 
     The parser buffers a tag up to its `>`, so a huge tag defeats parsing in pieces. Attribute defaults of an internal
     subset would be added to every element.
@@ -255,12 +255,12 @@ def _safe_namespaces_length(data: bytes) -> int:
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
     last = data.rfind(b"xmlns") + len(b"xmlns")
     while (at := data.find(b"xmlns", at, last)) >= 0:
-        found = _DECLARATION.match(data, at)
-        if found is None:
+        match = _DECLARATION.match(data, at)
+        if match is None:
             at += 5
             continue
-        start, end = found.span("double") if found["double"] is not None else found.span("single")
-        prefixes += found["prefix"] is not None
+        start, end = match.span("double") if match["double"] is not None else match.span("single")
+        prefixes += match["prefix"] is not None
         if prefixes > _NAMESPACES_MAX or end - start > _NAMESPACE_MAX:
             return at
         if data.find(b"&", start, end) >= 0:
@@ -311,9 +311,9 @@ def children(element: Element) -> Iterator[tuple[str, str, Element]]:
         yield *qualified_name(child), child
 
 
-def named_children(parent: Element, wanted: str) -> list[Element]:
-    """Return the child elements with this local name, which must be in lower case, in any case and namespace."""
-    return [child for _, local, child in children(parent) if local.lower() == wanted]
+def named_children(parent: Element, name: str) -> list[Element]:
+    """Return the child elements with this local name, in any case and namespace. `name` must be in lower case."""
+    return [child for _, local, child in children(parent) if local.lower() == name]
 
 
 def text_of(element: Element) -> str:

@@ -37,9 +37,9 @@ class Gone:
 
 
 def read(body: bytes) -> Moved | Gone | None:
-    """Return the meaning of a redirect document.
+    """Read a redirect document and return its statement. Return None for any other document.
 
-    Return None for every other document. No content raises an exception.
+    No content raises an exception.
     """
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None

@@ -42,33 +42,33 @@ def parse(text: str) -> int | None:
 
 
 def _iso(text: str) -> datetime | None:
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         if _YEAR.fullmatch(text) and "1900" <= text <= "2199":
             return datetime(int(text), 1, 1, tzinfo=UTC)
         return None
-    year, month, day, hour, minute, second = (int(found[at] or 0) for at in range(1, 7))
-    zone = (found[7] or "Z").upper()
+    year, month, day, hour, minute, second = (int(match[at] or 0) for at in range(1, 7))
+    zone = (match[7] or "Z").upper()
     offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
     try:
         # Python does not accept a leap second: it becomes the last second of its minute.
-        spelt = f"{year:04}-{month:02}-{day or 1:02}T{hour % 24:02}:{minute:02}:{min(second, 59):02}{offset}"
-        return datetime.fromisoformat(spelt)
+        normalised = f"{year:04}-{month:02}-{day or 1:02}T{hour % 24:02}:{minute:02}:{min(second, 59):02}{offset}"
+        return datetime.fromisoformat(normalised)
     except ValueError:
         return None
 
 
 def _usual(text: str) -> datetime | None:
     """Parse RFC 822's date in its usual form, in a fifth of the lenient parser's time. Return None for other forms."""
-    found = _USUAL.fullmatch(text)
-    if found is None or found[2] not in _MONTH_NUMBERS:
+    match = _USUAL.fullmatch(text)
+    if match is None or match[2] not in _MONTH_NUMBERS:
         return None
-    day, year, hour, minute, second = int(found[1]), int(found[3]), int(found[4]), int(found[5]), int(found[6])
+    day, year, hour, minute, second = int(match[1]), int(match[3]), int(match[4]), int(match[5]), int(match[6])
     zone = UTC
-    if found[7] and (found[7], found[8]) != ("+00", "00"):
-        sign = -1 if found[7][0] == "-" else 1
-        zone = timezone(sign * timedelta(hours=int(found[7][1:]), minutes=int(found[8])))
-    return datetime(year, _MONTH_NUMBERS[found[2]], day, hour, minute, second, tzinfo=zone)
+    if match[7] and (match[7], match[8]) != ("+00", "00"):
+        sign = -1 if match[7][0] == "-" else 1
+        zone = timezone(sign * timedelta(hours=int(match[7][1:]), minutes=int(match[8])))
+    return datetime(year, _MONTH_NUMBERS[match[2]], day, hour, minute, second, tzinfo=zone)
 
 
 def _rfc822(text: str) -> datetime | None:

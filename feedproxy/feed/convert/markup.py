@@ -45,7 +45,7 @@ namespaces."""
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """Return the text in the model's form. Return None if it is empty."""
+    """Return the text in the model's form, in which HTML without a tag is plain text. Return None if it is empty."""
     value = clean(value).strip()
     if not value:
         return None
@@ -84,7 +84,7 @@ def to_line(text: Text | None) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Resolve a reference against `base` (RFC 3986, section 5). Without a known base, it may remain relative."""
+    """Resolve a reference against `base` (RFC 3986, section 5). Return it unchanged if `base` is empty."""
     reference = clean(reference).strip()
     if not base or not reference or _SCHEME.match(reference):
         return reference
@@ -99,13 +99,13 @@ def resolve_html(base: str, html: str) -> str:
     if not base or len(html) > _PLAIN_MAX:
         return html
 
-    def address(found: re.Match[str]) -> str:
-        written = found[2]
-        quote = written[0] if written[0] in "\"'" else ""
-        value = unescape(written.strip(quote) if quote else written).strip()
+    def address(match: re.Match[str]) -> str:
+        value_in_quotes = match[2]
+        quote = value_in_quotes[0] if value_in_quotes[0] in "\"'" else ""
+        value = unescape(value_in_quotes.strip(quote) if quote else value_in_quotes).strip()
         if not value or value.startswith("#") or _SCHEME.match(value):
-            return found[0]
-        return f'{found[1]}"{escape(resolve(base, value))}"'
+            return match[0]
+        return f'{match[1]}"{escape(resolve(base, value))}"'
 
     return _START.sub(lambda tag: _ADDRESS.sub(address, tag[0]) if "=" in tag[0] else tag[0], html)
 

@@ -22,12 +22,12 @@ def parse(text: str) -> Person | None:
     Return None for an empty text.
     """
     text = " ".join(text.split())
-    if found := _WITH_NAME.fullmatch(text):
-        return Person(found[2].strip(), found[1])
-    if found := _IN_BRACKETS.fullmatch(text):
-        return Person(found[1].strip(), found[2])
-    if found := _ALONE.fullmatch(text):
-        return Person(email=found[1])
+    if match := _WITH_NAME.fullmatch(text):
+        return Person(match[2].strip(), match[1])
+    if match := _IN_BRACKETS.fullmatch(text):
+        return Person(match[1].strip(), match[2])
+    if match := _ALONE.fullmatch(text):
+        return Person(email=match[1])
     return Person(text) if text else None
 
 
@@ -53,9 +53,12 @@ def without_false_names(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Return the persons without duplicates. Entries that do not contradict each other are merged."""
-    known: list[Person] = []
-    places: dict[tuple[str, str], list[int]] = {}
+    """Return the persons without duplicates.
+
+    Persons with the same name or email are merged, unless their other fields differ.
+    """
+    merged: list[Person] = []
+    positions: dict[tuple[str, str], list[int]] = {}
     for person in persons:
         if person is None:
             continue
@@ -63,17 +66,17 @@ def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
         if person == Person():
             continue
         keys = [(field, value) for field in ("name", "email") if (value := getattr(person, field))]
-        for at in sorted({at for key in keys for at in places.get(key, ())[:_NAMESAKES_MAX]}):
-            if (one := _merge_pair(known[at], person)) is not None:
-                known[at] = person = one  # noqa: PLW2901
+        for at in sorted({at for key in keys for at in positions.get(key, ())[:_NAMESAKES_MAX]}):
+            if (one := _merge_pair(merged[at], person)) is not None:
+                merged[at] = person = one  # noqa: PLW2901
                 break
         else:
-            at = len(known)
-            known.append(person)
+            at = len(merged)
+            merged.append(person)
         for field in ("name", "email"):
-            if (value := getattr(person, field)) and at not in (same := places.setdefault((field, value), []))[-1:]:
+            if (value := getattr(person, field)) and at not in (same := positions.setdefault((field, value), []))[-1:]:
                 same.append(at)
-    return tuple(known)
+    return tuple(merged)
 
 
 def _merge_pair(one: Person, other: Person) -> Person | None:

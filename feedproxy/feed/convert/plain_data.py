@@ -34,8 +34,8 @@ def to_data(value: Any) -> Data:
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
     """Return the named fields of a value as plain data, without those that have their default value."""
     fields = {field.name: field for field in dataclasses.fields(value)}
-    wanted = (name for name in names if getattr(value, name) != _default(fields[name]))
-    return {name: to_data(getattr(value, name)) for name in wanted}
+    changed = (name for name in names if getattr(value, name) != _default(fields[name]))
+    return {name: to_data(getattr(value, name)) for name in changed}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

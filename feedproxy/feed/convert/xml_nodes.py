@@ -32,7 +32,7 @@ def canonical_namespace(namespace: str) -> str:
 
 
 def without_rss_namespace(namespace: str) -> str:
-    """Return the namespace. Return an empty text for the namespaces of RSS's elements in documents of other formats."""
+    """Return the namespace, or an empty text for the namespaces that RSS's elements have in other formats."""
     return "" if namespace in (RSS1, RSS2) else namespace
 
 
@@ -141,8 +141,8 @@ NAMESPACES_MAX = 64
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """Return the nodes without those in a namespace beyond the limit.
 
-    `namespaces` are those found before; new ones are added. Every element of a document is looked up among all
-    namespaces that its root declares.
+    `namespaces` are those of earlier nodes; those of the remaining nodes are added. The limit bounds the time of
+    writing: each element of a document is looked up among all namespaces that the root declares.
     """
     parts = []
     for node in nodes:
@@ -163,15 +163,15 @@ def clark_name(namespace: str, local: str) -> str:
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
     """Return the prefixes and namespaces of all elements in these nodes, with customary prefixes where there are
     any."""
-    found: dict[str, str] = {}
-    _collect(nodes, found)
-    return {prefix: namespace for namespace, prefix in found.items()}
+    prefixes: dict[str, str] = {}
+    _collect(nodes, prefixes)
+    return {prefix: namespace for namespace, prefix in prefixes.items()}
 
 
-def _collect(nodes: Iterable[Node], found: dict[str, str]) -> None:
+def _collect(nodes: Iterable[Node], prefixes: dict[str, str]) -> None:
     for node in nodes:
         keys = [key[1:].partition("}")[0] for key, _ in node.attributes if key.startswith("{")]
         for namespace in (node.namespace, *keys):
-            if namespace and namespace != XML and namespace not in found:
-                found[namespace] = PREFIXES.get(namespace) or f"x{len(found)}"
-        _collect(node.children, found)
+            if namespace and namespace != XML and namespace not in prefixes:
+                prefixes[namespace] = PREFIXES.get(namespace) or f"x{len(prefixes)}"
+        _collect(node.children, prefixes)

@@ -36,19 +36,19 @@ def make_delta(
     """Return `body` without the entries in `base`: the identities and digests of an earlier version's entries.
 
     `channel` is the channel parsed from `body`, and `charset` the parameter of Content-Type. Without new entries, the
-    delta is the channel alone; without known ones, it is `body`. Return None for a feed without deltas (see above), and
-    in the cases of `find_entries`.
+    delta is the channel alone. Without entries in `base`, it is `body`. Return None for a complete or signed feed, and
+    if `find_entries` would return None.
     """
-    found = find_items(body, channel, charset)
-    if found is None:
+    document_and_outline = find_items(body, channel, charset)
+    if document_and_outline is None:
         return None
-    document, outline = found
+    document, outline = document_and_outline
     if outline.is_exhaustive or SIGNATURES in document.utf8:
         return None
-    known = frozenset(base)
+    base_entries = frozenset(base)
     all_items = outline.items
     keeps = [
-        (identity, item.digest) not in known
+        (identity, item.digest) not in base_entries
         for identity, item in zip(assign_identities(all_items), all_items, strict=True)
     ]
     if all(keeps):
@@ -74,7 +74,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
 def _json_cuts(items: tuple[ItemSpan, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
     """Yield the ranges to remove.
 
-    An item is removed with the comma after it; after the first item that remains, with the comma before it.
+    Items before the first remaining item are removed with the comma after them, later items with the comma before them.
     """
     first = keeps.index(True) if True in keeps else len(items)
     if first:

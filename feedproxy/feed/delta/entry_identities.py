@@ -38,13 +38,14 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
     """Return the entries of a feed's document, in order.
 
     `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
-    one. Return None if the ranges cannot be exact: the document is ill-formed, declares entities, has an encoding
-    without a round trip, has items in an unexpected place, or has more than ENTRIES_MAX. Return None for CDF, too.
+    one. Return None for CDF, and for a document in which the ranges would not be exact. Such a document is ill-formed,
+    declares entities, has an encoding without a round trip, has items in an unexpected place, or has more than
+    ENTRIES_MAX items.
     """
-    found = find_items(body, channel, charset)
-    if found is None:
+    document_and_outline = find_items(body, channel, charset)
+    if document_and_outline is None:
         return None
-    document, all_items = found[0], found[1].items
+    document, all_items = document_and_outline[0], document_and_outline[1].items
     ranges = to_body_ranges(document, [(item.start, item.end) for item in all_items])
     if ranges is None:
         return None
@@ -55,23 +56,20 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
 
 def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[EncodedDocument, Outline] | None:
-    """Return the document and the offsets of its items in the UTF-8 form.
-
-    Return None in the cases of `find_entries`.
-    """
+    """Return the document and the offsets of its items in the UTF-8 form. Return None if these would not be exact."""
     if not channel.well_formed or channel.kind is Kind.CDF or channel.items > ENTRIES_MAX:
         return None
     document = open_document(body, charset)
     if document is None:
         return None
-    found = (
+    outline = (
         json_item_offsets.find(document.utf8)
         if channel.kind is Kind.JSON
         else item_offsets.find(document.utf8, channel.kind)
     )
-    if found is None or len(found.items) != channel.items:
+    if outline is None or len(outline.items) != channel.items:
         return None
-    return document, found
+    return document, outline
 
 
 def assign_identities(all_items: Sequence[ItemSpan]) -> list[str]:

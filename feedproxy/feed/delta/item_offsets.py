@@ -131,7 +131,7 @@ class _ItemFinder:
             self._member = self.parser.CurrentByteIndex, self.end_of_tag(), qualify_name("id", resource)
 
     def _may_have_items(self) -> bool:
-        """Return True inside the channel, and beside it as in RSS 1.0 and RSS feeds that imitate it."""
+        """Return True if items may begin here: in the channel, or in the root element as in RSS 1.0."""
         path = self._path
         return len(path) == 1 or (len(path) == 2 and path[1] == "channel" and self._kind is not Kind.ATOM)
 
@@ -167,7 +167,7 @@ class _ItemFinder:
 
 
 class _ItemReader:
-    """Handlers for expat's events within one item, which collect an Item."""
+    """Handlers for expat's events within one item, which collect an ItemSpan."""
 
     def __init__(self, finder: _ItemFinder) -> None:
         self._finder = finder
@@ -247,8 +247,8 @@ class _ItemReader:
     def _entity(self, name: str, _: bool) -> None:
         self._instruction("", name)
 
-    def _set_name(self, sort: str, text: str) -> None:
-        self._names[sort] = self._names[sort] or text.strip()
+    def _set_name(self, kind: str, text: str) -> None:
+        self._names[kind] = self._names[kind] or text.strip()
 
     def _finish(self) -> None:
         names, finder = self._names, self._finder
@@ -268,9 +268,9 @@ def _is_alternate(link: dict[str, str]) -> bool:
     return "alternate" in link.get("rel", "alternate").lower().split()
 
 
-def qualify_name(sort: str, text: str) -> str:
+def qualify_name(kind: str, text: str) -> str:
     """Return a name with its kind before it, so that an id never equals a link.
 
     Return an empty text for an empty name.
     """
-    return f"{sort} {text.strip()}" if text.strip() else ""
+    return f"{kind} {text.strip()}" if text.strip() else ""

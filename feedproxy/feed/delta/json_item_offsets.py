@@ -28,12 +28,12 @@ def find(utf8: bytes) -> Outline | None:
 def _find(text: str) -> Outline:
     """Return the items of a feed. Raises ValueError and RecursionError."""
     spans = _item_spans(text)
-    places = iter(_to_utf8_offsets(text, [place for start, end, _ in spans for place in (start, end)]))
+    offsets = iter(_to_utf8_offsets(text, [offset for start, end, _ in spans for offset in (start, end)]))
     items = []
     for _, _, value in spans:
         if not isinstance(value, dict):
             raise ValueError("invalid item: expected an object")
-        items.append(ItemSpan(next(places), next(places), _name(value), hash_entry(canonical_json(value))))
+        items.append(ItemSpan(next(offsets), next(offsets), _name(value), hash_entry(canonical_json(value))))
     return Outline(tuple(items))
 
 
@@ -48,7 +48,7 @@ def _text(value: object) -> str:
 
 def _item_spans(text: str) -> list[_Span]:
     """Return the start, end (in characters) and value of every item. Raises ValueError."""
-    found: list[list[_Span]] = []
+    item_lists: list[list[_Span]] = []
 
     def member(at: int) -> int:
         key, at = _DECODER.raw_decode(text, at)
@@ -56,7 +56,7 @@ def _item_spans(text: str) -> list[_Span]:
         if key != "items":
             return _DECODER.raw_decode(text, at)[1]
         spans: list[_Span] = []
-        found.append(spans)
+        item_lists.append(spans)
 
         def item(start: int) -> int:
             value, end = _DECODER.raw_decode(text, start)
@@ -66,9 +66,9 @@ def _item_spans(text: str) -> list[_Span]:
         return _scan_list(text, at, "[]", item)
 
     _scan_list(text, 0, "{}", member)
-    if len(found) > 1:
+    if len(item_lists) > 1:
         raise ValueError("invalid feed: two members named items")
-    return found[0] if found else []
+    return item_lists[0] if item_lists else []
 
 
 def _scan_list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
@@ -92,17 +92,17 @@ def _expect(text: str, at: int, sign: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
-def _to_utf8_offsets(text: str, places: Sequence[int]) -> list[int]:
+def _to_utf8_offsets(text: str, offsets: Sequence[int]) -> list[int]:
     """Convert ascending offsets in characters to offsets in the UTF-8 form."""
     if text.isascii():
-        return list(places)
-    own, position, previous = [], 0, 0
-    for place in places:
-        position += len(text[previous:place].encode())
-        previous = place
-        own.append(position)
-    return own
+        return list(offsets)
+    utf8_offsets, position, previous = [], 0, 0
+    for offset in offsets:
+        position += len(text[previous:offset].encode())
+        previous = offset
+        utf8_offsets.append(position)
+    return utf8_offsets

@@ -51,7 +51,7 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
     edited = splice(document, edits) if edits else None
     if edited is None:
         return EditResult(body, reason="the document's encoding does not permit an exact change")
-    return EditResult(edited, tuple(name for name, given in (("hub added", hub), ("cloud added", cloud)) if given))
+    return EditResult(edited, tuple(name for name, address in (("hub added", hub), ("cloud added", cloud)) if address))
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
@@ -84,21 +84,21 @@ def _allows_cloud(channel: Channel) -> bool:
 
 def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Cloud | None) -> list[Edit]:
     try:
-        places = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
+        offsets = find_channel(document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links))
     except EditRefused:
         return []
-    position = _insert_position(document, places) if places is not None else None
-    if places is None or position is None:
+    position = _insert_position(document, offsets) if offsets is not None else None
+    if offsets is None or position is None:
         return []
-    written = ""
+    elements = ""
     if hub:
         if channel.kind is not Kind.ATOM:
-            prefix, declaration = atom_prefix(places)
-        elif places.namespace == ATOM_10:
-            prefix, declaration = places.prefix, ""
+            prefix, declaration = atom_prefix(offsets)
+        elif offsets.namespace == ATOM_10:
+            prefix, declaration = offsets.prefix, ""
         else:
             return []  # Atom 0.3 has no such relation
-        written += _element(document, prefix, "link", {"rel": "hub", "href": hub}, declaration)
+        elements += _element(document, prefix, "link", {"rel": "hub", "href": hub}, declaration)
     if cloud is not None:
         attributes = {
             "domain": cloud.domain,
@@ -107,8 +107,8 @@ def _edit_xml(document: EncodedDocument, channel: Channel, hub: str, cloud: Clou
             "registerProcedure": cloud.register_procedure,
             "protocol": cloud.protocol,
         }
-        written += _element(document, places.prefix, "cloud", attributes)
-    return [Edit(position, position, written)]
+        elements += _element(document, offsets.prefix, "cloud", attributes)
+    return [Edit(position, position, elements)]
 
 
 def _element(
@@ -119,17 +119,17 @@ def _element(
     return f"<{name}" + "".join(f' {key}="{value}"' for key, value in values) + f"{declaration}/>"
 
 
-def _insert_position(document: EncodedDocument, places: ChannelOffsets) -> int | None:
+def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:
     """Return the offset after the channel's own link, because some feed readers use the first `link`.
 
     Without such a link, it is the offset after a self link, or after the channel's start tag.
     """
-    if places.own_link is not None:
-        return places.own_link
-    for link in places.self_links:
+    if offsets.own_link is not None:
+        return offsets.own_link
+    for link in offsets.self_links:
         if document.utf8[: link.end].endswith(b"/>"):
             return link.end
-    return places.start
+    return offsets.start
 
 
 # -- JSON
@@ -147,12 +147,12 @@ def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
     entry = json.dumps({"type": "WebSub", "url": hub})
     if hubs_start is None:
         more = "" if text[_skip_space(text, start)] == "}" else ", "
-        place, written = start, f'"hubs": [{entry}]{more}'
+        offset, inserted = start, f'"hubs": [{entry}]{more}'
     else:
         more = "" if text[_skip_space(text, hubs_start)] == "]" else ", "
-        place, written = hubs_start, f"{entry}{more}"
-    place = len(text[:place].encode())
-    return [Edit(place, place, written)]
+        offset, inserted = hubs_start, f"{entry}{more}"
+    offset = len(text[:offset].encode())
+    return [Edit(offset, offset, inserted)]
 
 
 def _find_hubs(text: str, at: int) -> int | None:

@@ -2,7 +2,7 @@
 
 The Universal Subscription Mechanism requires a media type for which feed readers are registered. A browser passes only
 a temporary file to the feed reader, so that the channel must also contain a link with the feed's address. feedproxy
-adds both to feeds of publishers that do not support it.
+adds media type and link to feeds that lack them.
 """
 
 import re
@@ -31,15 +31,15 @@ def media_type_of(
     """Return the Content-Type with which to serve a feed.
 
     `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset remains
-    unless it is unknown (`utf-9`) or contradicts the byte order mark. None is added, because without one the document's
-    own declaration counts (RFC 7303, section 3). Other parameters remain if the type does. A CDF channel keeps its
-    declared type, because no specification names one.
+    unless it is unknown (`utf-9`) or contradicts the byte order mark. No charset is added, because without it the
+    document's own declaration counts (RFC 7303, section 3). Other parameters remain if the type stays the same. A CDF
+    channel keeps its declared type, because no specification names a type.
     """
     if channel.kind is Kind.CDF:
         return declared or _CDF
     proper = rdf_media_type if channel.kind is Kind.RDF else _TYPES[channel.kind]
-    shown = encoding_by_bytes(body)
-    mark = shown[0] if shown is not None else ""
+    detected = encoding_by_bytes(body)
+    mark = detected[0] if detected is not None else ""
     declared = declared or ""
     return (_build_media_type if len(declared) < _CACHED_TYPE_MAX else _build_media_type.__wrapped__)(
         proper, declared, mark

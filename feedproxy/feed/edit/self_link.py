@@ -13,9 +13,8 @@ is correct. A relative one is not: "The RSS file may have been downloaded and sa
 A missing type is added in RSS (USM); in Atom it is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
 specifically allowed" in RSS 1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
 
-Some documents are not edited: formats without a self link (RSS 0.90 and 0.91, CDF), JSON Feed, and documents that an
-edit would break or that cannot be decoded exactly. Those are signed, ill-formed, have their own entities, or have an
-unknown encoding.
+Formats without a self link (RSS 0.90 and 0.91, CDF) and JSON Feed are not edited. Neither are signed documents,
+ill-formed documents, documents with entities of their own, and documents in an unknown encoding.
 """
 
 import re
@@ -92,15 +91,15 @@ def apply_self_link(
     if document is None:
         return EditResult(body, reason="the document cannot be decoded exactly in the encoding that it names")
     try:
-        places = find_channel(
+        offsets = find_channel(
             document.utf8, atom=channel.kind is Kind.ATOM, whole=bool(channel.self_links), every=every
         )
-    except EditRefused as refused:
-        return EditResult(body, reason=str(refused))
-    form = _link_form(channel.kind, places) if places else None
-    if places is None or form is None:
+    except EditRefused as refusal:
+        return EditResult(body, reason=str(refusal))
+    form = _link_form(channel.kind, offsets) if offsets else None
+    if offsets is None or form is None:
         return EditResult(body, reason="the document does not have the structure of its format")
-    present = [link for link in places.self_links if link.rel in form.rels]
+    present = [link for link in offsets.self_links if link.rel in form.rels]
     if mode == "add" and any(_is_usable(link.href) for link in present):
         return EditResult(body, reason="the document has a self link")
     if present:
@@ -110,7 +109,7 @@ def apply_self_link(
         others = [(link, replace(form, rel=link.rel)) for link in present if every and link is not first]
         edits, changes = _correct_links(document, [(first, form), *others], href, title)
     else:
-        edits, changes = _add_link(document, places, form, channel, href=href, link_text=link_text)
+        edits, changes = _add_link(document, offsets, form, channel, href=href, link_text=link_text)
     if not edits:
         return EditResult(body, reason="the self link is correct" if present else "the channel is empty")
     edited = splice(document, edits)
@@ -120,7 +119,7 @@ def apply_self_link(
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
-    """Return True if `apply_self_link` would certainly change nothing. Return False if finding out requires parsing."""
+    """Return True if it is clear without parsing that `apply_self_link` changes nothing."""
     return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
 
 
@@ -157,13 +156,13 @@ def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
     tag = body[body.rfind(b"<", 0, at) : body.find(b">", at)]
     # A title with references is not compared, because references have several forms.
     title = channel.title.encode() if channel.title == plain_title(channel.title) else b"&"
-    named = b"title=" not in tag or (not set(title) & set(b"&<>\"'") and b'title="%b"' % title in tag)
-    return link.type in types and named
+    is_title_correct = b"title=" not in tag or (not set(title) & set(b"&<>\"'") and b'title="%b"' % title in tag)
+    return link.type in types and is_title_correct
 
 
-def _link_form(kind: Kind, places: ChannelOffsets) -> _LinkForm | None:
+def _link_form(kind: Kind, offsets: ChannelOffsets) -> _LinkForm | None:
     if kind is Kind.ATOM:
-        return _ATOM.get(places.namespace)
+        return _ATOM.get(offsets.namespace)
     return _RDF if kind is Kind.RDF else _RSS
 
 
@@ -171,33 +170,33 @@ def _link_form(kind: Kind, places: ChannelOffsets) -> _LinkForm | None:
 
 
 def _add_link(
-    document: EncodedDocument, places: ChannelOffsets, form: _LinkForm, channel: Channel, *, href: str, link_text: bool
+    document: EncodedDocument, offsets: ChannelOffsets, form: _LinkForm, channel: Channel, *, href: str, link_text: bool
 ) -> tuple[list[Edit], tuple[str, ...]]:
-    position = places.own_link or places.start
+    position = offsets.own_link or offsets.start
     if position is None:
         return [], ()
     escaped = document.character_data
     attributes = {"rel": form.rel, "type": form.types[0], "title": "", "href": href}
     content = ""
     if channel.kind is Kind.ATOM:
-        prefix, declaration = places.prefix, ""
+        prefix, declaration = offsets.prefix, ""
     else:
-        prefix, declaration = atom_prefix(places)
+        prefix, declaration = atom_prefix(offsets)
         attributes["title"] = plain_title(channel.title)
         if link_text:
             content = escaped(" ".join(ILLEGAL.sub("", channel.link).split()))
     name = f"{prefix}:link" if prefix else "link"
-    written = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
+    attribute_text = "".join(f' {key}="{escaped(value)}"' for key, value in attributes.items() if value)
     end = f">{content}</{name}>" if content else "/>"
-    return [Edit(position, position, f"<{name}{written}{declaration}{end}")], ("self link added",)
+    return [Edit(position, position, f"<{name}{attribute_text}{declaration}{end}")], ("self link added",)
 
 
-def atom_prefix(places: ChannelOffsets) -> tuple[str, str]:
+def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
     """Return the prefix of Atom's namespace, and its declaration if the channel has none in scope."""
-    for prefix, namespace in places.scope.items():
+    for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""
-    prefix = next((prefix for prefix in _PREFIXES if prefix not in places.scope), _PREFIXES[-1])
+    prefix = next((prefix for prefix in _PREFIXES if prefix not in offsets.scope), _PREFIXES[-1])
     return prefix, f' xmlns:{prefix}="{ATOM_10}"'
 
 

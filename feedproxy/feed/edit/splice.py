@@ -1,4 +1,4 @@
-"""Editing of a document in its own encoding. Every other byte remains.
+"""Editing of a document in its own encoding, which leaves all other bytes unchanged.
 
 Offsets are in bytes of the document's UTF-8 form, as in the standard library's parser. They are mapped to the
 document's own encoding, in which only the new text is encoded. The result is decoded and compared with the expected
@@ -82,16 +82,16 @@ class Edit:
 def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
     """Return the document with these edits, which must not overlap.
 
-    Return None if the encoding does not permit it exactly.
+    Return None if the encoding does not permit an exact result.
     """
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
     try:
         expected = _replace_ranges(document.utf8, [(edit.start, edit.end, edit.text.encode()) for edit in ordered])
         if document.is_utf8:
             return document.mark + expected
-        places = iter(_to_body_offsets(document, [place for edit in ordered for place in (edit.start, edit.end)]))
-        own = [(next(places), next(places), edit.text.encode(document.codec)) for edit in ordered]
-        result = _replace_ranges(document.body, own)
+        offsets = iter(_to_body_offsets(document, [offset for edit in ordered for offset in (edit.start, edit.end)]))
+        own_edits = [(next(offsets), next(offsets), edit.text.encode(document.codec)) for edit in ordered]
+        result = _replace_ranges(document.body, own_edits)
         return document.mark + result if result.decode(document.codec) == expected.decode() else None
     except UnicodeError:
         return None
@@ -106,25 +106,25 @@ def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]])
     if document.is_utf8:
         return [(start + mark, end + mark) for start, end in ranges]
     try:
-        places = iter(_to_body_offsets(document, [offset for bounds in ranges for offset in bounds]))
-        own = [(next(places), next(places)) for _ in ranges]
-        for (start, end), (own_start, own_end) in zip(ranges, own, strict=True):
+        offsets = iter(_to_body_offsets(document, [offset for bounds in ranges for offset in bounds]))
+        own_ranges = [(next(offsets), next(offsets)) for _ in ranges]
+        for (start, end), (own_start, own_end) in zip(ranges, own_ranges, strict=True):
             if document.body[own_start:own_end].decode(document.codec) != document.utf8[start:end].decode():
                 return None
     except UnicodeError:
         return None
-    return [(start + mark, end + mark) for start, end in own]
+    return [(start + mark, end + mark) for start, end in own_ranges]
 
 
-def _to_body_offsets(document: EncodedDocument, places: Sequence[int]) -> list[int]:
+def _to_body_offsets(document: EncodedDocument, offsets: Sequence[int]) -> list[int]:
     """Return the offsets in the body for ascending offsets in the UTF-8 form. Raises UnicodeError."""
-    own, position, previous = [], 0, 0
+    own_offsets, position, previous = [], 0, 0
     encoder = codecs.getincrementalencoder(document.codec)()
-    for place in places:
-        position += len(encoder.encode(document.utf8[previous:place].decode()))
-        previous = place
-        own.append(position)
-    return own
+    for offset in offsets:
+        position += len(encoder.encode(document.utf8[previous:offset].decode()))
+        previous = offset
+        own_offsets.append(position)
+    return own_offsets
 
 
 def _replace_ranges(body: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:

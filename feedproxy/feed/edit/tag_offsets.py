@@ -82,7 +82,7 @@ def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -
         pass
     except ExpatError:
         return None
-    return finder.places()
+    return finder.offsets()
 
 
 class _ChannelFinder:
@@ -110,7 +110,7 @@ class _ChannelFinder:
         self._in_own_link = False
         self._links: list[LinkTag] = []
 
-    def places(self) -> ChannelOffsets | None:
+    def offsets(self) -> ChannelOffsets | None:
         if self._prefix is None:
             return None
         return ChannelOffsets(
@@ -184,7 +184,7 @@ class _ChannelFinder:
 
 
 def _relation(rel: str) -> str:
-    """Return `self` or `start` if the attribute contains it, also among others as in HTML.
+    """Return the relation `self` or `start` if the attribute contains it, alone or among other relations.
 
     Return an empty text otherwise.
     """

@@ -47,10 +47,10 @@ def _interval(root: Element) -> Seconds | None:
     """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):
-            given = {unit: _attribute(interval, unit) for unit in _UNITS}
-            if not all(_NUMBER.fullmatch(value) for value in given.values() if value):
+            values = {unit: _attribute(interval, unit) for unit in _UNITS}
+            if not all(_NUMBER.fullmatch(value) for value in values.values() if value):
                 return 0.0
-            return sum(_UNITS[unit] * int(value) for unit, value in given.items() if value)
+            return sum(_UNITS[unit] * int(value) for unit, value in values.items() if value)
     return None
 
 
@@ -58,5 +58,5 @@ def _has(parent: Element, names: frozenset[str]) -> bool:
     return any(local.lower() in names for _, local, _ in children(parent))
 
 
-def _attribute(element: Element, wanted: str) -> str:
-    return next((value.strip() for key, value in attributes(element) if key.lower() == wanted), "")
+def _attribute(element: Element, name: str) -> str:
+    return next((value.strip() for key, value in attributes(element) if key.lower() == name), "")

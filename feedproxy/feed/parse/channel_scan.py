@@ -31,7 +31,7 @@ a quarter of a millisecond. A larger one is parsed with its feed in a helper pro
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the result of `parser.read`, except faults within items. Return None if the items must be parsed.
+    """Return the channel as `parser.read` does, but without a check of the items. Return None if they must be parsed.
 
     `digest` is stored in place of the content digest, which is not computed.
     """

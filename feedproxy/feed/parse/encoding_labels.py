@@ -55,9 +55,9 @@ def codec_of(label: str) -> str | None:
     if len(label) > _LABEL_MAX:
         return None
     name = normalize_encoding(label.strip().lower())
-    for known in (name, _LABELS.get(name), aliases.get(name)):
-        if known in _CODECS:
-            return known
+    for candidate in (name, _LABELS.get(name), aliases.get(name)):
+        if candidate in _CODECS:
+            return candidate
     return None
 
 
@@ -67,10 +67,7 @@ def is_wide(codec: str) -> bool:
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec of the larger set that publishers mean by the name of `codec`.
-
-    Return `codec` itself for others.
-    """
+    """Return the codec of the larger character set that publishers mean by the name of `codec`, or `codec` itself."""
     return _SUPERSETS.get(codec, codec)
 
 

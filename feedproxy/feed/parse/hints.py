@@ -53,16 +53,16 @@ def schedule(
 
 def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
     """Return the ttl. "A number of minutes that indicates how long a channel can be cached" -- RSS 2.0"""
-    understood = []
+    valid = []
     for value in values:
         minutes = _number(value)
         if not minutes:
             notes.append(f"ttl {_quoted(value)} is not a number of minutes above 0")
         else:
-            understood.append(minutes)
-    if len(understood) > 1:
+            valid.append(minutes)
+    if len(valid) > 1:
         notes.append("ttl occurs more than once: the first counts")
-    return understood[0] if understood else None
+    return valid[0] if valid else None
 
 
 def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
@@ -88,9 +88,9 @@ def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
     days = set()
     for value in values:
         word = value.strip().rstrip(".").lower()
-        found = [number for number, day in enumerate(WEEKDAYS) if len(word) >= 3 and day.lower().startswith(word)]
-        if found:
-            days.add(found[0])
+        matching = [number for number, day in enumerate(WEEKDAYS) if len(word) >= 3 and day.lower().startswith(word)]
+        if matching:
+            days.add(matching[0])
         else:
             notes.append(f"skipDays {_quoted(value)} is not the English name of a day")
     if len(days) == 7:
@@ -149,8 +149,8 @@ def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
 
 
 def _number(value: str) -> int | None:
-    found = _NUMBER.fullmatch(value.strip())
-    return min(int(found[1]), _NUMBER_MAX) if found else None
+    match = _NUMBER.fullmatch(value.strip())
+    return min(int(match[1]), _NUMBER_MAX) if match else None
 
 
 def _quoted(value: str) -> str:

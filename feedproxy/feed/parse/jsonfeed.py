@@ -15,8 +15,8 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
     `sound` says that the bytes were valid in their encoding.
     """
     try:
-        written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-        feed, end = json.JSONDecoder().raw_decode(written)
+        text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+        feed, end = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
     if not isinstance(feed, dict) or not _is_feed(feed):
@@ -27,7 +27,7 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         return None
     # Some files continue after the feed, with test records or a second object: the document is a feed, but not
     # well-formed.
-    complete = not written[end:].strip(" \t\r\n")
+    complete = not text[end:].strip(" \t\r\n")
     address = _text(feed.get("feed_url"))
     items = feed.get("items")
     return Channel(
@@ -56,8 +56,8 @@ def _is_feed(feed: dict[str, object]) -> bool:
 
 
 def _version(feed: dict[str, object]) -> str:
-    _, found, version = _text(feed.get("version")).partition(_VERSION)
-    return version.strip("/") if found else ""
+    _, separator, version = _text(feed.get("version")).partition(_VERSION)
+    return version.strip("/") if separator else ""
 
 
 def _hubs(value: object) -> tuple[str, ...]:

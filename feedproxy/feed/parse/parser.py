@@ -54,8 +54,8 @@ def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
     first = local_names(items[0]) if items else None
     items.clear()
     parsed.strip()
-    found = Items(entries=count, first=first) if local == "entry" else Items(count, first=first)
-    channel = channel_of(parsed.document, found)
+    removed_items = Items(entries=count, first=first) if local == "entry" else Items(count, first=first)
+    channel = channel_of(parsed.document, removed_items)
     if channel is None:
         return None
     counts = local == ("entry" if channel.kind == "atom" else "item")
@@ -77,13 +77,13 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
     document = xml.parse_streaming(text, on_item)
     if document is None:
         return None
-    found = Items(counts_by_name["item"], counts_by_name["entry"], first)
-    channel = channel_of(document, found)
+    removed_items = Items(counts_by_name["item"], counts_by_name["entry"], first)
+    channel = channel_of(document, removed_items)
     if channel is None:
         return None
     return dataclasses.replace(
         channel,
-        items=found.entries if channel.kind == "atom" else found.items,
+        items=removed_items.entries if channel.kind == "atom" else removed_items.items,
         content_digest=digest.finish(document.root) if document.well_formed else digest_of_text(text.data),
     )
 

@@ -35,9 +35,9 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     )
 
 
-def first(channel: Element, core: str, wanted: str) -> str:
+def first(channel: Element, core: str, name: str) -> str:
     """Return the text of the first non-empty element with this name. Return an empty text if there is none."""
-    texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, wanted))
+    texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, name))
     return next((text for text in texts if text), "")
 
 

@@ -66,18 +66,24 @@ def is_version(value: str | None) -> bool:
 
 
 def has_feed_structure(
-    known: frozenset[str], element: Element, core: str, items: int, first: frozenset[str] | None, *, is_declared: bool
+    feed_names: frozenset[str],
+    element: Element,
+    core: str,
+    items: int,
+    first: frozenset[str] | None,
+    *,
+    is_declared: bool,
 ) -> bool:
     """Return True if the children of `element` in the namespace `core`, and its items, are those of a feed.
 
-    `known` are the names that feeds have. `is_declared` says that a version or a namespace declares the vocabulary.
+    `feed_names` are the names that feeds have. `is_declared` says that a version or namespace declares the vocabulary.
     """
-    own = {local.lower() for namespace, local, _ in children(element) if namespace == core}
-    if not own - known and not items:
+    own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}
+    if not own_names - feed_names and not items:
         return True
     if is_declared:
-        return bool(items) or not own.isdisjoint(known)
-    if not _DISTINCTIVE.isdisjoint(own & known):
+        return bool(items) or not own_names.isdisjoint(feed_names)
+    if not _DISTINCTIVE.isdisjoint(own_names & feed_names):
         return True
     is_known = not items or not first or not ITEM.isdisjoint(first)
-    return is_known and (not own - known or len(own & known) + bool(items) > 1)
+    return is_known and (not own_names - feed_names or len(own_names & feed_names) + bool(items) > 1)

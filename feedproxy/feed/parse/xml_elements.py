@@ -20,8 +20,8 @@ HINTS_MAX = 64
 
 def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
     """Return the namespace and element of each Atom link that is a child of `parent`."""
-    wanted = frozenset(namespaces)
-    return [(space, link) for space, local, link in children(parent) if local == "link" and space in wanted]
+    allowed = frozenset(namespaces)
+    return [(space, link) for space, local, link in children(parent) if local == "link" and space in allowed]
 
 
 def relations(link: Element) -> list[str]:
@@ -31,19 +31,19 @@ def relations(link: Element) -> list[str]:
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
     """Return the links that name the feed's own address."""
-    found = (
+    addresses = (
         SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
         for namespace, link in links
         for relation in relations(link)
         if relation in SELF_RELATIONS
     )
-    return tuple(islice(found, LINKS_MAX))
+    return tuple(islice(addresses, LINKS_MAX))
 
 
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
     """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4)."""
-    found = (_href(link) for _, link in links if "hub" in relations(link) and _href(link))
-    return tuple(islice(found, LINKS_MAX))
+    addresses = (_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+    return tuple(islice(addresses, LINKS_MAX))
 
 
 def schedule(channel: Element, core: str) -> Schedule:
@@ -74,14 +74,14 @@ def schedule(channel: Element, core: str) -> Schedule:
     )
 
 
-def _add(found: dict[str, list[str]], key: str, element: Element) -> None:
-    values = found.setdefault(key, [])
+def _add(values_by_name: dict[str, list[str]], key: str, element: Element) -> None:
+    values = values_by_name.setdefault(key, [])
     if len(values) < HINTS_MAX:
         values.append(_value(element))
 
 
-def _child_values(element: Element, wanted: str) -> list[str]:
-    return [_value(child) for _, local, child in children(element) if local.lower() == wanted][:HINTS_MAX]
+def _child_values(element: Element, name: str) -> list[str]:
+    return [_value(child) for _, local, child in children(element) if local.lower() == name][:HINTS_MAX]
 
 
 def _value(element: Element) -> str:

@@ -84,76 +84,78 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
 
     `core` is the namespace of the format's own elements.
     """
-    found = Extract(element_base(container, base), is_item)
-    found.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
+    statements = Extract(element_base(container, base), is_item)
+    statements.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
     direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
-    found.direction = direction if direction in ("ltr", "rtl") else ""
-    found.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
+    statements.direction = direction if direction in ("ltr", "rtl") else ""
+    statements.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
     for child in container.iterchildren("*"):
         namespace, local = qualified_name(child)
         namespace = canonical_namespace(namespace)
         if namespace in (RSS1, RSS2) or (namespace == core and not is_atom):
-            taken = _rss(found, local, child)
+            is_known = _rss(statements, local, child)
         elif namespace in (ATOM, ATOM03) or (namespace == core and is_atom):
-            taken = _atom(found, local, child)
+            is_known = _atom(statements, local, child)
         else:
-            taken = _module(found, namespace, local, child)
-        if not taken and len(found.extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
-            found.extensions.append(node)
-    return found
+            is_known = _module(statements, namespace, local, child)
+        if not is_known and len(statements.extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
+            statements.extensions.append(node)
+    return statements
 
 
 def element_base(element: Element, base: str) -> str:
-    """Return the base URI of an element: its xml:base, resolved against `base`, that of its parent (XML Base,
+    """Return the base URI of an element: its xml:base, resolved against `base`, the base URI of its parent (XML Base,
     section 4)."""
     own = element.get(f"{{{XML}}}base") or element.get("xml:base")
     return markup.resolve(base, own) if own else base
 
 
-def _rss(found: Extract, local: str, element: Element) -> bool:
+def _rss(statements: Extract, local: str, element: Element) -> bool:
     """Extract an element of RSS 0.90 to 2.0. Return False if it is unknown."""
     key = local.lower()
     match key:
         case "title" | "description" | "copyright":
-            place = {"description": "summary", "copyright": "rights"}.get(key, key)
-            _text(found, place, _ambiguous(found, element))
+            name = {"description": "summary", "copyright": "rights"}.get(key, key)
+            _text(statements, name, _ambiguous(statements, element))
         case "link":
             _link(
-                found,
-                Link(markup.resolve(element_base(element, found.base), _value(element) or element.get("href", ""))),
+                statements,
+                Link(
+                    markup.resolve(element_base(element, statements.base), _value(element) or element.get("href", ""))
+                ),
             )
-        case "language" | "rating" if not found.is_item:
-            found.strings.setdefault(key, _value(element))
-        case "comments" if found.is_item:
-            found.strings.setdefault(key, markup.resolve(found.base, _value(element)))
+        case "language" | "rating" if not statements.is_item:
+            statements.strings.setdefault(key, _value(element))
+        case "comments" if statements.is_item:
+            statements.strings.setdefault(key, markup.resolve(statements.base, _value(element)))
         case "author" | "managingeditor":
-            _person(found, "author", people.parse(_value(element)))
-        case "webmaster" if not found.is_item:
-            _person(found, "webmaster", people.parse(_value(element)))
+            _person(statements, "author", people.parse(_value(element)))
+        case "webmaster" if not statements.is_item:
+            _person(statements, "webmaster", people.parse(_value(element)))
         case "pubdate" | "lastbuilddate":
-            _date(found, key, _value(element))
+            _date(statements, key, _value(element))
         case "category":
-            _category(found, Category(_value(element), clean(element.get("domain") or "").strip()))
-        case "generator" if not found.is_item:
-            found.generator = found.generator or Generator(_value(element))
-        case "cloud" if not found.is_item:
+            _category(statements, Category(_value(element), clean(element.get("domain") or "").strip()))
+        case "generator" if not statements.is_item:
+            statements.generator = statements.generator or Generator(_value(element))
+        case "cloud" if not statements.is_item:
             names = ("domain", "port", "path", "registerProcedure", "protocol")
-            found.cloud = found.cloud or Cloud(*(clean(element.get(name) or "") for name in names))
-        case "image" if not found.is_item:
-            found.image = _image(found, element) or found.image
-        case "textinput" if not found.is_item:
-            found.text_input = found.text_input or _text_input(found, element)
-        case "guid" if found.is_item:
-            if "id" not in found.strings and _value(element):
-                found.strings["id"] = _value(element)
+            statements.cloud = statements.cloud or Cloud(*(clean(element.get(name) or "") for name in names))
+        case "image" if not statements.is_item:
+            statements.image = _image(statements, element) or statements.image
+        case "textinput" if not statements.is_item:
+            statements.text_input = statements.text_input or _text_input(statements, element)
+        case "guid" if statements.is_item:
+            if "id" not in statements.strings and _value(element):
+                statements.strings["id"] = _value(element)
                 is_permalink = (element.get("isPermaLink") or "true").strip().lower() != "false"
-                found.is_permalink = is_permalink and markup.is_web(found.strings["id"])
-        case "enclosure" if found.is_item:
+                statements.is_permalink = is_permalink and markup.is_web(statements.strings["id"])
+        case "enclosure" if statements.is_item:
             # Some publishers name the attribute `size`.
             length = element.get("length") or element.get("size")
-            _enclosure(found, element.get("url"), element.get("type"), length)
-        case "source" if found.is_item:
-            found.rss_source = (markup.resolve(found.base, element.get("url") or ""), _value(element))
+            _enclosure(statements, element.get("url"), element.get("type"), length)
+        case "source" if statements.is_item:
+            statements.rss_source = (markup.resolve(statements.base, element.get("url") or ""), _value(element))
         case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
             pass  # docs, the schedule (feed/parse/xml_elements.py) and items are not read here
         case _:
@@ -161,39 +163,41 @@ def _rss(found: Extract, local: str, element: Element) -> bool:
     return True
 
 
-def _atom(found: Extract, local: str, element: Element) -> bool:
+def _atom(statements: Extract, local: str, element: Element) -> bool:
     """Extract an element of Atom 0.3 or 1.0. Return False if it is unknown."""
-    base = element_base(element, found.base)
+    base = element_base(element, statements.base)
     match local:
         case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
-            place = {"copyright": "rights", "subtitle": "summary", "tagline": "summary"}.get(local, local)
-            _text(found, f"atom:{place}", _construct(element, base))
-        case "content" if found.is_item:
-            _text(found, "atom:content", _construct(element, base))
+            name = {"copyright": "rights", "subtitle": "summary", "tagline": "summary"}.get(local, local)
+            _text(statements, f"atom:{name}", _construct(element, base))
+        case "content" if statements.is_item:
+            _text(statements, "atom:content", _construct(element, base))
         case "id":
-            found.strings.setdefault("atom:id", _value(element))
+            statements.strings.setdefault("atom:id", _value(element))
         case "updated" | "published" | "modified" | "issued" | "created":
-            place = {"modified": "updated", "issued": "published"}.get(local, local)
-            _date(found, f"atom:{place}", _value(element))
+            name = {"modified": "updated", "issued": "published"}.get(local, local)
+            _date(statements, f"atom:{name}", _value(element))
         case "author" | "contributor":
-            _person(found, local, _atom_person(element, base))
+            _person(statements, local, _atom_person(element, base))
         case "category":
             term, label = element.get("term"), clean(element.get("label") or "").strip()
             term = clean(term or _value(element)).strip()
-            _category(found, Category(term, clean(element.get("scheme") or "").strip(), "" if label == term else label))
+            _category(
+                statements, Category(term, clean(element.get("scheme") or "").strip(), "" if label == term else label)
+            )
         case "generator":
             uri = markup.resolve(base, element.get("uri") or element.get("url") or "")
             version = clean(element.get("version") or "").strip()
-            stated = "" if _value(element) == uri else _value(element)
-            found.generator = found.generator or Generator(stated, uri, version)
+            name = "" if _value(element) == uri else _value(element)
+            statements.generator = statements.generator or Generator(name, uri, version)
         case "logo":
-            found.image = found.image or _picture(markup.resolve(base, _value(element)))
+            statements.image = statements.image or _picture(markup.resolve(base, _value(element)))
         case "icon":
-            found.strings.setdefault("icon", markup.resolve(base, _value(element)))
+            statements.strings.setdefault("icon", markup.resolve(base, _value(element)))
         case "link":
-            _atom_link(found, element, base)
-        case "source" if found.is_item:
-            found.atom_source = found.atom_source or (element, base)
+            _atom_link(statements, element, base)
+        case "source" if statements.is_item:
+            statements.atom_source = statements.atom_source or (element, base)
         case "entry" | "info":
             pass
         case _:
@@ -201,56 +205,56 @@ def _atom(found: Extract, local: str, element: Element) -> bool:
     return True
 
 
-def _module(found: Extract, namespace: str, local: str, element: Element) -> bool:
+def _module(statements: Extract, namespace: str, local: str, element: Element) -> bool:
     """Extract an element of a supported module. Return False for others."""
     match namespace, local:
         case (d, "creator") if d == DC:
-            _person(found, "author", people.parse(_value(element)))
+            _person(statements, "author", people.parse(_value(element)))
         case (d, "contributor") if d == DC:
-            _person(found, "contributor", people.parse(_value(element)))
+            _person(statements, "contributor", people.parse(_value(element)))
         case (d, "subject") if d == DC:
-            _category(found, Category(_value(element)))
+            _category(statements, Category(_value(element)))
         case (d, "title" | "description" | "rights" | "language" | "date") if d == DC:
             if (node := make_node(element)) is not None:
-                found.fallbacks.append((local, node))
+                statements.fallbacks.append((local, node))
         case (d, "issued" | "created" | "modified") if d == DCTERMS:
-            _date(found, f"dcterms:{local}", _value(element))
-        case (c, "encoded") if c == CONTENT and found.is_item:
-            html = markup.resolve_html(element_base(element, found.base), markup.inner_html(element))
-            _text(found, "content", markup.make_text(html, is_html=True))
-        case (a, "generatorAgent") if a == ADMIN and not found.is_item:
+            _date(statements, f"dcterms:{local}", _value(element))
+        case (c, "encoded") if c == CONTENT and statements.is_item:
+            html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
+            _text(statements, "content", markup.make_text(html, is_html=True))
+        case (a, "generatorAgent") if a == ADMIN and not statements.is_item:
             uri = clean(element.get(f"{{{RDF}}}resource") or "").strip()
-            if found.generator is not None or not uri:
+            if statements.generator is not None or not uri:
                 return False
-            found.generator = Generator(uri=uri)
-        case (e, "enclosure") if e == ENC and found.is_item:
-            given = (element.get(f"{{{RDF}}}resource"), element.get(f"{{{ENC}}}type"), element.get(f"{{{ENC}}}length"))
-            _enclosure(found, *given)
-        case (i, "duration") if i == ITUNES and found.is_item:
+            statements.generator = Generator(uri=uri)
+        case (e, "enclosure") if e == ENC and statements.is_item:
+            values = (element.get(f"{{{RDF}}}resource"), element.get(f"{{{ENC}}}type"), element.get(f"{{{ENC}}}length"))
+            _enclosure(statements, *values)
+        case (i, "duration") if i == ITUNES and statements.is_item:
             seconds = _seconds(_value(element))
-            if seconds is None or found.duration is not None:
+            if seconds is None or statements.duration is not None:
                 return False
-            found.duration = seconds
-        case (m, "thumbnail") if m == MEDIA and found.is_item:
-            if found.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
+            statements.duration = seconds
+        case (m, "thumbnail") if m == MEDIA and statements.is_item:
+            if statements.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
                 return False
-            found.thumbnail = markup.resolve(found.base, element.get("url") or "")
-        case (s, _) if s == SY and not found.is_item:
+            statements.thumbnail = markup.resolve(statements.base, element.get("url") or "")
+        case (s, _) if s == SY and not statements.is_item:
             pass
         case _:
             return False
     return True
 
 
-def _text(found: Extract, place: str, text: Text | None) -> None:
+def _text(statements: Extract, key: str, text: Text | None) -> None:
     if text is not None:
-        found.texts.setdefault(place, text)
+        statements.texts.setdefault(key, text)
 
 
-def _ambiguous(found: Extract, element: Element) -> Text | None:
+def _ambiguous(statements: Extract, element: Element) -> Text | None:
     """Return a text of RSS, which may be HTML without being marked as such. Return None if it is empty."""
     html = markup.inner_html(element)
-    return markup.make_text(markup.resolve_html(element_base(element, found.base), html), is_html=True)
+    return markup.make_text(markup.resolve_html(element_base(element, statements.base), html), is_html=True)
 
 
 def _construct(element: Element, base: str) -> Text | None:
@@ -286,112 +290,114 @@ def _decoded(element: Element, kind: str) -> str | None:
         return None
 
 
-def _date(found: Extract, place: str, text: str) -> None:
+def _date(statements: Extract, key: str, text: str) -> None:
     if (instant := dates.parse(text)) is not None:
-        found.dates.setdefault(place, instant)
+        statements.dates.setdefault(key, instant)
 
 
-def _person(found: Extract, role: str, person: Person | None) -> None:
-    if len(found.persons.setdefault(role, [])) < STATEMENTS_MAX:
-        found.persons[role].append(person)
+def _person(statements: Extract, role: str, person: Person | None) -> None:
+    if len(statements.persons.setdefault(role, [])) < STATEMENTS_MAX:
+        statements.persons[role].append(person)
 
 
-def _category(found: Extract, category: Category) -> None:
-    if category.term and len(found.categories) < STATEMENTS_MAX:
-        found.categories.append(category)
+def _category(statements: Extract, category: Category) -> None:
+    if category.term and len(statements.categories) < STATEMENTS_MAX:
+        statements.categories.append(category)
 
 
-def _link(found: Extract, link: Link) -> None:
-    if link.href and len(found.links) < STATEMENTS_MAX:
-        found.links.append(link)
+def _link(statements: Extract, link: Link) -> None:
+    if link.href and len(statements.links) < STATEMENTS_MAX:
+        statements.links.append(link)
 
 
-def _atom_link(found: Extract, element: Element, base: str) -> None:
-    def given(attribute: str) -> str:
-        return clean(element.get(attribute) or "").strip()
+def _atom_link(statements: Extract, element: Element, base: str) -> None:
+    def attribute(name: str) -> str:
+        return clean(element.get(name) or "").strip()
 
-    href = markup.resolve(base, given("href"))
-    for rel in (given("rel") or "alternate").lower().split():
+    href = markup.resolve(base, attribute("href"))
+    for rel in (attribute("rel") or "alternate").lower().split():
         if (
             rel == "replies"
-            and found.is_item
-            and given("type").lower() == "text/html"
-            and "comments" not in found.strings
+            and statements.is_item
+            and attribute("type").lower() == "text/html"
+            and "comments" not in statements.strings
         ):
-            found.strings["comments"] = href
+            statements.strings["comments"] = href
             continue
-        if rel == "enclosure" and found.is_item:
-            _enclosure(found, href, given("type"), given("length"), given("title"), given("hreflang"))
+        if rel == "enclosure" and statements.is_item:
+            _enclosure(
+                statements, href, attribute("type"), attribute("length"), attribute("title"), attribute("hreflang")
+            )
             continue
-        media_type = "" if rel == "alternate" and given("type").lower() == "text/html" else given("type")
-        length = _number(given("length")) or None
-        _link(found, Link(href, rel, media_type, given("hreflang"), given("title"), length))
+        media_type = "" if rel == "alternate" and attribute("type").lower() == "text/html" else attribute("type")
+        length = _number(attribute("length")) or None
+        _link(statements, Link(href, rel, media_type, attribute("hreflang"), attribute("title"), length))
 
 
 def _enclosure(
-    found: Extract, url: str | None, kind: str | None, length: str | None, title: str = "", language: str = ""
+    statements: Extract, url: str | None, kind: str | None, length: str | None, title: str = "", language: str = ""
 ) -> None:
-    address = markup.resolve(found.base, url or "")
-    if not address or len(found.enclosures) >= STATEMENTS_MAX:
+    address = markup.resolve(statements.base, url or "")
+    if not address or len(statements.enclosures) >= STATEMENTS_MAX:
         return
     # "When an enclosure's size cannot be determined, a publisher SHOULD use a length of 0" -- RSS profile.
     kind = clean(kind or "").strip()
     kind = "" if kind == UNKNOWN_TYPE else kind
     new = Enclosure(address, kind, _number(length or "") or None, title, language)
-    known = found.enclosures.get(address, new)
-    found.enclosures[address] = Enclosure(
-        known.url,
-        known.type or new.type,
-        known.length or new.length,
-        known.title or new.title,
-        known.language or new.language,
+    previous = statements.enclosures.get(address, new)
+    statements.enclosures[address] = Enclosure(
+        previous.url,
+        previous.type or new.type,
+        previous.length or new.length,
+        previous.title or new.title,
+        previous.language or new.language,
     )
 
 
 def _atom_person(element: Element, base: str) -> Person:
     own = (canonical_namespace(qualified_name(element)[0]), ATOM, ATOM03)
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     avatar = ""
     extensions: list[Node] = []
     for child in element.iterchildren("*"):
         namespace, local = canonical_namespace(qualified_name(child)[0]), qualified_name(child)[1]
         if namespace in own:
-            given.setdefault(local, _value(child))
+            values.setdefault(local, _value(child))
         elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
             avatar = markup.resolve(base, clean(child.get("url") or "").strip())
         elif len(extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
             extensions.append(node)
-    uri = markup.resolve(base, given.get("uri") or given.get("url") or given.get("homepage") or "")
-    stated = " ".join((given.get("name") or ("" if len(element) else _value(element))).split())
-    email = given.get("email", "")
-    return Person("" if stated in (email, uri, avatar) else stated, email, uri, avatar, tuple(extensions))
+    uri = markup.resolve(base, values.get("uri") or values.get("url") or values.get("homepage") or "")
+    name = " ".join((values.get("name") or ("" if len(element) else _value(element))).split())
+    email = values.get("email", "")
+    return Person("" if name in (email, uri, avatar) else name, email, uri, avatar, tuple(extensions))
 
 
 def _picture(url: str) -> Image | None:
     return Image(url) if url else None
 
 
-def _image(found: Extract, element: Element) -> Image | None:
-    given = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
-    url = given.get("url") or element.get(f"{{{RDF}}}resource") or ""
+def _image(statements: Extract, element: Element) -> Image | None:
+    values = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    url = values.get("url") or element.get(f"{{{RDF}}}resource") or ""
     if not url:
         return None
     return Image(
-        markup.resolve(found.base, url),
-        markup.to_line(markup.make_text(given.get("title", ""), is_html=True)),
-        markup.resolve(found.base, given.get("link", "")),
-        _number(given.get("width", "")) or None,
-        _number(given.get("height", "")) or None,
-        markup.to_line(markup.make_text(given.get("description", ""), is_html=True)),
+        markup.resolve(statements.base, url),
+        markup.to_line(markup.make_text(values.get("title", ""), is_html=True)),
+        markup.resolve(statements.base, values.get("link", "")),
+        _number(values.get("width", "")) or None,
+        _number(values.get("height", "")) or None,
+        markup.to_line(markup.make_text(values.get("description", ""), is_html=True)),
     )
 
 
-def _text_input(found: Extract, element: Element) -> TextInput | None:
-    given = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
-    if not given.get("name") or not given.get("link"):
+def _text_input(statements: Extract, element: Element) -> TextInput | None:
+    values = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    if not values.get("name") or not values.get("link"):
         return None
-    link = markup.resolve(found.base, given["link"])
-    return TextInput(given.get("title", ""), given.get("description", ""), given["name"], link)
+    link = markup.resolve(statements.base, values["link"])
+    return TextInput(values.get("title", ""), values.get("description", ""), values["name"], link)
 
 
 def _value(element: Element) -> str:

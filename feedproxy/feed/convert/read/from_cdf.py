@@ -51,9 +51,9 @@ def item(element: Element, base: str) -> Item:
     )
 
 
-def _text(parent: Element, wanted: str) -> str:
-    return next((text for child in named_children(parent, wanted) if (text := clean(text_of(child)))), "")
+def _text(parent: Element, name: str) -> str:
+    return next((text for child in named_children(parent, name) if (text := clean(text_of(child)))), "")
 
 
-def _attribute(element: Element, wanted: str) -> str:
-    return next((clean(value).strip() for key, value in attributes(element) if key.lower() == wanted), "")
+def _attribute(element: Element, name: str) -> str:
+    return next((clean(value).strip() for key, value in attributes(element) if key.lower() == name), "")

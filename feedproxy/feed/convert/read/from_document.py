@@ -36,26 +36,27 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
 
 def _limit_feed(feed: Feed) -> Feed:
     """Return the feed without elements beyond the limit of namespaces."""
-    met: set[str] = set()
-    items = tuple(_with_namespaces(item, met) for item in feed.items)
-    return dataclasses.replace(_within_bounds(feed, met), items=items)
+    namespaces: set[str] = set()
+    items = tuple(_with_namespaces(item, namespaces) for item in feed.items)
+    return dataclasses.replace(_within_bounds(feed, namespaces), items=items)
 
 
-def _with_namespaces(item: Item, met: set[str]) -> Item:
+def _with_namespaces(item: Item, namespaces: set[str]) -> Item:
     if item.source is not None:
-        item = dataclasses.replace(item, source=_within_bounds(item.source, met))
-    return _within_bounds(item, met)
+        item = dataclasses.replace(item, source=_within_bounds(item.source, namespaces))
+    return _within_bounds(item, namespaces)
 
 
-def _within_bounds[T: (Feed, Item)](model: T, met: set[str]) -> T:
+def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
     changed: dict[str, Any] = {}
     if model.extensions:
-        changed["extensions"] = limit_namespaces(model.extensions, met)
+        changed["extensions"] = limit_namespaces(model.extensions, namespaces)
     for role in ("authors", "contributors"):
         persons: tuple[Person, ...] = getattr(model, role)
         if any(person.extensions for person in persons):
             changed[role] = tuple(
-                dataclasses.replace(person, extensions=limit_namespaces(person.extensions, met)) for person in persons
+                dataclasses.replace(person, extensions=limit_namespaces(person.extensions, namespaces))
+                for person in persons
             )
     return dataclasses.replace(model, **changed) if changed else model
 
@@ -97,8 +98,8 @@ class _ModelReader:
             self._items.append(from_cdf.item(element, base))
             return
         core = xml.qualified_name(element)[0]
-        found = extract(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
-        self._items.append(merge.item(found))
+        statements = extract(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
+        self._items.append(merge.item(statements))
 
     def feed(self, root: xml.Element) -> Feed:
         """Return the feed after all elements were read."""
@@ -116,14 +117,19 @@ class _ModelReader:
         schedule = self._known.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
             schedule = xml_elements.schedule(container, RSS2)
-        found = extract(container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False)
-        found.language = found.language or _inherited(container, "lang")
-        found.direction = found.direction or (root.get("dir") or "").strip().lower()
+        statements = extract(
+            container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False
+        )
+        statements.language = statements.language or _inherited(container, "lang")
+        statements.direction = statements.direction or (root.get("dir") or "").strip().lower()
         if kind is Kind.RDF:
             beside = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
             # RSS 1.0 has picture and text input beside the channel, which only refers to them.
-            found.image, found.text_input = beside.image or found.image, beside.text_input or found.text_input
-        return merge.channel(found, kind, self._known.version, schedule)
+            statements.image, statements.text_input = (
+                beside.image or statements.image,
+                beside.text_input or statements.text_input,
+            )
+        return merge.channel(statements, kind, self._known.version, schedule)
 
     def _base_of(self, element: xml.Element) -> str:
         base = self._fallback(element)
@@ -169,7 +175,7 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
-    """Return the feed with the address from which it was fetched and its Last-Modified, unless it gives its own."""
+    """Return the feed with the address from which it was fetched and its Last-Modified, unless it states its own."""
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)
     if not feed.address and address:

@@ -55,21 +55,21 @@ _ITEM = frozenset(
 )
 
 
-def read(data: bytes, *, address: str = "", with_custom: bool = True, most: int = 10_000) -> Feed | None:
+def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max: int = 10_000) -> Feed | None:
     """Return the model of a document in UTF-8. Return None if it is not a feed.
 
-    If `with_custom` is True, feedproxy's own custom objects are read, too. `most` limits the number of items.
+    If `with_custom` is True, feedproxy's own custom objects are read, too.
     """
     known = read_channel(data, sound=True)
     if known is None:
         return None
-    written = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
-    document = json.JSONDecoder().raw_decode(written)[0]
+    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    document = json.JSONDecoder().raw_decode(text)[0]
     feed = channel(document, known.version, address, with_custom=with_custom)
     items = document.get("items")
     base = address or feed.address or feed.link
     listed = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    read_items = (item(entry, base, with_custom=with_custom) for entry in listed[:most])
+    read_items = (item(entry, base, with_custom=with_custom) for entry in listed[:items_max])
     return dataclasses.replace(feed, items=tuple(drop_inherited(item, feed) for item in read_items))
 
 
@@ -109,16 +109,16 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
     links = [Link(markup.resolve(base, _text(document, "url")))]
     if _text(document, "external_url"):
         links.append(Link(markup.resolve(base, _text(document, "external_url")), "related"))
-    settled = merge_links(link for link in links if link.href)
-    given = document.get("id")
-    identity = clean(str(given)).strip() if isinstance(given, str | int | float) else ""
+    merged_links = merge_links(link for link in links if link.href)
+    number_or_text = document.get("id")
+    identity = clean(str(number_or_text)).strip() if isinstance(number_or_text, str | int | float) else ""
     read_item = Item(
         id=identity,
-        is_permalink=bool(settled) and settled[0] == Link(identity),
+        is_permalink=bool(merged_links) and merged_links[0] == Link(identity),
         title=markup.make_text(_text(document, "title"), is_html=False),
         content=content or markup.make_text(_text(document, "content_text"), is_html=False),
         summary=markup.make_text(_text(document, "summary"), is_html=False),
-        links=settled,
+        links=merged_links,
         authors=_authors(document, base),
         categories=merge_categories(Category(tag) for tag in _strings(document, "tags")),
         published=dates.parse(_text(document, "date_published")),
@@ -133,45 +133,47 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
 
 
 def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:
-    beyond = document.get(CUSTOM_OBJECT)
-    if not isinstance(beyond, dict):
+    custom = document.get(CUSTOM_OBJECT)
+    if not isinstance(custom, dict):
         return model
-    empty = [name for name in beyond.get("none", ()) if isinstance(name, str)]
+    empty = [name for name in custom.get("none", ()) if isinstance(name, str)]
     names = {field.name for field in dataclasses.fields(model)} - {"items", "kind"}
     try:
-        values = from_data(type(model), {key: item for key, item in beyond.items() if key in names})
+        values = from_data(type(model), {key: item for key, item in custom.items() if key in names})
     except ValueError:
         return model
     blank = type(model)()
-    changes = {key: getattr(values, key) for key in beyond if key in names}
+    changes = {key: getattr(values, key) for key in custom if key in names}
     changes |= {key: getattr(blank, key) for key in empty if key in names}
     return dataclasses.replace(model, **changes)
 
 
 def _authors(document: dict[str, Any], base: str) -> tuple[Person, ...]:
     """Return the persons in `authors` (1.1) or `author` (1)."""
-    given = _objects(document, "authors")
+    authors = _objects(document, "authors")
     single = document.get("author")
-    if not given and isinstance(single, dict):
-        given = [single]
-    return persons.merge(_person(person, base) for person in given)
+    if not authors and isinstance(single, dict):
+        authors = [single]
+    return persons.merge(_person(person, base) for person in authors)
 
 
-def _person(given: dict[str, Any], base: str) -> Person:
-    uri = markup.resolve(base, _text(given, "url"))
+def _person(author: dict[str, Any], base: str) -> Person:
+    uri = markup.resolve(base, _text(author, "url"))
     email = uri.removeprefix("mailto:") if uri.startswith("mailto:") else ""
-    avatar = markup.resolve(base, _text(given, "avatar"))
-    return Person(" ".join(_text(given, "name").split()), email, "" if email else uri, avatar)
+    avatar = markup.resolve(base, _text(author, "avatar"))
+    return Person(" ".join(_text(author, "name").split()), email, "" if email else uri, avatar)
 
 
 def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
-    found: dict[str, Enclosure] = {}
+    enclosures: dict[str, Enclosure] = {}
     for attachment in _objects(document, "attachments"):
         url = markup.resolve(base, _text(attachment, "url"))
-        if url and url not in found:
+        if url and url not in enclosures:
             size, seconds = _number(attachment.get("size_in_bytes")), _number(attachment.get("duration_in_seconds"))
-            found[url] = Enclosure(url, _text(attachment, "mime_type"), size, _text(attachment, "title"), "", seconds)
-    return tuple(found.values())
+            enclosures[url] = Enclosure(
+                url, _text(attachment, "mime_type"), size, _text(attachment, "title"), "", seconds
+            )
+    return tuple(enclosures.values())
 
 
 def _members(document: dict[str, Any], known: frozenset[str]) -> tuple[tuple[str, str], ...]:
@@ -190,8 +192,8 @@ def _objects(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
 
 def _strings(document: dict[str, Any], key: str) -> list[str]:
     values = document.get(key)
-    listed = values if isinstance(values, list) else []
-    return [text for value in listed if isinstance(value, str) and (text := clean(value).strip())]
+    entries = values if isinstance(values, list) else []
+    return [text for value in entries if isinstance(value, str) and (text := clean(value).strip())]
 
 
 def _text(document: dict[str, Any], key: str) -> str:

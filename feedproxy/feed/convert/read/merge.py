@@ -20,77 +20,77 @@ _DIGITS_MAX = 9
 """Maximum number of digits of the width or height of a picture in pixels."""
 
 
-def item(found: Extract) -> Item:
+def item(statements: Extract) -> Item:
     """Return the item that the statements describe."""
-    extensions = apply_identifier(found, _with_fallbacks(found))
-    if found.duration is not None and not found.enclosures:
-        extensions = (Node(ITUNES, "duration", (), (str(found.duration),)), *extensions)
-    content, summary = _bodies(found)
-    identity = found.strings.get("id") or found.strings.get("atom:id") or found.about
-    links = list(found.links)
-    is_permalink = found.is_permalink and identity == found.strings.get("id")
+    extensions = apply_identifier(statements, _with_fallbacks(statements))
+    if statements.duration is not None and not statements.enclosures:
+        extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)
+    content, summary = _bodies(statements)
+    identity = statements.strings.get("id") or statements.strings.get("atom:id") or statements.about
+    links = list(statements.links)
+    is_permalink = statements.is_permalink and identity == statements.strings.get("id")
     if is_permalink and not any(link.rel == "alternate" for link in links):
         links.insert(0, Link(identity))
     merged_links = merge_links(links)
-    if "id" not in found.strings:
+    if "id" not in statements.strings:
         is_permalink = bool(merged_links) and merged_links[0] == Link(identity)
-    published, updated = _item_dates(found)
+    published, updated = _item_dates(statements)
     return Item(
         id=identity,
         is_permalink=is_permalink,
-        title=found.texts.get("title") or found.texts.get("atom:title"),
+        title=statements.texts.get("title") or statements.texts.get("atom:title"),
         summary=summary,
         content=content,
         links=merged_links,
-        authors=persons.merge(found.persons.get("author", ())),
-        contributors=persons.merge(found.persons.get("contributor", ())),
-        categories=merge_categories(found.categories),
-        rights=found.texts.get("rights") or found.texts.get("atom:rights"),
+        authors=persons.merge(statements.persons.get("author", ())),
+        contributors=persons.merge(statements.persons.get("contributor", ())),
+        categories=merge_categories(statements.categories),
+        rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
         published=published,
         updated=updated,
-        language=found.language,
-        direction=found.direction,
+        language=statements.language,
+        direction=statements.direction,
         extensions=extensions,
-        enclosures=_enclosures(found),
-        comments=found.strings.get("comments", ""),
-        image=found.thumbnail,
-        source=_source(found),
+        enclosures=_enclosures(statements),
+        comments=statements.strings.get("comments", ""),
+        image=statements.thumbnail,
+        source=_source(statements),
     )
 
 
-def channel(found: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
+def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
     """Return the channel that the statements describe, without items."""
-    image, extensions = apply_image_size(found.image, _with_fallbacks(found))
-    links = merge_links(found.links)
-    title = found.texts.get("title") or found.texts.get("atom:title")
+    image, extensions = apply_image_size(statements.image, _with_fallbacks(statements))
+    links = merge_links(statements.links)
+    title = statements.texts.get("title") or statements.texts.get("atom:title")
     link = next((link.href for link in links if link.rel == "alternate"), "")
-    webmasters = persons.merge(found.persons.get("webmaster", ()))
-    stated = found.dates
-    generator = found.generator
+    webmasters = persons.merge(statements.persons.get("webmaster", ()))
+    instants = statements.dates
+    generator = statements.generator
     return Feed(
         kind=kind,
         version=version,
-        id=found.strings.get("atom:id", ""),
+        id=statements.strings.get("atom:id", ""),
         title=title,
-        summary=found.texts.get("summary") or found.texts.get("atom:summary"),
+        summary=statements.texts.get("summary") or statements.texts.get("atom:summary"),
         links=links,
-        authors=persons.merge(found.persons.get("author", ())),
-        contributors=persons.merge(found.persons.get("contributor", ())),
-        categories=merge_categories(found.categories),
-        rights=found.texts.get("rights") or found.texts.get("atom:rights"),
-        published=_first(stated, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
-        updated=_first(stated, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
-        language=found.strings.get("language") or found.language,
-        direction=found.direction,
+        authors=persons.merge(statements.persons.get("author", ())),
+        contributors=persons.merge(statements.persons.get("contributor", ())),
+        categories=merge_categories(statements.categories),
+        rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
+        published=_first(instants, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
+        updated=_first(instants, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
+        language=statements.strings.get("language") or statements.language,
+        direction=statements.direction,
         extensions=extensions,
         webmaster=webmasters[0] if webmasters else None,
         generator=generator if generator and (generator.name or generator.uri) else None,
         image=reduce_image(image, title, link),
-        icon=found.strings.get("icon", ""),
+        icon=statements.strings.get("icon", ""),
         schedule=replace(schedule, notes=()),
-        cloud=found.cloud,
-        rating=found.strings.get("rating", ""),
-        text_input=found.text_input,
+        cloud=statements.cloud,
+        rating=statements.strings.get("rating", ""),
+        text_input=statements.text_input,
     )
 
 
@@ -100,25 +100,25 @@ def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
     for link in links:
         if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
             by_meaning[link.href, link.rel] = link
-    known = list(by_meaning.values())
-    own = {link.href for link in known if link.rel == "self"}
-    known = [link for link in known if link.rel != "alternate" or link.href not in own]  # a feed is not its own page
-    alternates = [link for link in known if link.rel == "alternate"]
+    unique = list(by_meaning.values())
+    own = {link.href for link in unique if link.rel == "self"}
+    unique = [link for link in unique if link.rel != "alternate" or link.href not in own]  # a feed is not its own page
+    alternates = [link for link in unique if link.rel == "alternate"]
     if alternates:
         page = next((link for link in alternates if not link.type), alternates[0])
-        known.remove(page)
-        known.insert(0, page)
-    return tuple(known)
+        unique.remove(page)
+        unique.insert(0, page)
+    return tuple(unique)
 
 
 def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
     """Return each category once."""
-    known: dict[tuple[str, str], Category] = {}
+    unique: dict[tuple[str, str], Category] = {}
     for category in categories:
         key = category.term, category.scheme
-        if key not in known or not known[key].label:
-            known[key] = category
-    return tuple(known.values())
+        if key not in unique or not unique[key].label:
+            unique[key] = category
+    return tuple(unique.values())
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
@@ -137,11 +137,17 @@ def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
-        given = dict(node.attributes)
-        if (node.namespace, node.name, node.content) != (MEDIA, "thumbnail", ()) or given.pop("url", "") != image.url:
+        attributes = dict(node.attributes)
+        if (node.namespace, node.name, node.content) != (MEDIA, "thumbnail", ()) or attributes.pop(
+            "url", ""
+        ) != image.url:
             continue
-        if given and given.keys() <= {"width", "height"} and all(_is_size(side) for side in given.values()):
-            width, height = (int(given[side]) if side in given else None for side in ("width", "height"))
+        if (
+            attributes
+            and attributes.keys() <= {"width", "height"}
+            and all(_is_size(side) for side in attributes.values())
+        ):
+            width, height = (int(attributes[side]) if side in attributes else None for side in ("width", "height"))
             return replace(image, width=width, height=height), extensions[:at] + extensions[at + 1 :]
     return image, extensions
 
@@ -150,20 +156,20 @@ def _is_size(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) > 0
 
 
-def apply_identifier(found: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use Dublin Core's identifier as the item's id if its IRI is equal or was generated.
+def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Use Dublin Core's identifier as the item's id if the item's IRI equals it or was generated.
 
     Return the remaining extensions. A generated IRI is a name-based UUID (RFC 9562, section 5.5). Other identifiers may
     be those of a book or an article.
     """
-    iri = _DISTINGUISHING_SUFFIX.sub("", found.strings.get("atom:id") or found.about)
-    if "id" in found.strings or not iri:
+    iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
+    if "id" in statements.strings or not iri:
         return extensions
     for at, node in enumerate(extensions):
         if (node.namespace, node.name) != (DC, "identifier"):
             continue
         if node.text and (_DISTINGUISHING_SUFFIX.sub("", node.text) == iri or _NAME_BASED_UUID.fullmatch(iri)):
-            found.strings["id"] = node.text
+            statements.strings["id"] = node.text
             return extensions[:at] + extensions[at + 1 :]
         break
     return extensions
@@ -182,72 +188,76 @@ def drop_inherited(item: Item, channel: Feed) -> Item:
     )
 
 
-def _bodies(found: Extract) -> tuple[Text | None, Text | None]:
+def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
     """Return content and summary. RSS's description is the content of an item without other texts."""
-    content = found.texts.get("content") or found.texts.get("atom:content")
-    summary = found.texts.get("atom:summary")
-    description = found.texts.get("summary")
+    content = statements.texts.get("content") or statements.texts.get("atom:content")
+    summary = statements.texts.get("atom:summary")
+    description = statements.texts.get("summary")
     if content is None and summary is None:
         return description, None
     return content, summary or description
 
 
-def _item_dates(found: Extract) -> tuple[int | None, int | None]:
+def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
     """Return the dates of publication and of the update.
 
     RSS's single date counts as publication, unless it equals the update.
     """
-    stated = found.dates
-    updated = _first(stated, "atom:updated", "dcterms:modified", "lastbuilddate")
-    explicit = _first(stated, "atom:published", "dcterms:issued", "atom:created", "dcterms:created")
+    instants = statements.dates
+    updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")
+    explicit = _first(instants, "atom:published", "dcterms:issued", "atom:created", "dcterms:created")
     if explicit is not None:
         return explicit, updated
-    published = _first(stated, "pubdate", "dc")
+    published = _first(instants, "pubdate", "dc")
     return (None if published == updated else published), updated
 
 
-def _first(stated: dict[str, int], *places: str) -> int | None:
-    return next((stated[place] for place in places if place in stated), None)
+def _first(instants: dict[str, int], *keys: str) -> int | None:
+    return next((instants[key] for key in keys if key in instants), None)
 
 
-def _with_fallbacks(found: Extract) -> tuple[Node, ...]:
+def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
     """Apply Dublin Core's elements if others are missing. Return all other extensions unchanged."""
-    extensions = list(found.extensions)
+    extensions = list(statements.extensions)
     own = {
         "title": {"title", "atom:title"},
         "description": {"summary", "atom:summary", "content", "atom:content"},
         "rights": {"rights", "atom:rights"},
     }
-    for local, node in found.fallbacks:
+    for local, node in statements.fallbacks:
         value = node.text
-        language = found.strings.get("language") or found.language
+        language = statements.strings.get("language") or statements.language
         if local == "language" and not language:
-            found.language = value
+            statements.language = value
         elif local == "language" and value.lower() == language.lower():
             continue
-        elif local == "date" and "dc" not in found.dates and (instant := dates.parse(value)) is not None:
-            found.dates["dc"] = instant
-        elif local in own and not own[local] & found.texts.keys() and (text := markup.make_text(value, is_html=True)):
-            found.texts[{"description": "summary"}.get(local, local)] = text
+        elif local == "date" and "dc" not in statements.dates and (instant := dates.parse(value)) is not None:
+            statements.dates["dc"] = instant
+        elif (
+            local in own
+            and not own[local] & statements.texts.keys()
+            and (text := markup.make_text(value, is_html=True))
+        ):
+            statements.texts[{"description": "summary"}.get(local, local)] = text
         elif value:
             extensions.append(node)
     return tuple(extensions)
 
 
-def _enclosures(found: Extract) -> tuple[Enclosure, ...]:
-    enclosures = list(found.enclosures.values())
-    if found.duration is not None and enclosures:
-        enclosures[0] = replace(enclosures[0], duration=found.duration)
+def _enclosures(statements: Extract) -> tuple[Enclosure, ...]:
+    enclosures = list(statements.enclosures.values())
+    if statements.duration is not None and enclosures:
+        enclosures[0] = replace(enclosures[0], duration=statements.duration)
     return tuple(enclosures)
 
 
-def _source(found: Extract) -> Feed | None:
-    if found.atom_source is not None:
-        element, base = found.atom_source
+def _source(statements: Extract) -> Feed | None:
+    if statements.atom_source is not None:
+        element, base = statements.atom_source
         inner = extract(element, core=ATOM, is_atom=True, base=base, is_item=False)
         source = channel(inner, Kind.ATOM, "", Schedule())
         return source if source != Feed() else None
-    address, title = found.rss_source
+    address, title = statements.rss_source
     if not address and not title:
         return None
     links = (Link(address, "self"),) if address else ()

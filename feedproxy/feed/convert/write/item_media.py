@@ -33,16 +33,16 @@ def cover(feed: Feed) -> str:
 
 def files(item: Item) -> tuple[Enclosure, ...]:
     """Return the item's files: its enclosures, and those of Media RSS that are not pictures."""
-    found = {enclosure.url: enclosure for enclosure in item.enclosures}
+    enclosures = {enclosure.url: enclosure for enclosure in item.enclosures}
     for node in _media(item):
         url, kind = node.attribute("url"), node.attribute("type")
         medium = node.attribute("medium") or kind.partition("/")[0]
-        if node.name != "content" or not url or url in found or medium == "image" or not (medium or kind):
+        if node.name != "content" or not url or url in enclosures or medium == "image" or not (medium or kind):
             continue
         title = next((child.text for child in node.children if child.name == "title"), "")
         length, seconds = node.attribute("fileSize"), node.attribute("duration")
-        found[url] = Enclosure(url, kind, _whole(length), title, "", _whole(seconds))
-    return tuple(found.values())
+        enclosures[url] = Enclosure(url, kind, _whole(length), title, "", _whole(seconds))
+    return tuple(enclosures.values())
 
 
 def _media(item: Item) -> Iterator[Node]:

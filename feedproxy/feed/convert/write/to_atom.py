@@ -23,8 +23,8 @@ def render(feed: Feed) -> bytes:
     atom_channel(root, feed, RSS2)
     _write_rss_elements(root, feed)
     taken: set[str] = set()
-    for place, item in enumerate(feed.items):
-        _entry(root, item, feed, taken, place)
+    for position, item in enumerate(feed.items):
+        _entry(root, item, feed, taken, position)
     return out.finish(root)
 
 
@@ -104,7 +104,7 @@ def _date(item: Item) -> int | None:
     return item.updated if item.updated is not None else item.published
 
 
-def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -> None:
+def _entry(root: Element, item: Item, feed: Feed, taken: set[str], position: int) -> None:
     element = put(root, ATOM, "entry")
     out.language_attributes(element, item.language, item.direction, atom=True)
     identity = own_id(item, feed, taken)
@@ -120,7 +120,7 @@ def _entry(root: Element, item: Item, feed: Feed, taken: set[str], place: int) -
     if item.published is not None:
         put(element, ATOM, "published", dates.rfc3339(item.published))
     # Entries with the same atom:updated would have no order. Dates a second apart keep the order of the feed.
-    default_date = max(0, (feed.updated or 0) - place)
+    default_date = max(0, (feed.updated or 0) - position)
     changed = next((instant for instant in (item.updated, item.published) if instant is not None), default_date)
     put(element, ATOM, "updated", dates.rfc3339(changed))
     for person in item.authors:

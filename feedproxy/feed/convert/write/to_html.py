@@ -80,7 +80,7 @@ def address(url: str) -> str:
 
 
 def direction(model: Feed | Item, around: str = "") -> str:
-    """Return the direction of a text: as given, or that of its language."""
+    """Return the direction of a channel's or item's text: the stated one, that of its language, or `around`."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")

@@ -74,15 +74,15 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
     return written
 
 
-def _add_beyond(written: dict[str, Any], meant: Feed | Item, reread: Feed | Item) -> None:
+def _add_beyond(written: dict[str, Any], model: Feed | Item, reread: Feed | Item) -> None:
     """Add a custom object with the fields of `meant` that differ in `reread`, the model of the written document."""
-    names = [field.name for field in dataclasses.fields(meant) if field.compare and field.name != "items"]
-    differing = [name for name in names if getattr(meant, name) != getattr(reread, name)]
-    beyond: dict[str, Any] = dict(plain_data.nonempty_fields(meant, differing))
-    if empty := [name for name in differing if name not in beyond]:
-        beyond["none"] = empty
-    if beyond:
-        written[from_json.CUSTOM_OBJECT] = beyond
+    names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
+    differing = [name for name in names if getattr(model, name) != getattr(reread, name)]
+    custom: dict[str, Any] = dict(plain_data.nonempty_fields(model, differing))
+    if empty := [name for name in differing if name not in custom]:
+        custom["none"] = empty
+    if custom:
+        written[from_json.CUSTOM_OBJECT] = custom
 
 
 def _content(item: Item) -> dict[str, str]:

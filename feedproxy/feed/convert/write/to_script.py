@@ -1,7 +1,7 @@
 """Rendering of the model as data of a scripting language: a literal that most languages can read without running it.
 
-Each is the same tree of dictionaries, lists, texts and whole numbers (plain_data.py). Literals are in ASCII, so that
-interpreters need no encoding, and no text can end the literal or be interpolated.
+Each literal is the same tree of dictionaries, lists, texts and whole numbers (plain_data.py). Literals are in ASCII, so
+that interpreters need no encoding. No text can end the literal or be interpolated.
 """
 
 import json
@@ -18,7 +18,7 @@ _LONGEST = 2**63
 def javascript(feed: Feed) -> bytes:
     """Return JSON (RFC 8259) that is also a JavaScript expression, and safe within a script element."""
     text = json.dumps(_data(feed), ensure_ascii=False, indent=1)
-    return re.sub(r"[<>&\u2028\u2029]", lambda found: _IN_SCRIPT[found[0]], text).encode() + b"\n"
+    return re.sub(r"[<>&\u2028\u2029]", lambda match: _IN_SCRIPT[match[0]], text).encode() + b"\n"
 
 
 def php(feed: Feed) -> bytes:
@@ -61,8 +61,8 @@ def _serialize(value: Data, pieces: list[bytes]) -> None:
         case float():
             pieces.append(f"d:{value!r};".encode())
         case str():
-            written = value.encode()
-            pieces.append(b's:%d:"%s";' % (len(written), written))
+            encoded = value.encode()
+            pieces.append(b's:%d:"%s";' % (len(encoded), encoded))
         case list():
             pieces.append(b"a:%d:{" % len(value))
             for at, element in enumerate(value):

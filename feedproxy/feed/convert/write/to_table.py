@@ -63,11 +63,11 @@ _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
 
 def csv_of(feed: Feed) -> bytes:
     """Return the table in UTF-8, with quotation marks around every cell and lines that end in CRLF."""
-    written = io.StringIO(newline="")
-    writer = csv.writer(written, quoting=csv.QUOTE_ALL)
+    output = io.StringIO(newline="")
+    writer = csv.writer(output, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
     writer.writerows([_harmless(cell, _CSV_BEGINNINGS) for cell in row] for row in _rows(feed))
-    return written.getvalue().encode()
+    return output.getvalue().encode()
 
 
 def tsv_of(feed: Feed) -> bytes:
@@ -109,7 +109,7 @@ def _person(person: Person) -> str:
 
 def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
     """Return the cell with an apostrophe wherever a formula could begin, and before a leading tab or line end."""
-    cell = beginnings.sub(lambda found: f"{found[1]}'{found[2]}" if found[2] else found[1], cell)
+    cell = beginnings.sub(lambda match: f"{match[1]}'{match[2]}" if match[2] else match[1], cell)
     return f"'{cell}" if cell.lstrip("'").startswith(("\t", "\r", "\n")) else cell
 
 
@@ -118,7 +118,7 @@ def plain_cell(cell: str, *, tsv: bool = False) -> str:
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):
         cell = cell.removeprefix("'")
-    return beginnings.sub(lambda found: found[1] + (found[2] or "").removeprefix("'"), cell)
+    return beginnings.sub(lambda match: match[1] + (match[2] or "").removeprefix("'"), cell)
 
 
 def _in_a_line(cell: str) -> str:

@@ -35,9 +35,9 @@ _HEADLINE = 80
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
     """Return the root element of a document for `feed`. `default` is the namespace without a prefix."""
-    known = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
-    spare = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in known}
-    names: dict[Any, str] = {**known, **spare}
+    customary = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
+    others = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in customary}
+    names: dict[Any, str] = {**customary, **others}
     if default is not None:
         names[None] = default
     return etree.Element(clark_name(namespace, local), nsmap=names)
@@ -139,7 +139,7 @@ def atom_generator(parent: Element, generator: Generator) -> None:
 
 
 def language_attributes(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
-    """Set language and direction of an element, by attributes of any vocabulary."""
+    """Set xml:lang and the direction of an element: `dir` in Atom, its:dir in other formats."""
     if language:
         element.set(f"{{{XML}}}lang", language)
     if direction:
@@ -164,50 +164,52 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
             put(parent, SY, "updateBase", dates.rfc3339(int(hints.base)).replace("Z", "+00:00"))
 
 
-def cloud(parent: Element, given: Cloud | None, core: str) -> None:
+def cloud(parent: Element, values: Cloud | None, core: str) -> None:
     """Write rssCloud's element with its five attributes."""
-    if given is not None:
+    if values is not None:
         element = put(parent, core, "cloud")
-        element.set("domain", given.domain)
-        element.set("port", given.port)
-        element.set("path", given.path)
-        element.set("registerProcedure", given.register_procedure)
-        element.set("protocol", given.protocol)
+        element.set("domain", values.domain)
+        element.set("port", values.port)
+        element.set("path", values.path)
+        element.set("registerProcedure", values.register_procedure)
+        element.set("protocol", values.protocol)
 
 
-def text_input(parent: Element, given: TextInput | None, core: str) -> None:
+def text_input(parent: Element, values: TextInput | None, core: str) -> None:
     """Write RSS's text input field."""
-    if given is not None:
+    if values is not None:
         element = put(parent, core, "textInput")
         for local in ("title", "description", "name", "link"):
-            put(element, core, local, getattr(given, local))
+            put(element, core, local, getattr(values, local))
 
 
-def image(parent: Element, given: Image, feed: Feed, core: str, about: str = "") -> None:
+def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
     """Write RSS's picture. It requires a title and a link, by default the channel's."""
     element = put(parent, core, "image")
     if about:
-        element.set(about, given.url)
-    put(element, core, "url", given.url)
-    title = given.title or markup.to_line(feed.title) or feed.link
+        element.set(about, picture.url)
+    put(element, core, "url", picture.url)
+    title = picture.title or markup.to_line(feed.title) or feed.link
     put(element, core, "title", markup.escape_ambiguous(Text(title)))
-    put(element, core, "link", given.link or feed.link or feed.address)
+    put(element, core, "link", picture.link or feed.link or feed.address)
     if not core:
-        put_nonempty(element, core, "width", given.width)
-        put_nonempty(element, core, "height", given.height)
-    put_nonempty(element, DC if core == RSS1 else core, "description", markup.escape_ambiguous(Text(given.description)))
+        put_nonempty(element, core, "width", picture.width)
+        put_nonempty(element, core, "height", picture.height)
+    put_nonempty(
+        element, DC if core == RSS1 else core, "description", markup.escape_ambiguous(Text(picture.description))
+    )
 
 
-def image_size(channel: Element, given: Image | None) -> None:
+def image_size(channel: Element, picture: Image | None) -> None:
     """Write the size of the channel's picture as a Media RSS thumbnail, for formats without such elements."""
-    if given is not None and (given.width or given.height):
-        put(channel, MEDIA, "thumbnail", url=given.url, width=given.width, height=given.height)
+    if picture is not None and (picture.width or picture.height):
+        put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
 
 def identifier(element: Element, item: Item, name: str) -> None:
-    """Write Dublin Core's identifier if `name`, the IRI that the format requires, does not contain the item's id.
+    """Write the item's id if `name`, the IRI that the format requires, does not express it.
 
-    Nothing is written if the publisher uses dc:identifier (merge.apply_identifier).
+    The element is dc:identifier. It is RSS's `guid` if the id is a permalink, or if the publisher uses dc:identifier.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
@@ -253,7 +255,7 @@ def item_modules(element: Element, item: Item, bare: str = "") -> None:
 
 
 def put_image(element: Element, url: str) -> None:
-    """Write the picture of an item as Media RSS."""
+    """Write a picture as a thumbnail of Media RSS, unless its address is empty."""
     if url:
         put(element, MEDIA, "thumbnail", url=url)
 
