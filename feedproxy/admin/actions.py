@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
 Each action responds when it is complete: with JSON, or to a form of the admin pages with a redirect to the page that
-shows the outcome. Parameters name the target. `url` is its public or upstream address. `id` is used by pages, because a
-URL may contain a secret. `pattern` matches several targets.
+shows the outcome. Parameters name the target. `url` is its public or upstream address. `id` is for pages, because a URL
+may contain a secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ from feedproxy.upstream.own_authority import is_own
 from feedproxy.web.templates import iso
 
 LISTED_MAX = 1000
-"""Largest number of targets that a response names. Further ones are only counted."""
+"""Largest number of targets that a response names. Further targets are only counted."""
 
 SHOWN_IN_CONFIRMATION = 20
-"""Largest number of feeds that the confirmation of a purge names. Further ones are only counted."""
+"""Largest number of feeds that the confirmation of a purge names. Further feeds are only counted."""
 
 MAX_CONCURRENT = 8
 """Largest number of concurrent refreshes when a pattern matches many feeds."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""Seconds for which a refresh of many feeds waits for free slots of their sites. The remaining feeds are reported as
-`later`."""
+"""Seconds for which a refresh of many feeds waits for free slots of their sites. Feeds without a slot in this time are
+reported as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -60,7 +60,10 @@ class AdminActions:
         self._pages = pages
 
     async def refresh(self, request: web.Request) -> web.Response:
-        """Refresh a target, or all that match a pattern, now or when their sites permit it. Return the outcomes."""
+        """Refresh one target, or all targets that match a pattern. Return the outcomes.
+
+        Each target is refreshed now, or when its site permits it.
+        """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         if target:
@@ -77,7 +80,8 @@ class AdminActions:
         return self._outcome(request, "", view, Notice(count == total, f"{count} of {total} feeds refreshed."))
 
     async def purge(self, request: web.Request) -> web.Response:
-        """Delete the copy, history and moves of a target, or of all that match a pattern. Subscriber counts stay.
+        """Delete the copy, history and moves of one target, or of all targets that match a pattern. Subscriber counts
+        stay.
 
         Return the deleted targets. Raises BadTarget, NotFound, InvalidForm.
         """
@@ -92,7 +96,8 @@ class AdminActions:
         return self._outcome(request, target, view, notice)
 
     async def confirm(self, request: web.Request) -> web.Response:
-        """Return a page that shows what a purge would delete and asks for confirmation. Raises as `purge`."""
+        """Return a page that shows what a purge would delete and asks for confirmation. Raises the errors of
+        `purge`."""
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         matches = service.admin.target_matcher(pattern)
@@ -153,17 +158,19 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(ok, text))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Pause a target: it is not fetched, and its copy is served. Raises as `purge`, and TooManyDecisions."""
+        """Pause a target: it is not fetched, and its copy is served. Raises the errors of `purge`, and
+        TooManyDecisions."""
         return await self._set_decision(
             request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."
         )
 
     async def block(self, request: web.Request) -> web.Response:
-        """Block a target: clients get 403, and its copy is purged. Raises as `purge`, and TooManyDecisions."""
+        """Block a target: clients get 403, and its copy is purged. Raises the errors of `purge`, and
+        TooManyDecisions."""
         return await self._set_decision(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
 
     async def allow(self, request: web.Request) -> web.Response:
-        """End the pause or block of a target. Raises as `purge`."""
+        """End the pause or block of a target. Raises the errors of `purge`."""
         return await self._set_decision(
             request, None, "It is fetched and served again.", "It was neither paused nor blocked."
         )
@@ -185,8 +192,8 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        """Refresh the targets, those of one site at its `site_interval`, for at most SITE_SLOTS_MAX seconds. Return the
-        outcomes."""
+        """Refresh the targets, each site's at intervals of `site_interval`, for at most SITE_SLOTS_MAX seconds. Return
+        the outcomes."""
         semaphore, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX
 

@@ -1,6 +1,6 @@
 """An HTTP listener for operators: routes behind AdminAuth, with common response fields and one form of errors.
 
-The proxy's admin server and that of a replay each add their routes to such a listener.
+The admin server of the proxy and the admin server of a replay each add their routes to such a listener.
 """
 
 import logging
@@ -23,14 +23,14 @@ BODY_MAX = 65_536
 """Largest form in bytes. A form contains a URL or two."""
 
 STOP_TIMEOUT = 2.0
-"""Seconds for responses in progress when the listener is closed."""
+"""Seconds that responses in progress have to end when the listener is closed."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
-        # Not no-referrer, with which browsers send `Origin: null` even for same-origin requests.
+        # no-referrer is not used, because browsers then send `Origin: null` even for same-origin requests.
         "Referrer-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -48,23 +48,23 @@ type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
 
 
 class ErrorPage(Protocol):
-    """Function that returns the response to a request that failed."""
+    """Function that makes the response to a failed request."""
 
     def __call__(
         self, request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
     ) -> web.Response:
-        """Return the response."""
+        """Return the response with this status, error code and message."""
         ...
 
 
 async def _ignore(_: web.Request, status: int, reason: str) -> None:
-    """Record nothing."""
+    """Do nothing: the default for `on_outcome`."""
 
 
 class AdminListener:
     """A listener that serves routes at one address.
 
-    `on_outcome` is called after each handler. Its reason for a success comes from `reason`.
+    It calls `on_outcome` after each handler. For a success, `reason` returns the reason that is passed.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class AdminListener:
         self._auth: AdminAuth | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
-        """URL of the started listener, such as `http://127.0.0.1:8081`, or empty."""
+        """URL of the started listener, such as `http://127.0.0.1:8081`, or ""."""
 
     async def start(
         self, auth: AdminAuth, host: str, port: int, sockets: Sequence[socket.socket] = (), *, reuse_port: bool = False
     ) -> None:
-        """Listen on `sockets` if there are any, and otherwise on host and port. Raises UsageError if that fails."""
+        """Listen on `sockets`, or on host and port if `sockets` is empty. Raises UsageError if that fails."""
         self._auth = auth
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()

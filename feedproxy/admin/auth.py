@@ -3,12 +3,12 @@
 A browser of the operator can reach the listener. A page of another site must not be able to use that browser. Each
 request head therefore passes four checks:
 
-    via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
+via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
     host    a foreign host name leads to this machine by another site's DNS (rebinding): 421
     token   a configured token is required: 401; after twenty wrong ones from an address: 429
     site    a request that changes something must come from this listener's own pages, or from no page: 403
 
-The probes /healthz and /readyz need the first check only, because orchestrators call them by address.
+The probes /healthz and /readyz need only the first check, because orchestrators call them by address.
 """
 
 import base64
@@ -48,7 +48,7 @@ class Denied:
     detail: str
     message: str
     retry_after: int = 0
-    """Value of Retry-After in seconds; 0 means no such field."""
+    """Value of Retry-After in seconds; 0 means that the field is omitted."""
 
 
 def listen_address(admin: str, token: str) -> tuple[str, int]:
@@ -82,14 +82,16 @@ def admin_token(settings: Settings) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the host."""
+    """Return True if only this machine can reach the host."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 class AdminAuth:
-    """Authorization of the requests to one listener, by its host, its token (empty for none) and its other host
-    names."""
+    """Authorization of the requests to one listener.
+
+    `token` is empty if no token is required. `names` are host names of the listener in addition to `host`.
+    """
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
@@ -119,7 +121,7 @@ class AdminAuth:
             return False
         if name in self._names:
             return True
-        # An address is not resolved by DNS, so that it cannot be rebound.
+        # DNS does not resolve an address, so that it cannot be rebound.
         address = _address(name)
         return address is not None and (self._listens_everywhere or address.is_loopback)
 
@@ -146,7 +148,7 @@ class AdminAuth:
 
 
 def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
-    """Return whether a browser sent the request from a page of another site."""
+    """Return True if a browser sent the request from a page of another site."""
     if headers.get("Sec-Fetch-Site", "none").lower() not in ("same-origin", "none"):
         return True
     # Old browsers send Referer instead of Origin. Other programs send neither.
@@ -160,7 +162,7 @@ def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """Return a host without port, brackets and final dot, in lower case, or an empty string if it is invalid."""
+    """Return a host without port, brackets and final dot, in lower case, or "" if it is invalid."""
     match = _HOST.fullmatch(host.strip())
     if match is None:
         return host.strip().lower() if _address(host.strip()) else ""

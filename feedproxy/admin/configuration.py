@@ -13,7 +13,7 @@ from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.redacted import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options with a secret as their value. Secrets in addresses are removed from all other values."""
+"""Options that have a secret as their value. Secrets in addresses are removed from all other values."""
 
 HIDDEN = "(set)"
 
@@ -26,7 +26,7 @@ class Configuration:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the page, or the same as JSON."""
+        """Return the page, or its values as JSON."""
         view = {"options": changed_options(self._app.settings), "rules": rules(self._app.rules.rules)}
         if wants_json(request):
             return as_json(view)
@@ -66,7 +66,7 @@ def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _display_value(name: str, value: Any) -> str:
-    """Return a value as a configuration writes it, without secrets."""
+    """Return a value in the form of the configuration file, without secrets."""
     if name in SECRET:
         return HIDDEN
     if isinstance(value, bool):

@@ -24,14 +24,14 @@ NAME_LENGTH_MAX = 200
 
 
 class InvalidFeedList(FeedproxyError):
-    """The content sent is not OPML."""
+    """Raised if the content sent is not OPML."""
 
     status_hint = 400
     detail = "bad-list"
 
 
 class ListTooLarge(FeedproxyError):
-    """The content sent is larger than CONTENT_MAX."""
+    """Raised if the content sent is larger than CONTENT_MAX."""
 
     status_hint = 413
     detail = "too-large"
@@ -47,8 +47,8 @@ class FeedListImport:
         """Import the list in the content of the request. Return the outcome. Raises InvalidFeedList, ListTooLarge,
         StoreError.
 
-        The query may contain the `name` of the list, `replace` to remove the feeds imported before, and `intercept` to
-        decrypt TLS to the hosts of its feeds.
+        The query may contain the `name` of the list, `replace` to remove the previously imported feeds, and `intercept`
+        to decrypt TLS to the hosts of its feeds.
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
@@ -56,7 +56,7 @@ class FeedListImport:
                 body, name = await _read_form(request)
         else:
             body, name = await _read_content(request), ""
-        # Parsing thousands of feeds takes some 0.1 s, so that it is done outside the event loop.
+        # Parsing thousands of feeds takes some 0.1 s. Therefore it is done outside the event loop.
         listing = await self._app.service.helper_pool.submit(partial(opml.read, body, request.charset))
         if listing is None:
             raise InvalidFeedList("The content is not a subscription list: expected OPML.")
@@ -135,7 +135,7 @@ async def _read_form(request: web.Request) -> tuple[bytes, str]:
 
 
 async def _read_content(request: web.Request) -> bytes:
-    """Return the content of the request, which may be larger than BODY_MAX. Raises ListTooLarge."""
+    """Return the content of the request, at most CONTENT_MAX bytes. Raises ListTooLarge."""
     pieces, size = [], 0
     async for piece in request.content.iter_any():
         size += len(piece)

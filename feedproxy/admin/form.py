@@ -9,7 +9,7 @@ from feedproxy.errors import FeedproxyError
 
 
 class InvalidForm(FeedproxyError):
-    """A parameter is missing or invalid."""
+    """Raised if a parameter is missing or invalid."""
 
     status_hint = 400
     detail = "bad-target"

@@ -15,11 +15,11 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.lab.replay.virtual_time import LAST
 
 STEP_MAX: Seconds = 100 * 366 * 86_400
-"""Largest step of the clock in seconds: a century. A larger one is a typing error."""
+"""Largest step of the clock in seconds: a century. A larger step is a typing error."""
 
 
 class InvalidStep(FeedproxyError):
-    """`seconds` is missing or invalid, or the clock cannot be advanced."""
+    """Raised if `seconds` is missing or invalid, or if the clock cannot be advanced."""
 
     status_hint = 400
     detail = "bad-step"
@@ -58,7 +58,7 @@ class ReplayAdmin:
 
     @property
     def url(self) -> str:
-        """Return the URL of the started listener, or an empty string."""
+        """Return the URL of the started listener, or ""."""
         return self._listener.url
 
     async def start(self, admin: str) -> None:

@@ -1,7 +1,7 @@
 """The admin server: the operator's pages, the same values as JSON below /api/, metrics, probes and actions.
 
-It runs in the event loop of the proxy, on a listener of its own. GET changes nothing. A POST comes from the pages of
-this server, from the command line or from a program (admin/auth.py). Responses must not be stored or framed.
+It runs in the event loop of the proxy, on its own listener. GET changes nothing. A POST comes from the pages of this
+server, from the command line or from a program (admin/auth.py). Responses must not be stored or framed.
 """
 
 import asyncio
@@ -37,9 +37,10 @@ LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", 
 
 
 class AdminServer:
-    """The routes of the proxy's admin listener. `is_listening` is used instead of `app.ready` if it is given.
+    """The routes of the proxy's admin listener.
 
-    `extra_actions` and `extra_pages` are handlers of addons, by path.
+    `is_listening` returns whether clients are accepted; without it, `app.ready` is used. `extra_actions` and
+    `extra_pages` are handlers of addons, by path.
     """
 
     def __init__(
@@ -55,15 +56,15 @@ class AdminServer:
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
-        """Reference to the task, so that its exception is logged."""
+        """Reference to the task that loads the templates, so that its exception is logged."""
 
     @property
     def url(self) -> str:
-        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or an empty string."""
+        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or ""."""
         return self._listener.url if self._listener is not None else ""
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Listen on `sockets` if there are any, and otherwise at the address of the option `admin`.
+        """Listen on `sockets`, or at the address of the option `admin` if `sockets` is empty.
 
         Raises UsageError if the options are invalid or the address cannot be bound.
         """

@@ -14,17 +14,18 @@ GROUP_LENGTH_MAX = 256
 
 
 def groups_of(response: Fields) -> frozenset[str]:
-    """Return the groups that a response belongs to (section 2)."""
+    """Return the groups to which a response belongs (section 2)."""
     value = response.combined("cache-groups")
     return frozenset() if value is None else parse_groups(value)
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response invalidates, all of the origin of the request (section 3)."""
+    """Return the groups that a response invalidates. All of them belong to the origin of the request (section 3)."""
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     if request.method in SAFE:
         return frozenset()
-    # As for single targets: "A "non-error response" is one with a 2xx or 3xx status code." -- RFC 9111, section 4.4
+    # The same definition as for single targets: "A "non-error response" is one with a 2xx or 3xx status code." -- RFC
+    # 9111, section 4.4
     value = response.fields.combined("cache-group-invalidation") if 200 <= response.status < 400 else None
     return frozenset() if value is None else parse_groups(value)
 

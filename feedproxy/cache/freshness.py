@@ -5,8 +5,8 @@ heuristic (section 4.2.2). It is taken from the feed's own schedule, or from its
 time since the last modification, or a default. Schedule, rate and default apply only to feeds.
 
 The schedule comes from a function, the *hint*, because this package does not know feed formats. If the hint ends later
-than the explicit lifetime, the hint is the publisher's permission to use the stale response until the hint ends
-(section 4.2.4). The response is then called *held*.
+than the explicit lifetime, the publisher permits the use of the stale response until the hint ends (section 4.2.4). The
+response is then called *held*.
 """
 
 import math
@@ -57,8 +57,11 @@ class Allowance:
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
-"""A function hint(stored, base, expires, now). `base` is when the response was generated or last validated.
-`expires` is the end of the explicit lifetime; None if HTTP gives none."""
+"""A function hint(stored, base, expires, now).
+
+`base` is the instant when the response was generated or last validated. `expires` is the end of the explicit lifetime,
+or None without an explicit lifetime.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ class Freshness:
     """The freshness of one stored response at one instant.
 
     `age` and `lifetime` are in seconds, never negative. `expires` is the instant at which the lifetime ends.
-    `allowance` is the permission to use the response beyond it, if there is one. `control` are the directives that
+    `allowance` is the permission to use the response after `expires`, or None. `control` contains the directives that
     govern the response. `reason` explains the lifetime if `source` is not enough. `limit` explains why the lifetime is
     shorter than its source gives.
     """
@@ -81,7 +84,7 @@ class Freshness:
     limit: Allowance | None = None
 
     def fresh(self, now: Instant) -> bool:
-        """Return True if the response is fresh at that instant."""
+        """Return True if the response is fresh at the instant `now`."""
         # "response_is_fresh = (freshness_lifetime > current_age)"
         return now < self.expires
 
@@ -89,13 +92,13 @@ class Freshness:
     def ttl(self) -> Seconds:
         """The remaining lifetime in seconds.
 
-        If the response is stale, it is negative: the time since the lifetime ended.
+        For a stale response, it is negative: minus the seconds since the lifetime ended.
         """
         return self.lifetime - self.age
 
     @property
     def description(self) -> str:
-        """The state as a sentence for the operator. It is computed at each access, to keep hits cheap."""
+        """The freshness as a sentence for the operator. It is computed at each access, to keep hits cheap."""
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:
@@ -135,7 +138,7 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 def initial_age(stored: StoredResponse) -> Seconds:
     """Return the age of the response when it was received, in seconds (corrected_initial_age in section 4.2.3)."""
-    # Date has whole seconds: a response received within that second has no apparent age.
+    # Date has whole seconds. A response received within the same second has no apparent age.
     apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
     corrected_age_value = _age_value(stored.fields) + response_delay
@@ -144,9 +147,9 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Return the seconds since the origin generated or validated the response (section 4.2.3); never negative.
+    """Return the seconds since the origin generated or validated the response (section 4.2.3), never negative.
 
-    `initial` is its `initial_age`, if the caller knows it.
+    `initial` is the response's `initial_age`, if the caller knows it.
     """
     # A clock that was set back must not make a response younger than it was when it was received.
     resident_time = max(0.0, now - stored.response_time)
@@ -157,7 +160,7 @@ def _age_value(fields: Fields) -> Seconds:
     """Return the value of Age in seconds: the first member of a list, and 0 if it is invalid (section 5.1).
 
     Parameters after the number are ignored, because an Item of a structured field may have them (RFC 9651, section
-    3.3). A response with such a value can at most become stale earlier than its origin intended.
+    3.3). Accepting the number can at most make a response stale earlier than its origin intended.
     """
     value = fields.get("age")
     match = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
@@ -175,7 +178,7 @@ def _date(stored: StoredResponse) -> Instant:
 
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the explicit lifetime in seconds, and its source (section 4.2.1). Return None if HTTP gives none."""
+    """Return the explicit lifetime in seconds, and its source (section 4.2.1), or None without an explicit lifetime."""
     return _explicit(stored, governing(stored.fields, targeted=targeted))
 
 
@@ -206,7 +209,7 @@ def _expires(values: list[str], stored: StoredResponse) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return the lifetime in seconds if neither HTTP nor the feed gives one, and its source (section 4.2.2).
+    """Return the lifetime in seconds, and its source, if neither HTTP nor the feed states a lifetime (section 4.2.2).
 
     `learned` (from the history of changes), `default` and `minimum` apply to feeds. Other content gets a tenth of the
     time since its Last-Modified, or 0.

@@ -2,7 +2,7 @@
 
 A part is a StoredResponse with status 206 and without a content coding. Its Content-Range is corrected before storing,
 so that it names exactly the stored bytes. Parts are stored separately from complete responses, and never for feeds. A
-part answers range requests for its bytes. For more bytes, only the missing ones are requested from the origin. Two
+part answers range requests for its bytes. For more bytes, only the missing bytes are requested from the origin. Two
 parts are combined only if they have the same strong validator.
 """
 
@@ -30,7 +30,7 @@ _ENDLESS = 10**18
 class Extent:
     """The bytes from `first` up to, but not including, `end` of a representation.
 
-    `length` is the length of the whole representation; None if unknown.
+    `length` is the length of the whole representation, or None if it is unknown.
     """
 
     first: int
@@ -81,7 +81,7 @@ class NotCombinable:
 
 
 def extent_of(fields: Fields, size: int) -> Extent | None:
-    """Return the extent of a 206 with these fields and `size` bytes of content. Return None if it is unknown."""
+    """Return the extent of a 206 with these fields and `size` bytes of content, or None if the extent is unknown."""
     values = fields.get_all("content-range")
     found = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
     if found is None or not size:
@@ -95,8 +95,8 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
     if first + size == last + 1:
         return Extent(first, last + 1, length)
     if first + size < last + 1 == length:
-        # The message is complete, but shorter than its Content-Range: the representation ends here. Its length then
-        # differs from the origin's figure, so that no other part is combined with it.
+        # The message is complete, but shorter than its Content-Range: the representation ends here. The resulting
+        # length differs from the origin's figure, so that no other part is combined with this one.
         return Extent(first, first + size, first + size)
     return None
 
@@ -110,7 +110,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
     """
     if "range" not in request.fields:
         return DoNotStore("a 206 to a request without Range")
-    # Directives that forbid storing the whole response also forbid storing a part of it.
+    # Directives that forbid storing the whole response also forbid storing a part of the response.
     whole = Response(200, stored.fields)
     verdict = storing.may_store(request, whole, now=stored.response_time, targeted=targeted)
     if isinstance(verdict, DoNotStore):
@@ -146,7 +146,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the response of a part to these request fields. Return None if the part lacks a requested byte.
+    """Return the response of a part to these request fields, or None if the part lacks a requested byte.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- section 3.3
@@ -163,7 +163,7 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 
 
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """Return the bytes that a request selects. Return None unless it has a single range that applies to this part."""
+    """Return the bytes that a request selects, or None unless it has a single range that applies to this part."""
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
     if not conditional.range_applies(request, parse_tag(fields.get("etag") or ""), modified, date):
@@ -178,7 +178,7 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 def missing(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
     """Return the range to request from the origin in order to answer these request fields.
 
-    `size_max` limits the combined size, in bytes. `fresh` says that the part is fresh.
+    `size_max` limits the combined size, in bytes. `fresh` is true if the part is fresh.
     """
     stored_extent = _extent(part)
     requested = (
@@ -237,7 +237,7 @@ def combine(part: StoredResponse, response: Response) -> Combined | NotCombinabl
 
 
 def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
-    """Return the bytes of two adjacent or overlapping parts. Return None if they differ where they overlap."""
+    """Return the bytes of two adjacent or overlapping parts, or None if the parts differ where they overlap."""
     if other_first < first:
         one, first, other, other_first = other, other_first, one, first
     common = one[other_first - first :]
@@ -247,11 +247,12 @@ def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | N
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """Return the strong validator in the form for If-Range (RFC 9110, section 13.1.5). Return None if there is none."""
+    """Return the strong validator in the form for If-Range (RFC 9110, section 13.1.5), or None if no validator is
+    strong."""
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None
-        # The tag is sent as received; servers do not understand a nonstandard spelling in If-Range.
+        # The tag is sent as received, because servers do not understand a nonstandard spelling in If-Range.
         return tags[0].strip() if tag is not None and not tag.weak and tag.text == tags[0].strip() else None
     if len(dates) != 1:
         return None

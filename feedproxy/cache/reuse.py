@@ -90,9 +90,9 @@ def decide(
 ) -> Decision:
     """Decide whether `stored` answers the request, and return the decision (section 4).
 
-    `known_uri` says that a response is stored for the target URI, although the request may not select it. `stale_limit`
-    is the upper limit of max-stale, in seconds. `stale_while_refreshing` is the operator's limit, in seconds, for
-    serving a stale response while it is refreshed.
+    `known_uri` is true if any response is stored for the target URI. `stale_limit` is the upper limit of max-stale, in
+    seconds. `stale_while_refreshing` is the operator's limit, in seconds, for serving a stale response while it is
+    refreshed.
 
     no-store in a request does not exclude a stored response: "if a request containing this directive is satisfied from
     a cache, the no-store request directive does not apply to the already stored response" (section 5.2.1.5).
@@ -171,7 +171,7 @@ def _fwd(freshness: Freshness, now: Instant) -> Fwd:
 
 
 def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:
-    """Return the decision to forward, with conditions if there is a validator.
+    """Return the decision to forward, with conditions if the stored response has a validator.
 
     Return NotInCache if the request has only-if-cached.
     """

@@ -30,7 +30,7 @@ def allowed(
     request: CacheControl,
     limit: Seconds,
 ) -> bool:
-    """Return True if the response may be used now for this reason. A fresh response may be used for any reason.
+    """Return True if the response may be used now on this occasion. A fresh response may be used on any occasion.
 
     `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. If the origin states
     stale-if-error or stale-while-revalidate as well, the longer time counts.
@@ -88,8 +88,8 @@ def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
 
 
 def _accepts_stale(request: CacheControl) -> bool:
-    # "Unless the max-stale request directive is also present, the client does not wish to receive a stale
-    # response." -- section 5.2.1.1; min-fresh and no-cache exclude a stale response as well.
+    # "Unless the max-stale request directive is also present, the client does not wish to receive a stale response." --
+    # section 5.2.1.1; min-fresh and no-cache also exclude a stale response.
     if request.no_cache or request.min_fresh is not None:
         return False
     return request.max_age is None or request.max_stale is not None

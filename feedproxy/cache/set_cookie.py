@@ -16,9 +16,9 @@ _NAME = "set-cookie"
 
 
 def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
-    """Return True if the cookies of this response may be sent to all clients that get it from the store.
+    """Return True if the cookies of this response may be sent to all clients that get the stored response.
 
-    `received` has the fields of this one message. Feeds are stored without cookies, because feed readers do not use
+    `received` has only the fields of this message. Feeds are stored without cookies, because feed readers do not use
     them.
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
@@ -37,8 +37,8 @@ def with_cookies(
 ) -> StoredResponse:
     """Return the stored response with the cookies of the message that stored or updated it.
 
-    Cookies that may not be sent to all clients are left out. `received` are the fields of the message. If it has no
-    Set-Cookie, the stored cookies remain (section 3.2).
+    Cookies that may not be sent to all clients are left out. `received` contains the fields of the message. If it has
+    no Set-Cookie, the stored cookies remain (section 3.2).
     """
     values = received.get_all(_NAME)
     control = governing(received, targeted=targeted).control

@@ -67,9 +67,9 @@ class Bodies(Mapping[str, bytes]):
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:
-        """Return whether the gzip body decodes to the identity body, if both are in memory.
+        """Return True if both bodies are in memory and the gzip body decodes to the identity body.
 
-        gzip ends with the checksum and length of its content (RFC 1952, 2.3.1), so the two are compared by these, once.
+        gzip ends with the checksum and length of its content (RFC 1952, 2.3.1). Only these are compared, once.
         """
         if self._is_gzip_of_identity is None:
             bodies = dict(self.stored)
@@ -100,10 +100,10 @@ class Content:
     """The bytes that clients get, keyed by content coding.
 
     `bodies` maps a coding to the coded bytes. The coding is `identity`, `gzip`, `br` or `zstd`, or the origin's
-    Content-Encoding verbatim if the content is unchanged. `tag` is the base of this proxy's entity tags; None if
+    Content-Encoding verbatim if the content is unchanged. `tag` is the base of this proxy's entity tags, or None if
     content and ETag are the origin's. `media_type` and `last_modified` replace the origin's fields unless they are
-    None. `feed` says that the content is a feed of any kind. `edited_by` is a digest of the settings with which a feed
-    was edited (refresh/ingest/edit_settings.py); empty for the defaults.
+    None. `feed` is true if the content is a feed of any kind. `edited_by` is a digest of the settings with which a feed
+    was edited (refresh/ingest/edit_settings.py), and empty for the defaults.
     """
 
     bodies: Mapping[str, bytes]
@@ -122,7 +122,7 @@ class Content:
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the coding and body to read the content from: identity if there is such a body, else the first."""
+        """Return the coding and body from which to read the content: identity if it is stored, else the first body."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 
@@ -136,9 +136,9 @@ class Content:
 class StoredResponse:
     """One response as received, with the times from which its age is computed.
 
-    `fields` are the origin's end-to-end fields. Set-Cookie is included only if it may be sent to all clients
-    (set_cookie.py). `vary_request` are the fields of the upstream request that the response's Vary nominates (RFC 9111,
-    section 4.1).
+    `fields` contains the origin's end-to-end fields. Set-Cookie is included only if it may be sent to all clients
+    (set_cookie.py). `vary_request` contains the fields of the upstream request that the response's Vary nominates (RFC
+    9111, section 4.1).
     """
 
     target: str
@@ -149,14 +149,14 @@ class StoredResponse:
     response_time: Instant
     vary_request: Fields = field(default_factory=Fields)
     own_agent: bool = False
-    """True if the response was fetched with feedproxy's own User-Agent. Then `Vary: User-Agent` is not compared."""
+    """True if the response was fetched with feedproxy's own User-Agent. Vary: User-Agent is then not compared."""
     authorized: bool = False
     """True if the request carried Authorization (RFC 9111, section 3.5)."""
     invalid: bool = False
     """True if the response was invalidated (section 4.4) and must be validated before it is used again."""
     final_target: str | None = None
-    """The target that sent the response after redirects. Empty if it is `target`; None if it is unknown, as in
-    responses stored by an earlier version."""
+    """The target that sent the response after redirects. It is empty if no redirect was followed, and None if it is
+    unknown, as in responses stored by an earlier version."""
     key: Fields = field(default_factory=Fields)
     """Client-specific fields of the request that Vary does not nominate. Only a request with equal fields selects
     this response."""

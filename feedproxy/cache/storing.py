@@ -16,8 +16,8 @@ from feedproxy.http.message import Fields, Request, Response
 # RFC 9110, section 15.1, without 206: parts are stored only with explicit freshness (partial_content.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
 
-# The final status codes of RFC 9110, section 15, without 206 (partial_content.py), 304 (updates a stored response)
-# and 407 (concerns this hop only).
+# The final status codes of RFC 9110, section 15. 206 has its own rules (partial_content.py), 304 updates a stored
+# response, and 407 concerns this hop only.
 UNDERSTOOD = frozenset(
     {200, 201, 202, 203, 204, 205, 300, 301, 302, 303, 305, 307, 308}
     | {400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 421, 422, 426}
@@ -52,8 +52,8 @@ def may_store(
 ) -> Storing:
     """Decide whether a response may be stored, and return the decision (section 3).
 
-    `targeted` says that CDN-Cache-Control applies to this cache (RFC 9213). `authorized` says that the stored response
-    was obtained with credentials, even if `request`, which validated it, has none.
+    `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the stored
+    response was obtained with credentials, even if `request`, which validated it, has none.
 
     The decision does not depend on `now`: a response that is stale on receipt can still be validated, or served when
     the origin fails.
@@ -99,7 +99,7 @@ def _status_forbids(status: int) -> str | None:
 
 
 def reason_not_to_store(control: CacheControl, status: int) -> str | None:
-    """Return the reason why a response with these directives must not be stored or reused. Return None if it may be."""
+    """Return the reason why a response with these directives must not be stored or reused, or None if it may be."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3
@@ -139,7 +139,7 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields without those that private="…" or no-cache="…" names."""
+    """Return the fields except those that private="…" or no-cache="…" names."""
     control = governing(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".

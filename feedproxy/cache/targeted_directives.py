@@ -1,8 +1,8 @@
 """The directives that govern a response: Cache-Control, or a targeted field for caches like this one.
 
-In reverse mode, feedproxy is part of the site and obeys CDN-Cache-Control (RFC 9213). In other modes that field is for
-the site's own caches. The option `targeted_fields` makes feedproxy obey it: the target list of a cache "might be fixed,
-user configurable, or generated per request".
+In reverse mode, feedproxy is part of the site and obeys CDN-Cache-Control (RFC 9213). In other modes, CDN-Cache-Control
+is for the site's own caches. The option `targeted_fields` makes feedproxy obey it: the target list of a cache "might be
+fixed, user configurable, or generated per request".
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ TARGETED_FIELD = "cdn-cache-control"
 class Directives(NamedTuple):
     """The directives that govern a response.
 
-    `targeted` says that they come from a targeted field; then Expires is ignored.
+    `targeted` is true if they come from a targeted field. Expires is then ignored.
     """
 
     control: CacheControl
@@ -24,8 +24,9 @@ class Directives(NamedTuple):
 
 
 def governing(fields: Fields, *, targeted: bool) -> Directives:
-    """Return the directives that govern a response. `targeted` says that targeted fields apply to this cache."""
-    # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted gives None then.
+    """Return the directives that govern a response. With `targeted`, targeted fields apply to this cache."""
+    # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
+    # field.
     if targeted and TARGETED_FIELD in fields:
         found = parse_targeted(fields, TARGETED_FIELD)
         if found is not None and found.present:

@@ -20,14 +20,14 @@ _OF_THE_CONTENT = (
     *("content-length", "content-encoding", "content-range"),
     *("content-md5", "content-digest", "repr-digest", "digest"),
 )
-# The media type of a feed is determined from its content; that of other content may be updated.
+# The media type of a feed is determined from its content. The media type of other content may be updated.
 _OF_A_FEED = ("content-type",)
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates this response.
 
-    The result is empty if it has no validator.
+    The result is empty if the response has no validator.
     """
     lines = []
     # Section 4.3.1: "One such validator is the timestamp given in a Last-Modified header field"; "Another
@@ -42,7 +42,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
 def _single(fields: Fields, name: str) -> str | None:
     """Return the value of the only line of this name.
 
-    Return None for several lines, because they may contradict each other.
+    Return None if the name has no line, or several, which may contradict each other.
     """
     values = fields.get_all(name)
     return values[0].strip() or None if len(values) == 1 else None
@@ -57,10 +57,12 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2). Return None if the validators of the 304
-    differ. `request` are the fields of the request that received the 304. If Vary changed, the values of the fields
-    that it nominates are taken from `request`. Without `request`, the stored Vary remains. The caller must call
-    `may_store` again: the 304 may contain no-store.
+    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2), or None if the validators of the 304
+    differ.
+
+    `request` contains the fields of the request that received the 304. If Vary changed, the values of the fields that
+    it nominates are taken from `request`. Without `request`, the stored Vary remains. The caller must call `may_store`
+    again, because the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -70,7 +72,7 @@ def freshen(
 def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> bool:
     """Return True if the validators of a 304 match the stored response.
 
-    A 304 without validators matches: the request's conditions named only this response.
+    A 304 without validators matches, because the request's conditions named only this response.
     """
     received, known = _single(received_fields, "etag"), _single(stored.fields, "etag")
     if received and known:
@@ -105,7 +107,7 @@ def apply_head(
 ) -> StoredResponse | None:
     """Return the stored response updated by the 200 to a HEAD (section 4.3.5).
 
-    Return None if the HEAD describes another representation; the caller must then invalidate the stored response. Any
+    Return None if the HEAD describes another representation. The caller must then invalidate the stored response. Any
     other status leaves the stored response unchanged.
     """
     if head.status != 200:
@@ -126,7 +128,7 @@ def apply_head(
 
 
 def _length(stored: StoredResponse) -> str | None:
-    """Return the Content-Length of the response as received. Return None if the content was decoded or edited."""
+    """Return the Content-Length of the response as received, or None if the content was decoded or edited."""
     if length := stored.fields.get("content-length"):
         return length
     bodies = tuple(stored.content.bodies.values())
@@ -149,14 +151,14 @@ def _updated(
     if request is None and nominated(provided) != nominated(stored.fields):
         provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
-        # It is the same tag with another mark, which belongs only to that message.
+        # The ETag is the same tag with another mark, which belongs only to the new message.
         provided = provided.without("etag")
     if "date" not in provided:
         # "A recipient with a clock that receives a response message without a Date header field MUST record
         # the time it was received" -- RFC 9110, section 6.6.1
         provided = provided.with_added("Date", format_http_date(response_time))
-    # "the cache MUST update its header fields with the header fields provided in the 304 (Not Modified)
-    # response". Age now counts from this validation, so the stored one is dropped in any case.
+    # "the cache MUST update its header fields with the header fields provided in the 304 (Not Modified) response". Age
+    # counts from this validation, so the stored Age is dropped in any case.
     unchanged = stored.fields.without("age", *{name for name, _ in provided})
     fields = without_withheld_fields(Fields((*unchanged, *provided)), targeted=targeted)
     vary_request = stored.vary_request if request is None else request_fields_for(fields, request)

@@ -4,10 +4,10 @@ Values are compared after the normalisations that section 4.1 permits: lines of 
 around list members is removed, and the rules of known fields apply (case and order of languages). Cookie and
 Authorization are compared verbatim, because they identify users. Three fields have their own rules:
 
-* Accept-Encoding is not compared if this proxy makes the codings: any acceptable one is made from the same identity
+* Accept-Encoding is not compared if this proxy makes the codings: any acceptable coding is made from the same identity
   content. Unchanged content of the origin is selected if the request accepts its coding.
-* User-Agent is not compared if both the response was fetched, and this request would be forwarded, with feedproxy's
-  own User-Agent.
+* User-Agent is not compared if both the response was fetched, and this request would be forwarded, with feedproxy's own
+  User-Agent.
 * Accept-Language also selects a response in the language with the highest weight.
 """
 
@@ -27,7 +27,7 @@ _PERSONAL = frozenset({"cookie", "authorization"})
 def nominated(fields: Fields) -> tuple[str, ...]:
     """Return the names that a response's Vary nominates, in lower case and without repetition.
 
-    The result is `("*",)` if one of them is `*`.
+    The result is `("*",)` if one of the names is `*`.
     """
     value = fields.combined("vary")
     return () if value is None else _names(value)
@@ -48,7 +48,7 @@ def request_fields_for(response: Fields, request: Fields) -> Fields:
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:
     """Return True if these request fields select the stored response.
 
-    `own_agent` says that the request would be forwarded with feedproxy's own User-Agent.
+    `own_agent` is true if the request would be forwarded with feedproxy's own User-Agent.
     """
     names = nominated(stored.fields)
     # 'A stored response with a Vary header field value containing a member "*" always fails to match.'
@@ -108,7 +108,7 @@ def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool
 
 @memoize_short()
 def _preferred_language(accept_language: str) -> str | None:
-    """Return the language range with the highest weight. Return None if several ranges have it."""
+    """Return the language range with the highest weight, or None if several ranges have it."""
     weights: dict[str, float] = {}
     for member in split_list(accept_language):
         language, parameters = parse_parameters(member)
@@ -123,9 +123,9 @@ def _preferred_language(accept_language: str) -> str | None:
 
 
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
-    """Return the stored response that suits these request fields best. Return None if no response is selected.
+    """Return the stored response that suits these request fields best, or None if no response is selected.
 
-    Responses with Vary have priority, so `with_variant` must remove those that a new response replaces.
+    Responses with Vary have priority. Therefore `with_variant` must remove those that a new response replaces.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
@@ -147,7 +147,7 @@ def with_variant(
 ) -> tuple[StoredResponse, ...]:
     """Return the variants with `new`, the response to these request fields, as the last; at most `limit` of them.
 
-    Variants that the same request selected before are replaced, even if the new response has another Vary, or none.
+    Variants that the same request selected before are replaced, even if the new response has another Vary, or no Vary.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

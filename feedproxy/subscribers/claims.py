@@ -1,8 +1,8 @@
 """Validation of the subscriber numbers that fetchers claim.
 
-Any client can send `1000000 subscribers`, so each claim is capped. A claim that has grown too fast, or is very large
-from the start, counts only when it is repeated an hour later; until then the last confirmed claim counts. Growth is
-measured from the claim of an hour ago, because a claim could otherwise grow by small steps within a minute.
+Any client can send `1000000 subscribers`. Therefore each claim is capped. A claim that has grown too fast, or is very
+large from the start, counts only when it is repeated an hour later. Until then the last confirmed claim counts. Growth
+is measured from the claim of an hour ago, because a claim could otherwise grow by small steps within a minute.
 
 A fetcher may use several machines with different numbers. The largest confirmed claim within the window counts, never
 their sum.
@@ -16,7 +16,7 @@ CONFIRMATION: Seconds = 3600
 """Seconds from a sudden increase of a claim to the earliest repetition that confirms the claim."""
 
 FIRST_MAX = 10_000
-"""Maximum first claim that counts at once; few feeds have more subscribers at one service. A larger one must be
+"""Maximum first claim that counts at once. Few feeds have more subscribers at one service. A larger claim must be
 repeated an hour later, like a sudden increase."""
 
 PEAKS_MAX = 8
@@ -27,10 +27,10 @@ PEAKS_MAX = 8
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    `peaks` are confirmed claims with the instant at which each was last made. Each is smaller and later than the one
-    before; only such claims can become the largest current one. `anchor` is the claim from which growth is measured,
-    with its instant. `unconfirmed` is an unconfirmed claim, with the instant at which it was first made. `times` is the
-    number of requests with a claim.
+    `peaks` contains confirmed claims with the instant at which each was last made. Each claim is smaller and later than
+    the claim before it. No other claim can become the largest current claim. `anchor` is the claim from which growth is
+    measured, with its instant. `unconfirmed` is an unconfirmed claim, with the instant at which it was first made.
+    `times` is the number of requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]
@@ -41,12 +41,13 @@ class ClaimState:
 
 
 def current_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int:
-    """Return the largest confirmed claim made less than `window` seconds ago. Return 0 if there is none."""
+    """Return the largest confirmed claim made less than `window` seconds ago, or 0 if there is none."""
     return next((count for count, made in claim_state.peaks if now - made < window), 0)
 
 
 def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
-    """Return the state with instants in the future replaced by `now`. They occur after the clock was set back."""
+    """Return the state with instants in the future replaced by `now`. Such instants occur after the clock was set
+    back."""
     return replace(
         claim_state,
         peaks=tuple((count, min(made, now)) for count, made in claim_state.peaks),
@@ -59,14 +60,14 @@ def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
 
 
 def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
-    """Return the claim that waits for confirmation. Return None if there is none."""
+    """Return the claim that waits for confirmation, or None if no claim waits."""
     return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
 
 
 def update_claim(
     claim_state: ClaimState | None, count: int, now: Instant, *, window: Seconds, jump: float
 ) -> ClaimState:
-    """Return the state after another claim.
+    """Return the state after another claim of `count` subscribers.
 
     `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim.
     """
@@ -80,7 +81,7 @@ def update_claim(
     updated = replace(claim_state, anchor=anchor, last=now, times=claim_state.times + 1)
     if not jump or count <= (jump * anchor[0] or FIRST_MAX):
         return replace(updated, peaks=_with_peak(claim_state.peaks, count, now, window))
-    # This request of the fetcher renews its confirmed claim.
+    # This request of the fetcher also renews its confirmed claim.
     updated = replace(updated, peaks=_with_peak(claim_state.peaks, standing, now, window))
     unconfirmed = claim_state.unconfirmed
     if unconfirmed is None or now - unconfirmed[1] >= window or count > jump * unconfirmed[0]:

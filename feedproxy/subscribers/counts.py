@@ -1,13 +1,13 @@
 """Subscriber counts of feeds, which requests to origins report to publishers.
 
 The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
-readers within the window, the current one included. A request with a claim comes from a fetcher, not from a reader. A
-fetcher or reader counts once, for any number of requests.
+readers within the window, the reader of the current request included. A request with a claim comes from a fetcher, not
+from a reader. A fetcher or reader counts once, for any number of requests.
 
 Memory is bounded for any input. A reader takes about 100 bytes in a table in the order of last requests. If there are
 too many entries, and one feed has by far the most readers, the older half of that feed's readers is removed. A flood on
 one feed therefore does not affect others. Otherwise the feeds requested longest ago are removed. A flood of invented
-fetchers removes only its own claims: a claim made once is removed before a repeated one.
+fetchers removes only its own claims: a claim made once is removed before a repeated claim.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 
 RECENT_MAX = 1000
-"""Maximum number to which `count_recent` counts readers."""
+"""Largest result of `count_recent`."""
 
 
 SWEEP_BATCH = 128
-"""Largest number of feeds that are checked, and of expired readers that are removed, at one request. They take a tenth
-of a millisecond."""
+"""Largest number of feeds that are checked, and of expired readers that are removed, during one request. The work takes
+a tenth of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """One fetcher's claim: the number that counts, the unconfirmed number if there is one, and the last instant."""
+    """One fetcher's claim: the number that counts, the unconfirmed number or None, and the last instant."""
 
     fetcher: str
     feed_id: str
@@ -52,7 +52,8 @@ class ClaimView:
 
 @dataclass(frozen=True, slots=True)
 class CountView:
-    """A feed's count and its parts. `readers` are the direct readers by product, the most frequent first."""
+    """A feed's count and its parts. `readers` contains the number of direct readers by product, the most frequent
+    first."""
 
     total: int
     direct: int
@@ -77,12 +78,12 @@ class NoPeerCounts:
 
 
 class SubscriberCounts:
-    """The counts of all feeds. It is not thread-safe.
+    """The counts of all feeds. Not thread-safe.
 
     `window` is in seconds. `claim_max` limits the claims of one fetcher for one feed, under all its feed ids.
     `claim_jump` is the growth within an hour above which a claim must be confirmed. `readers_max` and `claims_max`
-    limit the entries of one feed; `feeds_max` and `entries_max` limit those of all feeds. An entry takes about 100
-    bytes. `peers` has the counts of other machines.
+    limit the entries of one feed. `feeds_max` and `entries_max` limit the feeds, and the entries of all feeds. An entry
+    takes about 100 bytes. `peers` has the counts of other machines.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class SubscriberCounts:
         self._names = ProductNames()
         self._entries = 0
         self._pruned: Instant = 0.0
-        self._unswept: list[str] = []  # targets that remain to be pruned, the next one at the end
+        self._unswept: list[str] = []  # targets that remain to be pruned, the next target at the end
         self.reader_seen: Signal[ReadRecord] = Signal()
         """Emits the requests that other processes and machines need for their counts (replication.py)."""
         self.distinct = DistinctReaders()
@@ -116,12 +117,15 @@ class SubscriberCounts:
         self._peers = peers or NoPeerCounts()
 
     def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Record a request: that of a fetcher if the User-Agent has a claim, otherwise that of a direct reader."""
+        """Record a request.
+
+        It is a fetcher's request if the User-Agent has a claim, otherwise a direct reader's.
+        """
         if self._record(target, pseudonym, user_agent, now):
             self.reader_seen.emit((target, pseudonym, user_agent, now))
 
     def apply_peer_reads(self, events: Iterable[ReadRecord]) -> None:
-        """Record requests to another process that counts the same feeds."""
+        """Record requests that another process has answered for the same feeds."""
         for event in events:
             self._record(*event)
 
@@ -195,7 +199,7 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
     def last_read(self, target: str) -> Instant | None:
-        """Return the instant of the last request for this feed. Return None if there was none."""
+        """Return the instant of the last request for this feed, or None if it was never requested."""
         feed = self._feeds.get(target)
         if feed is None:
             return None
@@ -226,7 +230,8 @@ class SubscriberCounts:
         )
 
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
-        """Return the direct and the claimed subscriptions to all feeds for each product, sorted with the most first.
+        """Return each product with its direct and its claimed subscriptions to all feeds, the most frequent product
+        first.
 
         A reader of three feeds has three subscriptions. Direct subscriptions that have left the window may be included
         until they are pruned, which begins within the hour.
@@ -247,7 +252,7 @@ class SubscriberCounts:
     def prune(self, now: Instant) -> None:
         """Remove readers and claims that have left the window.
 
-        `record_read` does so 24 times a window, in small steps with each request.
+        `record_read` does the same 24 times a window, in small steps with each request.
         """
         self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
@@ -276,7 +281,7 @@ class SubscriberCounts:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all counts by `data`, which `dump` returned.
 
-        If it raises StoreError, the counts are unchanged.
+        Raises StoreError for damaged data; the counts are then unchanged.
         """
         names, uses, feeds = counts_codec.load(data, now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
@@ -306,7 +311,7 @@ class SubscriberCounts:
 
     def _read(self, feed: FeedReaders, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
         before: Instant | None = None
-        # The key has changed since the reader's last request: the new pseudonym replaces the old one.
+        # The pseudonym key has changed since the reader's last request: the new pseudonym replaces the old one.
         for known in (pseudonym.current, pseudonym.previous):
             if (value := feed.readers.pop(known, None)) is not None:
                 self._names.remove_reader(value & 0xFF)
@@ -319,7 +324,7 @@ class SubscriberCounts:
         self._names.add_readers(number)
         feed.readers[pseudonym.current] = int(now * 1000) << 8 | number
         if len(feed.readers) > self._readers_max:
-            # Many are removed at once: finding a dict's first item is slow after many deletions at its front.
+            # Remove many readers at once: finding a dict's first item is slow after many deletions at its front.
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
         return is_due(before, now, READER_INTERVAL)
 
@@ -367,7 +372,7 @@ class SubscriberCounts:
                     self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove readers that have left the window, at most `at_most`. Return the number of removed readers."""
+        """Remove at most `at_most` readers that have left the window. Return the number of removed readers."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -383,12 +388,12 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return whether no reader of a feed has left the window, and none is of a clock that was ahead."""
+        """Return True if no reader of a feed has left the window, or has an instant in the future."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
-        """Replace instants in the future by `now`. They occur after the clock was set back."""
+        """Replace instants in the future by `now`. Such instants occur after the clock was set back."""
         for name, claim_state in list(feed.claims.items()):
             if is_set_back(claim_state.last, now):
                 feed.claims[name] = clamp_times(claim_state, now)
@@ -420,7 +425,7 @@ class SubscriberCounts:
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
             largest = max(self._feeds.values(), key=lambda feed: feed.size)
-            # The search for the largest feed is slow, so it is done only if a single feed may have many entries.
+            # The search for the largest feed is slow. It is made only if a single feed may have many entries.
             if too_much and largest.size * 64 >= self._entries_max:
                 self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
             else:

@@ -2,8 +2,8 @@
 
 It has eight bytes `fpcount1`, the CRC-32 of everything that follows, the length of the header, the header as JSON, and
 the readers. For each feed of the header, in its order, there are as many pseudonyms as the header says, and then as
-many values. All numbers are little-endian: checksum and length have 4 bytes, the others 8. Another form gets another
-last digit. Unknown forms are refused, and counting starts from zero.
+many values. All numbers are little-endian: checksum and length have 4 bytes, the others 8. A changed form must get
+another last digit in `fpcount1`. Unknown forms are refused, and counting starts from zero.
 """
 
 import json
@@ -30,10 +30,10 @@ _NONE: Claims = {}
 
 
 class CountsWriter:
-    """Writes the counts one feed after another. Requests may be counted in between.
+    """Writer of the counts, one feed after another. Requests may be counted in between.
 
-    The meaning of product numbers may change in between. A number that had another meaning for earlier feeds is written
-    as the number for all further names.
+    If a product number gets another name in between, later readers with this number are written with the number for all
+    further names.
     """
 
     def __init__(self) -> None:
@@ -74,9 +74,10 @@ class CountsWriter:
 
 
 def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known]]:
-    """Return the product names, the number of readers for each, and the feeds.
+    """Return the product names, the number of readers for each product, and the feeds.
 
-    Instants after `now` become `now`: the clock was wrong. Raises StoreError for damaged data and other forms.
+    Instants after `now` become `now`, because the clock was wrong. Raises StoreError for damaged data and unknown
+    forms.
     """
     if not data.startswith(MAGIC):
         raise StoreError("subscriber counts of an unknown form")

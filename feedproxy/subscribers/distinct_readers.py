@@ -13,10 +13,10 @@ from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Maximum number of readers that are remembered for each feed. No public list requires more readers of a feed."""
+"""Maximum number of readers that are remembered for each feed. It is the most that a public list may require."""
 
 FEEDS_MAX = 20_000
-"""Maximum number of feeds that are remembered. The one requested longest ago is removed first."""
+"""Maximum number of feeds that are remembered. The feed requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
 """Minimum time between two updates of a reader's instant, in seconds."""
@@ -26,7 +26,7 @@ type Readers = dict[int, int]
 
 
 class DistinctReaders:
-    """The latest distinct readers of each feed. It is not thread-safe."""
+    """The latest distinct readers of each feed. Not thread-safe."""
 
     def __init__(self) -> None:
         self._feeds: OrderedDict[str, Readers] = OrderedDict()
@@ -45,7 +45,7 @@ class DistinctReaders:
         self._take(target, readers, {pseudonym.long_term: int(now)})
 
     def add(self, target: str, seen: Mapping[int, int]) -> None:
-        """Add stored readers, of this or another process."""
+        """Add readers of a target that this or another process has stored."""
         self._take(target, self._feeds.setdefault(target, {}), seen)
 
     def _take(self, target: str, readers: Readers, seen: Mapping[int, int]) -> None:
@@ -67,14 +67,14 @@ class DistinctReaders:
 
 
 def count_distinct(readers: Readers) -> int:
-    """Return the minimum number of readers. Pseudonyms of two periods may belong to the same reader."""
+    """Return the minimum number of distinct readers. Pseudonyms of two periods may belong to the same reader."""
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
 
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Return the readers of two sources after `since`, by feed."""
+    """Return the readers of both sources with requests after `since`, by feed."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

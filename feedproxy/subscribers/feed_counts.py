@@ -16,8 +16,8 @@ _UNCLAIMED: dict[tuple[str, str], ClaimState] = {}
 class FeedReaders:
     """The readers and claims of one feed.
 
-    After a start, readers stay in their stored form (`packed`, see counts_codec.py) until the feed is requested. Each
-    takes 16 bytes, instead of about a hundred.
+    After a start, readers stay in their stored form (`packed`, see counts_codec.py) until the feed is requested. A
+    packed reader takes 16 bytes instead of about a hundred.
     """
 
     __slots__ = ("_packed", "_readers", "claims")
@@ -41,7 +41,7 @@ class FeedReaders:
 
     @property
     def packed(self) -> bytes:
-        """The readers in stored form; empty once they are unpacked."""
+        """The readers in stored form, or empty bytes after they were unpacked."""
         return self._packed
 
     @property
@@ -56,14 +56,14 @@ class FeedReaders:
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
-        """Return the value of the oldest record. Return None if there is none."""
+        """Return the value of the oldest record, or None without a record."""
         if self._packed:
             middle = len(self._packed) // 2
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
-        """Return the value of the newest record. Return None if there is none."""
+        """Return the value of the newest record, or None without a record."""
         if self._packed:
             return int.from_bytes(self._packed[-8:], "little")
         return next(reversed(self._readers.values()), None)

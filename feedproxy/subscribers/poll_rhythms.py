@@ -1,11 +1,11 @@
-"""Rhythms of readers: the interval and phase with which each polls a feed, and the polls to expect.
+"""Rhythms of readers: the interval and phase with which each reader polls a feed, and the polls to expect.
 
-At most READERS_MAX readers of each feed are sampled, the first to poll, with 48 bytes each. A reader is identified by
-the rotating pseudonym that the counts use (pseudonyms.py), and forgotten with the same window. The sample represents
-all readers: if a feed has ten times as many readers, ten times as many polls are expected.
+The first READERS_MAX readers of each feed are sampled, with 48 bytes each. A reader is identified by the same rotating
+pseudonym as in the counts (pseudonyms.py), and forgotten after the same window. The sample represents all readers: if a
+feed has ten times as many readers, ten times as many polls are expected.
 
 Polls at the reader's usual interval form a session. A longer pause ends the session. A reader that runs in working
-hours is expected to begin the next session after the same time as the last one.
+hours is expected to begin the next session after the same time as the last session.
 """
 
 import asyncio
@@ -25,39 +25,39 @@ READERS_MAX = 64
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
-"""Default of the maximum number of feeds with sampled readers, and of readers of all feeds together. The feeds
-polled longest ago are forgotten first."""
+"""Default limit for two numbers: feeds with sampled readers, and sampled readers of all feeds. The feeds polled longest
+ago are forgotten first."""
 
 SURPRISES_MAX = 10_000
-"""Maximum number of feeds that wait for an early new plan of their next refresh. Further feeds keep the planned
-instant."""
+"""Maximum number of feeds that wait for a new plan of their next refresh after an unexpected poll. Further feeds keep
+the planned instant."""
 
 REPEAT: Seconds = 20
-"""Seconds after a reader's poll within which another poll counts as the same: a second request, or the report of
+"""Seconds after a reader's poll within which another poll counts as the same poll: a second request, or the report of
 another process."""
 
 SESSION_BREAK = 2.5
-"""Number of usual intervals that a pause must last to end a session. One poll may be missed."""
+"""Number of usual intervals that a pause must last to end a session. A single missed poll therefore does not end it."""
 
 DAY: Seconds = 86_400
-"""Seconds from the beginning of one session to that of the next, if no other cycle was observed."""
+"""Seconds from the beginning of one session to the beginning of the next, unless another cycle was observed."""
 
 OVERDUE = 1.25
-"""Multiple of a reader's longest interval after which the expected poll counts as missed. The next poll is then
+"""Factor of a reader's longest interval. After this time, the expected poll counts as missed, and the next poll is
 expected one interval later."""
 
 BEYOND = 0.5
-"""Fraction of the difference between a reader's longest and shortest last interval. The next interval may be longer
-than the longest, or shorter than the shortest, by this much. If a refresh is too early, the copy is some minutes old;
-if it is too late, the reader gets the previous copy."""
+"""Fraction of the difference between a reader's longest and shortest last interval. The next interval may exceed the
+longest, or fall below the shortest, by this much. If a refresh is too early, the copy is some minutes old. If it is too
+late, the reader gets the previous copy."""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
 that has already lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""Seconds by which a poll may come earlier or later than expected without a new plan. They equal CLUSTER_LENGTH, within
-which the plan treats polls as one (refresh/policy/polling.py)."""
+"""Seconds by which a poll may come earlier or later than expected without a new plan. refresh/policy/polling.py treats
+polls within the same time as one."""
 
 SWEEP_BATCH = 4
 """Number of feeds that are checked for readers outside the window at each poll."""
@@ -72,7 +72,7 @@ NAME_MAX = 0xFFFF
 
 
 class ExpectedPoll(NamedTuple):
-    """Polls expected at an instant. `weight` is their expected number; for one reader, it is a probability."""
+    """Polls expected at an instant. `weight` is their expected number. For a single reader, it is a probability."""
 
     at: Instant
     weight: float
@@ -86,15 +86,15 @@ class _Reader(NamedTuple):
     last: Instant
     since_begin: Seconds
     length: Seconds
-    """Duration of the previous session, in seconds; 0 if it is unknown."""
+    """Duration of the previous session, in seconds, or 0 if it is unknown."""
     cycle: Seconds
-    """Seconds between the beginnings of the last two sessions; 0 if it is unknown."""
+    """Seconds between the beginnings of the last two sessions, or 0 if unknown."""
     gaps: tuple[Seconds, ...]
     """The last intervals between polls, in seconds, the newest first."""
 
 
 class PollRhythms:
-    """The rhythms of the readers of all feeds. `window` is in seconds. It is not thread-safe."""
+    """The rhythms of the readers of all feeds. `window` is in seconds. Not thread-safe."""
 
     def __init__(self, *, window: Seconds = DAY, feeds_max: int = FEEDS_MAX, readers_max: int = RECORDS_MAX) -> None:
         self._window = window
@@ -119,7 +119,7 @@ class PollRhythms:
         return surprise
 
     def record_from_peer(self, target: str, pseudonym: Pseudonym, at: Instant) -> None:
-        """Record a poll that another machine reported later. Do nothing if a later poll of the reader is known."""
+        """Record a poll that another machine reported. Do nothing if a later poll of the reader is known."""
         records = self._feeds.get(target, bytearray())
         for key in (pseudonym.current, pseudonym.previous):
             place = _find(records, key)
@@ -167,9 +167,9 @@ class PollRhythms:
         return len(self._feeds.get(target, b"")) // _RECORD.size
 
     def count_regular(self, target: str, since: Instant) -> int:
-        """Return the number of sampled readers that have polled at least twice, last after `since`.
+        """Return the number of sampled readers with at least two polls, the last of them after `since`.
 
-        Their next polls can be expected.
+        The next polls of these readers can be expected.
         """
         records = self._feeds.get(target, bytearray())
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
@@ -197,7 +197,7 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return the instant of the first expected poll. Return None if readers without a rhythm may come earlier."""
+        """Return the instant of the first expected poll, or None if readers without a rhythm may come earlier."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None
@@ -250,8 +250,8 @@ class PollRhythms:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all rhythms by `data`, which `dump` returned.
 
-        Polls after `now` become polls at `now`: the clock was wrong. If it raises StoreError, the rhythms are
-        unchanged.
+        Polls after `now` become polls at `now`, because the clock was wrong. Raises StoreError for damaged data; the
+        rhythms are then unchanged.
         """
         body = data[len(MAGIC) + 4 :]
         if not data.startswith(MAGIC):
@@ -301,9 +301,9 @@ class PollRhythms:
         return are_current
 
     def _outdated(self, target: str, records: bytearray, now: Instant) -> int:
-        """Return the position of a record that has left the window.
+        """Return the position of a record that has left the window, or -1 if none has.
 
-        Return -1 if there is none; the records are searched only when the first of them may have left the window.
+        The records are searched only when the first of them may have left the window.
         """
         for number, reader in enumerate(_readers(records)):
             if abs(now - reader.last) >= self._window:
@@ -337,7 +337,7 @@ def _whole(parts: list[bytes]) -> bytes:
 
 
 def _find(records: bytearray, key: int) -> int:
-    """Return the position of a pseudonym's record. Return -1 if it has none."""
+    """Return the position of a pseudonym's record, or -1 without a record."""
     wanted, at = _KEY.pack(key), -1
     while True:
         at = records.find(wanted, at + 1)
@@ -367,12 +367,13 @@ def _correct(records: bytearray, now: Instant) -> None:
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
-    """Return the lower median of the intervals. A night between two polls does not affect it."""
+    """Return the lower median of the intervals. The pause of a single night does not affect it."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the intervals after which the next poll may come, in order: those observed, a shorter and a longer one.
+    """Return the intervals after which the next poll may come, in order: the observed intervals, a shorter and a longer
+    one.
 
     Of n + 1 equally distributed intervals, the next is the shortest with a probability of 1 / (n + 1).
     """

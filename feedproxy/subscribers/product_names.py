@@ -28,7 +28,7 @@ class ProductNames:
         return ((name, count) for name, count in zip(self._names, self._uses, strict=True) if count)
 
     def number(self, name: str) -> int:
-        """Return the number of a name; assign one if it has none. Return 0 if all are in use."""
+        """Return the number of a name. A new name gets a free number, or 0 if all numbers are in use."""
         number = self._numbers.get(name)
         if number is not None:
             return number

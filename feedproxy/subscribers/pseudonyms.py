@@ -5,14 +5,14 @@ a key that changes with every period. Without the secret it reveals nothing, and
 be linked.
 
 The key is derived from the secret and the number of the period. All processes with the same secret therefore agree, and
-a reader counts once after a restart. Protect the secret: it permits testing all addresses. Replacing it makes all
-stored pseudonyms meaningless.
+a reader counts once after a restart. Protect the secret, because it permits testing all addresses. A new secret makes
+all stored pseudonyms meaningless.
 
-A reader must not count twice when the key changes, so a pseudonym includes that of the previous period. This suffices
-if a period is at least as long as the window of counting.
+A reader must not count twice when the key changes. Therefore a pseudonym includes the pseudonym of the previous period.
+One previous period suffices if a period is at least as long as the window of counting.
 
-Two hashes take longer than the rest of a fast-path hit, and most readers request several feeds in a row. A pseudonym is
-therefore cached for a minute, in memory only.
+Two hashes take longer than the rest of a fast-path hit, and most readers request several feeds in a row. Therefore a
+pseudonym is cached for a minute, in memory only.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ KNOWN_MAX = 8192
 """Maximum number of cached pseudonyms."""
 
 INPUT_LENGTH_MAX = 512
-"""Maximum length of a cached User-Agent, in characters. Real ones have less than 400."""
+"""Maximum length of a cached User-Agent, in characters. User-Agents of real readers have less than 400."""
 
 
 class Pseudonym(NamedTuple):
@@ -45,11 +45,11 @@ class Pseudonym(NamedTuple):
     current: int
     previous: int
     long_term: int = 0
-    """The pseudonym for the current PERIOD; 0 if unknown."""
+    """The pseudonym for the current PERIOD, or 0 if unknown."""
 
 
 class Identifier:
-    """Computes pseudonyms. Raises ValueError if the secret has less than SECRET_MIN bytes."""
+    """Calculator of pseudonyms. Raises ValueError if the secret has less than SECRET_MIN bytes."""
 
     def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
         if len(secret) < SECRET_MIN:
@@ -68,7 +68,7 @@ class Identifier:
         """Return the pseudonym of a reader. `user` is empty without authentication.
 
         An authenticated reader is identified by its user name, not by its address. An IPv6 address counts by its
-        network of 64 bits, because a machine changes the rest of its address every day (RFC 8981).
+        network of 64 bits, because a machine changes the other 64 bits every day (RFC 8981).
         """
         number = int(now // self._period)
         if number != self._number or int(now // PERIOD) != self._long_period:

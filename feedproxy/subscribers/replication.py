@@ -1,8 +1,8 @@
 """Read events for other processes, so that each process counts all readers.
 
-Repeated requests of a reader are reported only once in READER_INTERVAL. This suffices for counts over a day, and for
-rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.record_read`, with the pseudonym and
-never the address.
+Repeated requests of a reader are reported only once in READER_INTERVAL seconds. This suffices for counts over a day,
+and for rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.record_read`, with the
+pseudonym and never the address.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ READER_INTERVAL: Seconds = 60
 CLAIM_INTERVAL: Seconds = 60
 """Minimum time between two events of a fetcher with an unchanged claim, in seconds."""
 WAITING_MAX = 50_000
-"""Maximum number of events that wait to be sent. Above it, the older half is dropped: later requests of the same
+"""Maximum number of events that wait to be sent. Beyond it, the older half is dropped. Later requests of the same
 readers cause new events."""
 AGENT_MAX = 1000
 
@@ -28,7 +28,7 @@ type ReadRecord = tuple[str, Pseudonym, str, Instant]
 
 
 class ReadEvents:
-    """The events that wait to be sent."""
+    """The unsent events."""
 
     def __init__(self) -> None:
         self._waiting: list[Event] = []
@@ -41,7 +41,7 @@ class ReadEvents:
         self._waiting.append([target, *pseudonym, user_agent[:AGENT_MAX], now])
 
     def take(self) -> list[Event]:
-        """Return and remove the waiting events."""
+        """Return and remove the unsent events."""
         taken, self._waiting = self._waiting, []
         return taken
 

@@ -38,7 +38,7 @@ _READERS = "Readers that follow redirects change by themselves; tell the others 
 
 
 def advice(resource: Resource, state: State, settings: Settings) -> str:
-    """Return advice about a feed in one or two sentences, or an empty string if nothing is to be done."""
+    """Return advice about a feed in one or two sentences, or "" if the operator need not act."""
     sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
         what = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"

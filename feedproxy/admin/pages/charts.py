@@ -1,4 +1,4 @@
-"""Geometry of bar charts over time. Pages draw them as SVG, and show the same numbers as a table.
+"""Geometry of bar charts over time. Pages draw the charts as SVG, and show the same numbers as a table.
 
 The drawing is stretched to the width of the page. It therefore contains no text and no line widths. Labels are HTML
 around the drawing, so that they keep their size on a phone.
@@ -14,7 +14,7 @@ from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficC
 from feedproxy.web.templates import number, size
 
 HEIGHT = 100
-"""Height of the drawing, in its own units."""
+"""Height of the drawing, in units of the drawing."""
 STEP, GAP = 10.0, 2.0
 """Width of a column together with the gap beside it, and width of the gap, in units of the drawing."""
 
@@ -72,7 +72,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart to be drawn. `top` and `middle` are the values at the lines of the scale."""
+    """A chart to be drawn. `top` and `middle` are the values at the two lines of the scale."""
 
     width: float
     columns: tuple[Column, ...]
@@ -89,7 +89,7 @@ def find_span(name: str) -> Span:
 
 
 def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
-    """Return the slots of a span in order of time. The last one is the current slot."""
+    """Return the slots of a span in order of time. The last slot is the current one."""
     found, count = list(history.last(span.unit, span.count, now)), span.units_per_column
     grouped = [found[start : start + count] for start in range(0, len(found), count)]
     return [
@@ -99,7 +99,7 @@ def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
 
 
 def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
-    """Return the chart of requests. The lower part of a column is answered by the store, the upper part by origins."""
+    """Return the chart of requests. In each column, the store answered the lower part and origins the upper part."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -111,8 +111,8 @@ def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
 
 
 def traffic_chart(slots: Sequence[Slot], span: Span) -> Chart:
-    """Return the chart of bytes sent. The lower part of a column is saved for origins, the upper part received from
-    them."""
+    """Return the chart of bytes sent. In each column, origins sent the upper part and did not have to send the lower
+    part."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received
@@ -166,7 +166,8 @@ def _label(at: Instant, span: Span) -> str:
 
 
 def _round_number(largest: float) -> float:
-    """Return the top of the scale: the smallest 1, 2, 4, 6 or 8 times a power of ten that is not below `largest`."""
+    """Return the top of the scale: the smallest number that is 1, 2, 4, 6 or 8 times a power of ten and at least
+    `largest`."""
     if largest <= 2:
         return 2.0
     power = 10.0 ** math.floor(math.log10(largest))

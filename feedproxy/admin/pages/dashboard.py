@@ -27,7 +27,7 @@ from feedproxy.telemetry.redacted import View, redact_text
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
-"""Largest number of feeds that the dashboard lists as needing attention. The table of feeds has all of them."""
+"""Largest number of feeds that the dashboard lists as needing attention. The table of feeds lists all of them."""
 
 POPULAR_MAX = 10
 READERS_MAX = 8
@@ -51,7 +51,7 @@ class Dashboard:
         self._store_usage = StoreUsageMeter()
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the page, or the same as JSON."""
+        """Return the page, or its values as JSON."""
         peer_families = await self._app.peer_metrics.families()
         table, traffic = await self._pages.table(), self.merged_history()
         view = await self._view(table, peer_families, traffic)
@@ -86,7 +86,7 @@ class Dashboard:
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """Return the traffic of the last 72 hours and 400 days as JSON, without hours and days that had none."""
+        """Return the traffic of the last 72 hours and 400 days as JSON, without hours and days without traffic."""
         await self._app.peer_metrics.families()
         traffic = self.merged_history()
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))
@@ -165,7 +165,7 @@ class Dashboard:
 
 
 def _gateway(settings: Settings) -> str:
-    """Return the URL that precedes a feed's URL in the gateway, or an empty string in reverse mode.
+    """Return the URL that precedes a feed's URL in the gateway, or "" in reverse mode.
 
     If the listener has an address such as 0.0.0.0, the host is the name of this machine.
     """
@@ -186,7 +186,7 @@ def _troubled(rows: Sequence[View]) -> list[View]:
 
 
 def _popular(rows: Sequence[View]) -> list[View]:
-    """Return the feeds with the most subscribers, or any feeds if none has subscribers."""
+    """Return the feeds with the most subscribers, or any feeds if no feed has subscribers."""
     return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR_MAX]
 
 

@@ -43,7 +43,7 @@ NOTICES_MAX = 64
 """Largest number of remembered outcomes of actions, for the pages to which the actions redirect."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
-"""The part of a page that states the instant at which it was made."""
+"""The part of a page that states when the page was made."""
 
 _ORDER = {str(state): number for number, state in enumerate(State)}
 
@@ -57,7 +57,7 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 
 
 class StoreClosed(FeedproxyError):
-    """The proxy is closing its store."""
+    """Raised while the proxy is closing its store."""
 
     status_hint = 503
     detail = "drain"
@@ -65,7 +65,7 @@ class StoreClosed(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The outcome of an action, as the next page shows it."""
+    """The outcome of an action. The next page shows it."""
 
     ok: bool
     text: str
@@ -81,7 +81,7 @@ class FeedPages:
         self._was_open = False
         self._notices: LRU[str, Notice] = LRU(entries_max=NOTICES_MAX)
 
-    # -- pages, and the same as JSON
+    # -- pages, as HTML or JSON
 
     async def feeds(self, request: web.Request) -> web.Response:
         """Return the table of feeds.
@@ -170,7 +170,7 @@ class FeedPages:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, and a line about the fleet if this machine belongs to one."""
+        """Return `ok`, and a line about the cluster if this machine belongs to one."""
         return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
 
     async def readyz(self, _: web.Request) -> web.Response:
@@ -195,14 +195,15 @@ class FeedPages:
         """Return the icon that browsers request by themselves."""
         return web.Response(text=templates.ICON, content_type="image/svg+xml")
 
-    # -- for the other handlers
+    # -- for other handlers
 
     async def load_peer_counts(self) -> None:
         """Load the subscriber counts of the other workers."""
         await self._app.peer_metrics.families()
 
     def service(self) -> Service:
-        """Return the service. Raises StoreClosed after it was closed, because a page must not open it again."""
+        """Return the service. Raises StoreClosed after the service was closed, because a page must not open it
+        again."""
         if self._was_open and not self._app.opened:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
@@ -265,12 +266,13 @@ class FeedPages:
 
 
 def page_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page. The instant at which the page was made does not affect it."""
+    """Return the weak entity tag of a page. Two pages that differ only in the time when they were made have the same
+    tag."""
     return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:
-    """Return whether the client gets JSON: below /api/, or if Accept prefers it. A POST without Accept gets JSON."""
+    """Return True if the client gets JSON: below /api/, or if Accept prefers it. A POST without Accept gets JSON."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]
@@ -287,7 +289,7 @@ def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = Non
 
 
 def select(rows: Sequence[View], query: str, state: str) -> list[View]:
-    """Return the rows in `state` with `query` in title or address. Empty arguments match all."""
+    """Return the rows in `state` with `query` in title or address. An empty argument matches all rows."""
     part = query.casefold()
     return [
         row
@@ -307,7 +309,7 @@ def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple
 
 
 def subscribers_of(table: FeedTable) -> list[int]:
-    """Return the subscriber count of each feed that has any. Addresses that never were feeds are left out."""
+    """Return the subscriber count of each feed with subscribers. Addresses that never were feeds are left out."""
     return [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
 
 

@@ -15,13 +15,13 @@ from feedproxy.store.resource import Resource
 
 
 class State(StrEnum):
-    """The states of a feed, beginning with the one that needs most attention."""
+    """The states of a feed. The first state needs most attention."""
 
-    FAILING = "failing"  # the last fetch returned nothing usable
+    FAILING = "failing"  # the last fetch returned no usable content
     GONE = "gone"  # the feed has ended, or its rule says so
     MOVED = "moved"  # readers are redirected to a new address
     STALE = "stale"  # the copy must be validated before it is used again
-    UNSTORED = "unstored"  # HTTP forbids storing it
+    UNSTORED = "unstored"  # HTTP forbids storing the response
     HELD = "held"  # beyond its freshness lifetime, within the feed's own schedule
     FRESH = "fresh"
 
@@ -43,7 +43,8 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 class Condition:
     """A feed's state with its reason, and the instant of its next fetch.
 
-    At `next_at` or later, the schedule or the first request causes a fetch. A feed without readers is not fetched.
+    The fetch is caused by the schedule or by the first request at `next_at` or later. A feed without readers is not
+    fetched.
     """
 
     state: State
@@ -55,7 +56,7 @@ class Condition:
 def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
-    """Return the condition of a feed. `freshness` is that of its newest stored response."""
+    """Return the condition of a feed. `freshness` is the freshness of its newest stored response."""
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"
@@ -100,7 +101,7 @@ def feed_condition(
 
 
 def detail_sentence(detail: str) -> str:
-    """Return the meaning of a Cache-Status detail, or the token itself if it is unknown."""
+    """Return the meaning of a Cache-Status detail, or the token itself if the meaning is unknown."""
     return _SENTENCES.get(detail, detail)
 
 

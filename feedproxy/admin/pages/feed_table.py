@@ -1,7 +1,7 @@
 """The table of stored feeds without their contents, so that a page about ten thousand feeds reads no content.
 
 The first use reads the whole store, in slices between which requests are answered. Later uses read only feeds that are
-new or were updated (`touch`). A table is reused for a time that grows with its cost: loading the page repeatedly must
+new or were updated (`touch`). The longer a table took to make, the longer it is reused, so that reloading the page does
 not slow down clients.
 """
 
@@ -24,8 +24,8 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Largest number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Multiple of the time that making a table took, for which the table is reused. Tables therefore take at most a tenth
-of a core."""
+"""Factor from the time that making a table took to the time for which the table is reused. Tables therefore take at
+most a tenth of a core."""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -60,7 +60,7 @@ class FeedTableCache:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Discard the table, so that the next one reads these targets again."""
+        """Discard the table, so that the next table reads these targets again."""
         for target in targets:
             self.touch(target)
         self._good_until = 0.0

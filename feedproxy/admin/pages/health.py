@@ -21,7 +21,7 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """Fraction of max_connections above which clients may soon be refused."""
 
 FAILURES_MIN = 10
-"""Number of failed fetches in this hour and the one before, below which the fraction of failed fetches is not
+"""Number of failed fetches, in this hour and the hour before, from which the fraction of failed fetches is
 evaluated."""
 FAILING_SHARE = 0.5
 """Fraction of failed fetches above which the network of this machine is the likely cause."""
@@ -31,7 +31,7 @@ class Health(StrEnum):
     """Levels of health, the worst first."""
 
     BAD = "bad"  # readers get errors, or data may be lost
-    DEGRADED = "degraded"  # readers are served, but a limit is near or a part fails
+    DEGRADED = "degraded"  # readers are served, but a limit is near or a part of the proxy fails
     GOOD = "good"
 
 
@@ -59,7 +59,7 @@ class StorePlace:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """The facts from which findings are derived. `recent` is the traffic of this hour and the one before."""
+    """The facts from which findings are derived. `recent` is the traffic of this hour and the hour before."""
 
     ready: bool = True
     draining: bool = False

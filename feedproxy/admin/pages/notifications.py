@@ -34,7 +34,7 @@ class NotificationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return subscriptions (those after the id in `?after=ID`), failing deliveries, recent changes and unknown
+        """Return the subscriptions after the id in `?after=ID`, failing deliveries, recent changes and unknown
         sites."""
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):

@@ -1,4 +1,4 @@
-"""Scores of tracked readers, for publishers: how the readers poll, and the traffic that this causes.
+"""Scores of tracked readers, for publishers: how the readers poll, and the traffic that their polls cause.
 
 Each worker tracks readers separately (scoring/live_scores.py). The workers' accounts of one reader are added.
 """
@@ -27,7 +27,7 @@ COUNTED_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """Scores, the worst first, with the number of tracked readers and its limit."""
+    """Scores, the lowest grade first, with the number of tracked readers and its limit."""
 
     scores: list[ReaderScore]
     followed: int
@@ -42,7 +42,7 @@ class ReaderScores:
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores, at most `age_max` seconds old. The computation lets the event loop serve clients."""
+        """Return the scores, at most `age_max` seconds old. During the computation, the event loop serves clients."""
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]
@@ -65,7 +65,7 @@ class ReadersPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the scores of the tracked readers, the worst first."""
+        """Return the scores of the tracked readers, the lowest grade first."""
         await self._pages.load_peer_counts()
         summary = await self._reader_scores.summary()
         scores = summary.scores[:SHOWN_MAX]

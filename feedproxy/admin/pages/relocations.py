@@ -16,7 +16,7 @@ class RelocationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the feeds, those with the most subscribers first."""
+        """Return the feeds that have moved or ended. The feeds with the most subscribers come first."""
         table = await self._pages.table()
         found = [row for row in table.rows if row["sighting"] or row["state"] in (State.MOVED, State.GONE)]
         found.sort(

@@ -52,7 +52,8 @@ def view_resource(
 
 
 def is_feed(resource: Resource) -> bool:
-    """Return whether a resource belongs in the table of feeds: it is a feed, or an address that never returned one."""
+    """Return True if a resource belongs in the table of feeds: it is a feed, or an address that never returned a
+    feed."""
     return resource.channel is not None or (
         not resource.variants and bool(resource.failures.count or resource.relocation)
     )
@@ -118,12 +119,12 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
 
 
 def format_name(channel: Channel | None) -> str:
-    """Return the format, such as `RSS 2.0` or `Atom 1.0`, or an empty string for another document."""
+    """Return the format, such as `RSS 2.0` or `Atom 1.0`, or "" for another document."""
     return f"{channel.kind.format_name} {plain_text(channel.version, 20)}".strip() if channel else ""
 
 
 def last_changed(resource: Resource) -> str | None:
-    """Return the time of the last change of content: as observed, or else the Last-Modified."""
+    """Return the time of the last change of content: the observed time, or else Last-Modified."""
     if resource.changes:
         return iso(resource.changes[-1])
     modified = resource.variants[-1].content.last_modified if resource.variants else None
@@ -228,7 +229,7 @@ def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | 
 
 
 def _moved_to(view: ResourceView) -> str | None:
-    """Return the new address of a feed, by a rule or by its origin."""
+    """Return the new address of a feed, which a rule or its origin states."""
     sighting = view.resource.relocation
     location = view.settings.moved_to or (sighting.location if sighting is not None else "")
     return redact_target(to_public(location, view.settings)) if location else None

@@ -22,8 +22,10 @@ class StoreUsageMeter:
         self._good_until = 0.0
 
     async def measure(self, location: str, most: int) -> StorePlace:
-        """Return the measurement, which is at most REUSE_TIME old. `location` is the option `store`, `most` is
-        `store_max`."""
+        """Return the measurement, which is at most REUSE_TIME seconds old.
+
+        `location` is the option `store`, `most` is `store_max`.
+        """
         if time.monotonic() >= self._good_until:
             self._place = await asyncio.to_thread(_measure, location, most)
             self._good_until = time.monotonic() + REUSE_TIME

@@ -9,11 +9,11 @@ type View = dict[str, str | int | None]
 
 
 def version_list(resource: Resource) -> list[View]:
-    """Return the stored versions, the newest first. The call parses the current version, so it must not run in the
-    event loop.
+    """Return the stored versions, the newest first. The call parses the current version. Therefore it must not run in
+    the event loop.
 
-    `new`, `changed` and `gone` are numbers of entries compared with the version before. They are None if the entries of
-    either version are no longer stored.
+    `new`, `changed` and `gone` are numbers of entries compared with the previous version. They are None if the entries
+    of either version are no longer stored.
     """
     entries = {base.tag: base.entries for base in resource.delta_bases}
     for variant in resource.variants:
