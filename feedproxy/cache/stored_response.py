@@ -160,3 +160,5 @@ class StoredResponse:
     key: Fields = field(default_factory=Fields)
     """Client-specific fields of the request that Vary does not nominate. Only a request with equal fields selects
     this response."""
+    has_client_language: bool = False
+    """True if the request had a client's Accept-Language that is neither in `key` nor in `vary_request`."""

@@ -32,7 +32,7 @@ from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.refresh.site_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
-from feedproxy.request.upstream_request import background_request, is_credential
+from feedproxy.request.upstream_request import background_request, is_credential, is_only_language
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.rules import may_serve_under
 from feedproxy.settings import Settings
@@ -155,7 +155,7 @@ class RefreshCoordinator:
                 return
         else:
             newest = resource.variants[-1] if resource.variants else None
-            if newest is None or (result.stored and len(context.varying_fields)):
+            if newest is None or (result.stored and (is_shared or len(context.varying_fields))):
                 return
             if assess(resource, newest, context.settings, now).fresh(now):
                 return
@@ -164,7 +164,7 @@ class RefreshCoordinator:
 
     def can_join(self, context: RequestContext) -> bool:
         """Return whether a running refresh exists that this request may join."""
-        return (key := _collapse_key(context)) is not None and key in self._refreshes
+        return any(key in self._refreshes for key in _collapse_keys(context))
 
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
@@ -174,10 +174,10 @@ class RefreshCoordinator:
         The result is None if the refresh is still running after `answer_timeout` seconds.
         """
         target, client = context.request.target, client_network(context.client.address)
-        key: object = _collapse_key(context) or next(self._solo_keys)
+        keys: list[object] = [*_collapse_keys(context), next(self._solo_keys)]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.settings.answer_timeout
-        for _ in range(2):
+        for key in keys:
             initiator = Requester(client, is_known=_is_known_feed(resource))
             with requesting(initiator):
                 if not isinstance(key, int):
@@ -199,9 +199,7 @@ class RefreshCoordinator:
                 return None, joined
             if not joined or _may_share(context, result):
                 return result, joined or result.from_peer
-            # This request does not select the shared response (RFC 9111, section 4), so that it needs a fetch of its
-            # own.
-            key = next(self._solo_keys)
+            # This request does not select the shared response (RFC 9111, section 4), so that it needs another fetch.
         raise AssertionError("unreachable: a solo refresh is never joined")
 
     async def apply_push(self, target: str, push: Push, stored: StoredResponse) -> RefreshResult:
@@ -497,13 +495,20 @@ def _is_never_stored(resource: Resource | None) -> bool:
     return resource is not None and resource.channel is not None and not resource.responses
 
 
-def _collapse_key(context: RequestContext) -> object:
-    """Return the key of the refresh that this request may share, or None if it needs a refresh of its own."""
+def _collapse_keys(context: RequestContext) -> tuple[object, ...]:
+    """Return the keys of the refreshes that this request may share, the first to try first.
+
+    The result is empty if the request needs a refresh of its own. First requests with different languages share one
+    refresh, because most feeds are the same in all languages.
+    """
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
-        return None
+        return ()
     target = context.request.target
     client_specific = (*context.key, *context.varying_fields)
-    return (target, client_specific) if client_specific else target
+    if not client_specific:
+        return (target,)
+    with_language = is_only_language(context.key) and not len(context.varying_fields)
+    return ((target, "accept-language"), (target, client_specific)) if with_language else ((target, client_specific),)
 
 
 def _may_share(context: RequestContext, result: RefreshResult) -> bool:

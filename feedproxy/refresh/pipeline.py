@@ -44,7 +44,7 @@ from feedproxy.refresh.resource_update import (
     without_variant,
 )
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver, RefreshResult
-from feedproxy.request.upstream_request import ACCEPT
+from feedproxy.request.upstream_request import ACCEPT, is_only_language
 from feedproxy.request.url_mapping import is_upstream_target, to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
@@ -158,7 +158,25 @@ class RefreshPipeline:
         is_feed = received.ingested.channel is not None
         is_new = stored is None or not (stored.variants or stored.channel)
         key = personal_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
+        if is_new and is_only_language(key) and self._is_feed_for_all_languages(job, received):
+            return replace(job, key=Fields(), has_client_language=True)
         return job if key == job.key else replace(job, key=key)
+
+    def _is_feed_for_all_languages(self, job: RefreshJob, received: _Received) -> bool:
+        """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
+
+        The caller has checked that Vary does not nominate the field. A redirect or a response with Content-Language may
+        depend on it in spite of that.
+        """
+        chain, ingested = received.chain, received.ingested
+        if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
+            return False
+        response = chain.last.response
+        if response.status != 200 or chain.hops or chain.redirect_error or "content-language" in response.fields:
+            return False
+        is_targeted = job.settings.is_targeted
+        verdict = storing.may_store(job.request, response, now=self._clock.now(), targeted=is_targeted)
+        return isinstance(verdict, storing.MayStore)
 
     def _complete(
         self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant

@@ -68,6 +68,8 @@ class RefreshJob:
     key: Fields = field(default_factory=Fields)
     varying_fields: Fields = field(default_factory=Fields)
     """Fields of the request that only some clients send (see UpstreamRequest)."""
+    has_client_language: bool = False
+    """True if the Accept-Language of the request was removed from `key`, because the response is a shared copy."""
 
 
 def unmodified_content(response: Response) -> Content:
@@ -91,6 +93,7 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
         or any(is_credential(name) and not name.startswith("cookie") for name, _ in job.key),
         final_target=final_target(job, at),
         key=job.key,
+        has_client_language=job.has_client_language,
     )
     stored = set_cookie.with_cookies(stored, fetched.response.fields, job.request, targeted=targeted)
     return with_links(stored, job.settings, job.self_href)

@@ -76,6 +76,12 @@ _CREDENTIAL = re.compile(
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
 """Matches values of a field that Vary nominates, if they may be forwarded in a request for a shared copy."""
 
+_LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
+_LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
+ACCEPT_LANGUAGE_MAX = 128
+"""Largest number of characters in an Accept-Language with which a shared copy may be fetched. Browsers send fewer than
+60 for five languages."""
+
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
     r"=\d{1,10})(?:, ?|\Z)){1,8}"
@@ -125,6 +131,15 @@ def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
 def is_credential(name: str) -> bool:
     """Return True if a field with this name identifies a user."""
     return _CREDENTIAL.fullmatch(name.lower().replace("_", "-")) is not None
+
+
+def is_only_language(key: Fields) -> bool:
+    """Return True if the only client-specific field is an Accept-Language with nothing but language ranges."""
+    if len(key) != 1:
+        return False
+    ((name, value),) = key
+    is_language = name == "accept-language" and len(value) <= ACCEPT_LANGUAGE_MAX
+    return is_language and _LANGUAGE_RANGES.fullmatch(value) is not None
 
 
 def build_upstream_request(

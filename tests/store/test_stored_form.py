@@ -54,6 +54,7 @@ VARIANT = StoredResponse(
     invalid=True,
     final_target="https://example.net/feed",
     key=Fields([("Cookie", "a=1")]),
+    has_client_language=True,
 )
 PREVIOUS = struct.pack(">32s32sII", b"a" * 32, b"b" * 32, 3, 4) + b"zstd"
 RESOURCE = Resource(
@@ -115,6 +116,7 @@ HEADER: dict[str, Any] = {
             "invalid": True,
             "final_target": "https://example.net/feed",
             "key": [["Cookie", "a=1"]],
+            "has_client_language": True,
         }
     ],
     "channel": {
