@@ -14,13 +14,16 @@ _SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL
 def with_realms_of(value: str, owner: str) -> str:
     """Return the challenges with `owner` before the realms of Basic and Digest. Other schemes remain unchanged.
 
+    At the gateway, all origins share one address. With the origin as `owner`, a browser does not send the credentials
+    for one origin to another.
+
     If the realm is missing, `owner` becomes the realm. If a challenge has several realms, the first counts. Parameters
     before the first challenge are dropped, because they would become part of the challenge on the previous line.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):
-        if _PARAMETER.fullmatch(member) is None and (found := _SCHEME.fullmatch(member)):
-            challenges.append((found[1], [found[2]] if found[2] else []))
+        if _PARAMETER.fullmatch(member) is None and (match := _SCHEME.fullmatch(member)):
+            challenges.append((match[1], [match[2]] if match[2] else []))
         elif challenges:
             challenges[-1][1].append(member)
     return ", ".join(_format_challenge(scheme, parameters, owner) for scheme, parameters in challenges)
@@ -30,10 +33,10 @@ def _format_challenge(scheme: str, parameters: list[str], owner: str) -> str:
     if scheme.lower() in WITH_REALM:
         realms, others = [], []
         for parameter in parameters:
-            found = _PARAMETER.fullmatch(parameter)
-            if found and found[1].lower() == "realm":
-                realms.append(unquote(found[2]))
-            elif found:
+            match = _PARAMETER.fullmatch(parameter)
+            if match and match[1].lower() == "realm":
+                realms.append(unquote(match[2]))
+            elif match:
                 others.append(parameter)
         parameters = [f"realm={quote(' '.join([owner, *realms[:1]]))}", *others]
     return f"{scheme} {', '.join(parameters)}" if parameters else scheme

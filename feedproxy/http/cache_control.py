@@ -102,7 +102,7 @@ class CacheControl:
 def without_directives(fields: Fields, *names: str) -> str:
     """Return the text of Cache-Control without the directives `names`, which must be in lower case."""
     combined = fields.combined("cache-control") or ""
-    return ", ".join(found[0] for found in _DIRECTIVE.finditer(combined) if found[1].lower() not in names)
+    return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 
 
 ABSENT = CacheControl()
@@ -156,7 +156,7 @@ def _parse_targeted(value: str) -> CacheControl | None:
 def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
     flags: dict[str, bool] = {}
     durations: dict[str, Seconds] = {}
-    named: dict[str, frozenset[str]] = {}
+    fields_by_directive: dict[str, frozenset[str]] = {}
     for name, argument in directives:
         directive = name.lower()
         if attribute := _FLAGS.get(directive):
@@ -170,10 +170,10 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
         elif attributes := _QUALIFIED.get(directive):
             fields = _field_names(argument)
             if fields:
-                named[attributes[1]] = named.get(attributes[1], frozenset()) | fields
+                fields_by_directive[attributes[1]] = fields_by_directive.get(attributes[1], frozenset()) | fields
             else:
                 flags[attributes[0]] = True
-    return CacheControl(present=True, **flags, **durations, **named)  # type: ignore[arg-type] # by name
+    return CacheControl(present=True, **flags, **durations, **fields_by_directive)  # type: ignore[arg-type] # by name
 
 
 def _seconds(argument: str | None) -> Seconds:

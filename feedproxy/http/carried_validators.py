@@ -1,8 +1,8 @@
 """Validators of an origin, carried inside the entity tag that a client gets.
 
-They serve content that no cache may store. "the cache MUST NOT store any part of either the immediate request or the
-response" -- RFC 9111, section 5.2.2.5. The proxy therefore cannot store the origin's tag for a tag that it sent.
-Instead, the tag contains the origin's validator, and the client returns it. `HASH.eTAG` and `HASH.wTAG` carry a strong
+They are used for content that no cache may store: "the cache MUST NOT store any part of either the immediate request or
+the response" -- RFC 9111, section 5.2.2.5. The proxy therefore cannot store which tag of the origin belongs to a tag
+that a client got. Instead, the client's tag contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong
 or weak tag in base64url; `HASH.dNUMBER` carries Last-Modified in Unix seconds.
 """
 
@@ -45,7 +45,7 @@ def content_base(base: str) -> str:
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions to send to the origin for those of a client. The result is empty if none can be sent.
+    """Return the conditions to send to the origin in place of a client's. The result is empty if none can be sent.
 
     Tags have priority over dates (RFC 9110, section 13.1.3). A date sent by the client counts only if the client sends
     no tag.

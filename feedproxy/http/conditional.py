@@ -20,8 +20,8 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client or origin may be slow. An If-Modified-Since that precedes Last-Modified by
-less than this still names the current version."""
+"""Seconds by which the clock of a client or origin may be slow. An If-Modified-Since that is earlier than the storing
+of the current version, but by less than this, still counts as later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ def evaluate(
     comes from a wrong clock, and a 304 would hide versions that are published before that time. ("A date which is later
     than the server's current time is invalid" -- RFC 2616, section 14.25; RFC 9110 does not specify it.)
 
-    `earlier_versions` is the time span in which earlier versions were stored, if known. An If-Modified-Since in this
-    span, but later than the current Last-Modified, is the time of the client's last request. The client then has an
-    earlier version.
+    `earlier_versions` is the time span from the storing of the first known version to that of the current version. An
+    If-Modified-Since in this span, but later than Last-Modified, is the time of the client's last request. The client
+    then has an earlier version.
     """
     conditions = _conditions(fields)
     if not conditions or method in _UNCONDITIONAL:
@@ -85,12 +85,12 @@ def evaluate(
         limit = parse_http_date(conditions["if-unmodified-since"], now)
         if limit is not None and math.floor(last_modified) > limit:
             return PreconditionFailed("if-unmodified-since")
-    reading = method in ("GET", "HEAD")
+    is_get_or_head = method in ("GET", "HEAD")
     if "if-none-match" in conditions:
         if _if_none_match(conditions["if-none-match"], tags, own_base, exists):
             return Proceed("if-none-match")
-        return NotModified("if-none-match") if reading else PreconditionFailed("if-none-match")
-    if "if-modified-since" in conditions and reading:
+        return NotModified("if-none-match") if is_get_or_head else PreconditionFailed("if-none-match")
+    if "if-modified-since" in conditions and is_get_or_head:
         since = parse_http_date(conditions["if-modified-since"], now)
         if since is not None and not _was_modified_since(since, last_modified, date, now, earlier_versions):
             return NotModified("if-modified-since")
@@ -109,8 +109,8 @@ def range_applies(
     if condition is None:
         return True
     if '"' in condition[:3]:
-        wanted = parse_tag(condition)
-        return wanted is not None and tag is not None and strong_match(wanted, tag)
+        condition_tag = parse_tag(condition)
+        return condition_tag is not None and tag is not None and strong_match(condition_tag, tag)
     limit = parse_http_date(condition)
     if limit is None or last_modified is None or (date is not None and date - last_modified < 1):
         return False
@@ -127,27 +127,27 @@ def _conditions(fields: Fields) -> dict[str, str]:
 
 def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
     """Return True if the condition If-Match holds, by strong comparison (section 13.1.1)."""
-    wanted = parse_tags(value)
-    if wanted == "*":
+    condition_tags = parse_tags(value)
+    if condition_tags == "*":
         return exists
-    return exists and any(not tag.weak and tag in tags for tag in wanted)
+    return exists and any(not tag.weak and tag in tags for tag in condition_tags)
 
 
 def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None, exists: bool) -> bool:
     """Return True if the condition If-None-Match holds, by weak comparison (section 13.1.2)."""
-    sent_tags = parse_tags(value)
-    if sent_tags == "*" or not exists:
+    condition_tags = parse_tags(value)
+    if condition_tags == "*" or not exists:
         return not exists
     opaque = {tag.opaque for tag in tags}
-    if any(tag.opaque in opaque for tag in sent_tags):
+    if any(tag.opaque in opaque for tag in condition_tags):
         return False
     # Software between origin and client may change the origin's tag in the same way as this proxy's.
     own_bases = {own_base, *map(tag_base, tags)} if own_base is not None else set()
-    if any(tag_base(tag) in own_bases for tag in sent_tags):
+    if any(tag_base(tag) in own_bases for tag in condition_tags):
         return False
     # The same content may carry another validator of its origin.
     content = None if own_base is None else content_base(own_base)
-    return not any(content_base(tag_base(tag)) == content for tag in sent_tags)
+    return not any(content_base(tag_base(tag)) == content for tag in condition_tags)
 
 
 def _was_modified_since(

@@ -100,8 +100,8 @@ def format_http_date(instant: Instant) -> str:
     """
     global _last  # noqa: PLW0603 -- one pair, replaced whole: most dates written are of this second
     second = math.floor(instant)
-    known, text = _last  # read once: another thread may replace it
-    if second == known:
+    cached_second, text = _last  # read once: another thread may replace it
+    if second == cached_second:
         return text
     moment = _EPOCH + timedelta(seconds=second)
     # strftime would write the names in the language of the process.

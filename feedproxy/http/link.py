@@ -15,7 +15,7 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link. `reference` must be resolved against the response's target; `relations` are its relation types.
+    """One link. `href` is relative to the response's target. `rels` are the relation types, in lower case.
 
     `type` and `title` describe the linked resource.
     """
@@ -31,7 +31,7 @@ def parse_links(fields: Fields) -> list[Link]:
 
     Malformed links and links from another context (`anchor`) are left out.
     """
-    found: list[Link] = []
+    links: list[Link] = []
     for value in fields.get_all("link"):
         for member in _members(value):
             match = _REFERENCE.fullmatch(member)
@@ -42,10 +42,10 @@ def parse_links(fields: Fields) -> list[Link]:
             if "anchor" in parameters:
                 continue
             rels = tuple(parameters.get("rel", "").lower().split())
-            found.append(Link(match[1].strip(), rels, parameters.get("type", ""), parameters.get("title", "")))
-            if len(found) == LINKS_MAX:
-                return found
-    return found
+            links.append(Link(match[1].strip(), rels, parameters.get("type", ""), parameters.get("title", "")))
+            if len(links) == LINKS_MAX:
+                return links
+    return links
 
 
 def _members(value: str) -> list[str]:

@@ -15,11 +15,11 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
     """
 
     def decorate(function: Callable[[str], T]) -> Callable[[str], T]:
-        remembered = lru_cache(maxsize=entries)(function)
+        cached = lru_cache(maxsize=entries)(function)
 
         @wraps(function)
         def call(value: str) -> T:
-            return remembered(value) if len(value) <= longest else function(value)
+            return cached(value) if len(value) <= longest else function(value)
 
         return call
 
@@ -40,9 +40,9 @@ def memoize_by_identity[Value, Result](
 
         @wraps(function)
         def call(value: Value) -> Result:
-            found = results.get(id(value))  # `results` references the value, so its id is not reused
-            if found is not None:
-                return found[1]
+            cached = results.get(id(value))  # `results` references the value, so its id is not reused
+            if cached is not None:
+                return cached[1]
             result = function(value)
             if len(results) >= entries:
                 results.clear()
@@ -66,9 +66,9 @@ def memoize_last[First, Second, Result](
     @wraps(function)
     def call(first: First, second: Second) -> Result:
         nonlocal last
-        found = last  # one read: other threads replace it as a whole
-        if found is not None and found[0] is first and found[1] is second:
-            return found[2]
+        cached = last  # one read: other threads replace it as a whole
+        if cached is not None and cached[0] is first and cached[1] is second:
+            return cached[2]
         result = function(first, second)
         last = first, second, result
         return result

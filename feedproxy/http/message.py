@@ -61,11 +61,11 @@ class Fields:
     @property
     def _names(self) -> tuple[str, ...]:
         """Return the lines' names in lower case. They are cached."""
-        found = self._lowered
-        if found is None:
-            found = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
-            self._lowered = found
-        return found
+        names = self._lowered
+        if names is None:
+            names = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
+            self._lowered = names
+        return names
 
     def size(self) -> int:
         """Return an upper estimate of the bytes that the lines occupy in memory."""
@@ -94,38 +94,38 @@ class Fields:
 
     def get(self, name: str) -> str | None:
         """Return the value of the first line with this name. Return None if there is none."""
-        wanted, names = _lower(name), self._lowered or self._names
-        return self._lines[names.index(wanted)][1] if wanted in names else None
+        lowered, names = _lower(name), self._lowered or self._names
+        return self._lines[names.index(lowered)][1] if lowered in names else None
 
     def get_all(self, name: str) -> list[str]:
         """Return the values of all lines with this name, in order."""
-        wanted, names = _lower(name), self._lowered or self._names
-        if wanted not in names:
+        lowered, names = _lower(name), self._lowered or self._names
+        if lowered not in names:
             return []
-        return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == wanted]
+        return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == lowered]
 
     def combined(self, name: str) -> str | None:
         """Return all values joined by commas, as RFC 9110, section 5.3, permits for lists.
 
         Return None if the field is absent.
         """
-        wanted, names = _lower(name), self._lowered or self._names
-        if wanted not in names:
+        lowered, names = _lower(name), self._lowered or self._names
+        if lowered not in names:
             return None
-        if names.count(wanted) == 1:
-            return self._lines[names.index(wanted)][1]
+        if names.count(lowered) == 1:
+            return self._lines[names.index(lowered)][1]
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return a copy with a single line of this name. It replaces the first such line, or is appended."""
-        wanted, names = _lower(name), self._names
-        if wanted not in names:
+        """Return a copy with a single line of this name: in place of the first such line, or else at the end."""
+        lowered, names = _lower(name), self._names
+        if lowered not in names:
             return self.with_added(name, value)
-        lines, place = self._lines, names.index(wanted)
-        if names.count(wanted) == 1:
-            return self._with_lines((*lines[:place], (name, value), *lines[place + 1 :]), names)
-        others = [line for key, line in zip(names, lines, strict=True) if key != wanted]
-        others.insert(place, (name, value))
+        lines, index = self._lines, names.index(lowered)
+        if names.count(lowered) == 1:
+            return self._with_lines((*lines[:index], (name, value), *lines[index + 1 :]), names)
+        others = [line for key, line in zip(names, lines, strict=True) if key != lowered]
+        others.insert(index, (name, value))
         return type(self)(others)
 
     def with_added(self, name: str, value: str) -> Self:
@@ -140,20 +140,20 @@ class Fields:
         """Return a copy without hop-by-hop fields: those in HOP_BY_HOP and those that Connection names."""
         if "connection" not in (self._lowered or self._names):
             return self._without(HOP_BY_HOP)
-        named = {
+        connection_names = {
             token.strip().lower() for value in self.get_all("connection") for token in value.split(",") if token.strip()
         }
         # Connection must not name fields that the message needs end to end. Such names are ignored.
-        named -= {"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"}
-        return self._without(HOP_BY_HOP | named)
+        connection_names -= {"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"}
+        return self._without(HOP_BY_HOP | connection_names)
 
-    def _without(self, unwanted: AbstractSet[str]) -> Self:
+    def _without(self, removed: AbstractSet[str]) -> Self:
         names = self._names
-        if unwanted.isdisjoint(names):
+        if removed.isdisjoint(names):
             return self
-        wanted = [at for at, name in enumerate(names) if name not in unwanted]
+        remaining = [at for at, name in enumerate(names) if name not in removed]
         lines = self._lines
-        return self._with_lines(tuple([lines[at] for at in wanted]), tuple([names[at] for at in wanted]))
+        return self._with_lines(tuple([lines[at] for at in remaining]), tuple([names[at] for at in remaining]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,8 @@ def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) ->
 
 def is_host(value: bytes) -> bool:
     """Return True if the value is a host, with or without a port."""
-    found = _HOST.fullmatch(value)
-    return found is not None and int(found[1] or 0) <= 65_535
+    match = _HOST.fullmatch(value)
+    return match is not None and int(match[1] or 0) <= 65_535
 
 
 def check_framing(fields: Iterable[Line], *, minor: int) -> None:
@@ -144,14 +144,14 @@ def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) 
     are refused.
     """
     of_response = error is MalformedResponse
-    found: list[Line] = []
+    parsed: list[Line] = []
     for line in lines:
         if line[:1] in {b" ", b"\t"}:
             # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
-            if not found:
+            if not parsed:
                 raise error("white space before the first field line")
-            name, value = found[-1]
-            found[-1] = name, (value + b" " + _value(line, of_response, error)).strip(b" ")
+            name, value = parsed[-1]
+            parsed[-1] = name, (value + b" " + _value(line, of_response, error)).strip(b" ")
             continue
         name, colon, value = line.partition(b":")
         if of_response:
@@ -159,8 +159,8 @@ def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) 
             name = name.rstrip(b" \t")
         if not colon or not _TOKEN.fullmatch(name):
             raise error(f"invalid field line {line[:60]!r}: expected a name, a colon and a value")
-        found.append((name, _value(value, of_response, error)))
-    return found
+        parsed.append((name, _value(value, of_response, error)))
+    return parsed
 
 
 def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyError]) -> bytes:

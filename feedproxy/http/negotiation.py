@@ -37,10 +37,10 @@ def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str 
 @lru_cache(maxsize=4096)
 def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | None:
     weights = weights_in(accept_encoding)
-    rest = weights.get("*")
+    other_weight = weights.get("*")
     best, best_weight = None, 0.0
     for coding in available:
-        weight = weights.get(_ALIASES.get(coding, coding), rest)
+        weight = weights.get(_ALIASES.get(coding, coding), other_weight)
         if weight is None:
             weight = _UNLISTED if coding == "identity" else 0.0
         if weight > best_weight:
@@ -126,7 +126,7 @@ def _weight(parameters: dict[str, str]) -> float | None:
 def vary_on(fields: Fields, *names: str) -> Fields:
     """Return the fields with these names added to Vary (section 12.5.5)."""
     nominated = split_list(fields.combined("vary") or "")
-    known = {name.lower() for name in nominated}
-    if "*" in known:
+    lowered = {name.lower() for name in nominated}
+    if "*" in lowered:
         return fields
-    return fields.with_field("Vary", ", ".join([*nominated, *(name for name in names if name.lower() not in known)]))
+    return fields.with_field("Vary", ", ".join([*nominated, *(name for name in names if name.lower() not in lowered)]))

@@ -47,10 +47,10 @@ def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
     keyword, port = ("HTTPS", 443) if split.scheme == "https" else ("PROXY", 80)
     host = split.hostname or ""
     own = f"[{host}]" if ":" in host else host
-    named = {f".{name}": 1 for name in sorted(set(hosts)) if _HOST.fullmatch(name) and name != host}
+    host_table = {f".{name}": 1 for name in sorted(set(hosts)) if _HOST.fullmatch(name) and name != host}
     globs = sorted({_expression(pattern.lower()) for pattern in patterns})
     return _DOCUMENT.format(
-        hosts=json.dumps(named, indent=1),
+        hosts=json.dumps(host_table, indent=1),
         patterns=json.dumps(globs, indent=1),
         proxy=json.dumps(f"{keyword} {own}:{split.port or port}; DIRECT"),
     )

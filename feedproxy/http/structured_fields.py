@@ -69,16 +69,16 @@ def parse_item(value: str) -> Bare | None:
 def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
     """Parse a list and return the parameters of each item (section 4.2.1). Return None if it is invalid."""
     parser = _Parser(value.strip(" "))
-    found: list[dict[str, Bare]] = []
+    parameters_by_item: list[dict[str, Bare]] = []
     try:
         while parser.at < len(parser.text):
-            if found:
+            if parameters_by_item:
                 parser.need(_NEXT)
             parser.bare()
-            found.append(parser.parameters())
+            parameters_by_item.append(parser.parameters())
     except ValueError:
         return None
-    return found
+    return parameters_by_item
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
@@ -166,11 +166,11 @@ class _Parser:
         return tuple(items)
 
     def parameters(self) -> dict[str, Bare]:
-        found: dict[str, Bare] = {}
+        parameters: dict[str, Bare] = {}
         while self.take(_SEMICOLON):
             key = self.need(_KEY)[0]
-            found[key] = self.bare() if self.skip("=") else True
-        return found
+            parameters[key] = self.bare() if self.skip("=") else True
+        return parameters
 
     def bare(self) -> Bare:
         match = self.need(_BARE)

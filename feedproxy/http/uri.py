@@ -66,8 +66,8 @@ def normalise(uri: str) -> str:
     if scheme not in _PORTS:
         raise BadTarget("invalid URL: expected http:// or https:// at its beginning")
     host, port = _authority(authority or "")
-    where = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
-    target = f"{scheme}://{where}{_remove_dot_segments(_normalise_text(path))}"
+    host_and_port = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
+    target = f"{scheme}://{host_and_port}{_remove_dot_segments(_normalise_text(path))}"
     return target if query is None else f"{target}?{_normalise_text(query)}"
 
 
@@ -109,8 +109,8 @@ def resolve(base: str, reference: str) -> str:
             elif not path.startswith("/"):
                 path = base_path[: base_path.rfind("/") + 1] + path
                 path = path if path.startswith("/") else "/" + path
-    where = "" if authority is None else f"//{authority}"
-    return normalise(f"{scheme}:{where}{path}" + ("" if query is None else f"?{query}"))
+    authority_part = "" if authority is None else f"//{authority}"
+    return normalise(f"{scheme}:{authority_part}{path}" + ("" if query is None else f"?{query}"))
 
 
 def query_value(query: str, name: str) -> str:

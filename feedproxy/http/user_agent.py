@@ -108,8 +108,8 @@ def _parse_claim(user_agent: str) -> Claim | None:
         return None
     digits = match[1].replace(",", "").lstrip("0")
     count = COUNT_MAX if len(digits) > 12 else int(digits or "0")
-    named = _FEED_ID.search(user_agent)
-    return Claim(_fetcher(_name(user_agent)), count, named[1] if named else "")
+    feed_id = _FEED_ID.search(user_agent)
+    return Claim(_fetcher(_name(user_agent)), count, feed_id[1] if feed_id else "")
 
 
 @lru_cache(maxsize=4096)

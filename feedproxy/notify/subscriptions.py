@@ -81,8 +81,8 @@ class Subscriptions:
         """
 
         def work(db: sqlite3.Connection) -> Subscription:
-            found = _find(db, new.role, new.protocol, new.topic, new.callback)
-            if found is None and db.execute("SELECT count(*) FROM subscriptions").fetchone()[0] >= self.max_count:
+            existing = _find(db, new.role, new.protocol, new.topic, new.callback)
+            if existing is None and db.execute("SELECT count(*) FROM subscriptions").fetchone()[0] >= self.max_count:
                 raise SubscriptionsFull("no more subscriptions are accepted at present")
             row = db.execute(
                 "INSERT INTO subscriptions (role, protocol, topic, callback, host, state, since, expires, renew_at,"
@@ -153,8 +153,8 @@ class Subscriptions:
         """Return the subscription with the target as its topic or as its original topic, or None."""
 
         def work(db: sqlite3.Connection) -> Subscription | None:
-            if (found := _find(db, role, protocol, target, callback)) is not None:
-                return found
+            if (current := _find(db, role, protocol, target, callback)) is not None:
+                return current
             row = db.execute(
                 "SELECT * FROM subscriptions WHERE role = ? AND protocol = ? AND moved_from = ? AND callback = ?",
                 (role, protocol, target, callback),

@@ -333,11 +333,11 @@ class RefreshCoordinator:
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
     ) -> RefreshResult:
         target, settings = context.request.target, context.settings
-        known = _is_known_feed(resource)
-        if known and not (resource is not None and resource.failures.detail == Detail.REFUSED):
+        is_known_feed = _is_known_feed(resource)
+        if is_known_feed and not (resource is not None and resource.failures.detail == Detail.REFUSED):
             await self._wait_for_site_slot(target, settings)
         # A HEAD is sent only for targets that are not feeds. Its client gets the redirect itself.
-        follow = context.upstream_request.method == "GET" and (known or self._may_follow_redirects(context))
+        follow = context.upstream_request.method == "GET" and (is_known_feed or self._may_follow_redirects(context))
         result = await self._run_job(
             RefreshJob(
                 context.upstream_request,

@@ -30,7 +30,7 @@ VARIANTS_MAX = 8
 CHANGES_MAX = 32
 """Largest number of remembered content changes of a feed: a month at one change a day."""
 
-EDITIONS_MAX = 32
+VERSION_RECORDS_MAX = 32
 """Largest number of version records of a feed, at about fifty bytes each."""
 
 VERSIONS_MAX = 16
@@ -154,8 +154,10 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
     """
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
-    known = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
-    last_modified = known.get(content.tag) or max(float(math.floor(now)), *(at + 1 for at in known.values()), 0.0)
+    dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
+    last_modified = dates_by_tag.get(content.tag) or max(
+        float(math.floor(now)), *(at + 1 for at in dates_by_tag.values()), 0.0
+    )
     return replace(content, last_modified=last_modified)
 
 
@@ -196,13 +198,13 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
     If the same content was received again with another date, it is recorded with both dates, because clients may have
     either.
     """
-    known = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
+    recorded = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
         variant
         for variant in resource.variants
         if variant.content.feed
         and variant.content.tag is not None
-        and (variant.content.tag, variant.content.last_modified) not in known
+        and (variant.content.tag, variant.content.last_modified) not in recorded
         and not CacheControl.from_fields(variant.fields).no_transform
     )
 
@@ -241,14 +243,19 @@ def with_previous_contents(
 def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[VersionRecord]:
     """Return the version records of the resource, with one for the version that is being stored."""
     body = new.content.bodies.get("identity", b"")
-    return (*resource.version_records, VersionRecord(now, len(body), items, new.content.tag or ""))[-EDITIONS_MAX:]
+    return (*resource.version_records, VersionRecord(now, len(body), items, new.content.tag or ""))[
+        -VERSION_RECORDS_MAX:
+    ]
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
-    """Return the instants at which the first and the last earlier version were stored, or None if they are unknown."""
-    editions = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
-    stored_at = next((record.at for record in reversed(editions) if record.tag == content.tag), None)
-    return None if stored_at is None or editions[0].at >= stored_at else (editions[0].at, stored_at)
+    """Return the instants at which the first recorded version and `content` were stored.
+
+    Return None if no earlier version than `content` is recorded.
+    """
+    records = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
+    stored_at = next((record.at for record in reversed(records) if record.tag == content.tag), None)
+    return None if stored_at is None or records[0].at >= stored_at else (records[0].at, stored_at)
 
 
 def with_history(

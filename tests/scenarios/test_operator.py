@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from feedproxy.admin.pages import versions
-from feedproxy.refresh.resource_update import EDITIONS_MAX
+from feedproxy.refresh.resource_update import VERSION_RECORDS_MAX
 from feedproxy.store.codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -408,14 +408,14 @@ async def test_version_records_have_time_size_and_item_count(stage):
 
 async def test_version_records_are_limited_to_the_latest(stage):
     proxy, origin, clock = await stage()
-    for number in range(EDITIONS_MAX + 3):
+    for number in range(VERSION_RECORDS_MAX + 3):
         origin.publish("/feed.rss", a_feed(f"entry {number}"), cache_control="max-age=600")
         await proxy.get("/feed.rss")
         clock.advance(minutes=11)
 
     held = proxy.service.store.get(origin.url("/feed.rss"))
 
-    assert len(held.version_records) == EDITIONS_MAX
+    assert len(held.version_records) == VERSION_RECORDS_MAX
     assert versions.version_list(held)[-1]["new"] is None
     assert versions.version_list(held)[0] == {
         **versions.version_list(held)[0],

@@ -110,8 +110,8 @@ def parse_available_dictionary(value: str) -> bytes | None:
     "Available-Dictionary" request header field with a single hash value".
     """
     encoded = parse_item(value)
-    found = decode_bytes(encoded) if isinstance(encoded, bytes) else None
-    return found if found is not None and len(found) == HASH_BYTES else None
+    digest = decode_bytes(encoded) if isinstance(encoded, bytes) else None
+    return digest if digest is not None and len(digest) == HASH_BYTES else None
 
 
 def dictionary_hash(content: bytes) -> bytes:
@@ -139,8 +139,8 @@ def exact_pattern(path: str) -> str | None:
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
         return None  # a question mark after a group would make the group optional
-    written = _literal(head) + mark + _literal(query)
-    return written if written.isascii() and written.isprintable() else None
+    pattern = _literal(head) + mark + _literal(query)
+    return pattern if pattern.isascii() and pattern.isprintable() else None
 
 
 def may_encode(request: Fields, response: Fields) -> bool:
@@ -204,7 +204,7 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
 
 
 def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
-    """Decompress a stream made by `compress` and return the content. Raises the same errors as `decode`."""
+    """Decompress a stream made by `compress` and return the content. Raises TooLarge, Undecodable."""
     decompressor = zstandard.ZstdDecompressor(dict_data=_raw(dictionary), max_window_size=window_limit(len(dictionary)))
     if not stream:
         raise Undecodable("truncated dcz")

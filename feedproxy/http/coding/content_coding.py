@@ -72,7 +72,7 @@ class UnknownCoding(Undecodable):
 def layers(content_encoding: str | None) -> tuple[str, ...]:
     """Return the codings of a Content-Encoding in the order in which they were applied.
 
-    They are in lower case and without `identity`.
+    Names are in lower case, and `identity` is left out.
     """
     names = (name.strip().lower() for name in (content_encoding or "").split(","))
     return tuple(_ALIASES.get(name, name) for name in names if name and name != "identity")
@@ -90,13 +90,15 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
             raise UnknownCoding(coding)
     if len(codings) > LAYERS_MAX:
         raise Undecodable(f"{len(codings)} content codings: expected at most {LAYERS_MAX}")
-    left = limit
+    remaining = limit
     # "the codings are listed in the order in which they were applied" -- section 8.4
     for coding in reversed(codings):
         if not body or _is_mislabelled(body, coding):
             continue
-        body = _gunzip_at_once(body, coding, left) or collect(_DECODERS[coding](body, left), coding, left)
-        left -= len(body)
+        body = _gunzip_at_once(body, coding, remaining) or collect(
+            _DECODERS[coding](body, remaining), coding, remaining
+        )
+        remaining -= len(body)
     return body
 
 
@@ -279,7 +281,7 @@ def zstd_frames(
     Data after the last frame is dropped, or raises Undecodable if `strict`. The decoder does not limit its output, so
     its input is cut to a size that cannot exceed the limit.
     """
-    decoder, offset, left = decompressor.decompressobj(), 0, limit
+    decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):
         if decoder.eof:
             if not _is_zstd_frame(body[offset : offset + 4]):
@@ -287,10 +289,10 @@ def zstd_frames(
                     raise Undecodable("data behind the last zstd frame")
                 return
             decoder = decompressor.decompressobj()
-        size = min(max(min(left, _ZSTD_STEP) // _ZSTD_EXPANSION, 64), _PIECE)
+        size = min(max(min(remaining, _ZSTD_STEP) // _ZSTD_EXPANSION, 64), _PIECE)
         piece = decoder.decompress(body[offset : offset + size])
         offset = min(offset + size, len(body)) - len(decoder.unused_data)
-        left -= len(piece)
+        remaining -= len(piece)
         yield piece
     if not decoder.eof:
         raise Undecodable("truncated zstd")

@@ -96,8 +96,8 @@ def matches_glob(parts: Sequence[str], text: str) -> bool:
         return False
     at, end = len(first), len(text) - len(last)
     for literal in middle:
-        found = text.find(literal, at, end)
-        if found < 0:
+        position = text.find(literal, at, end)
+        if position < 0:
             return False
-        at = found + len(literal)
+        at = position + len(literal)
     return True

@@ -73,7 +73,7 @@ _OWN_SECRET = re.compile(
 """Matches tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users. A random
 token may look like words, so these tokens are recognised by their path."""
 
-_PRIVATE_PLACE = re.compile(
+_PRIVATE_PATH = re.compile(
     r"(?i)[/.](?:private|secret|personal|members?-only|subscriber-only)(?:[/.:]|\Z)|/(?:private|secret)[-_:][^/]*\d"
 )
 """Matches parts of a path that mark private content."""
@@ -158,10 +158,10 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
     split = urlsplit(target)
     host = split.netloc.rpartition("@")[2]
     path, query = _without_parameters(split.path, split.query, mask)
-    shown = _AUTHORITY.sub(
-        lambda found: found[1] + _USERINFO.sub("", found[2]), urlunsplit((split.scheme, host, path, query, ""))
+    redacted = _AUTHORITY.sub(
+        lambda match: match[1] + _USERINFO.sub("", match[2]), urlunsplit((split.scheme, host, path, query, ""))
     )
-    return _without_tokens(shown, mask)
+    return _without_tokens(redacted, mask)
 
 
 def text_without_secrets(text: str) -> str:
@@ -169,9 +169,9 @@ def text_without_secrets(text: str) -> str:
     return _ADDRESS.sub(_shown_address, text) if "://" in text else text
 
 
-def _shown_address(found: re.Match[str]) -> str:
+def _shown_address(match: re.Match[str]) -> str:
     try:
-        return without_secrets(found[0])
+        return without_secrets(match[0])
     except ValueError:
         return "…"  # the brackets of the host are invalid, so the parts of the address are unknown
 
@@ -183,13 +183,13 @@ def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tu
 
 def _masked(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask: Callable[[str], str]) -> str:
     parts, end = list[str](), 0
-    for found in parameter.finditer(text):
+    for match in parameter.finditer(text):
         # A parameter inside the value of a secret parameter is part of that secret.
-        if found.start() < end or not sounds_secret(found[1]):
+        if match.start() < end or not sounds_secret(match[1]):
             continue
-        secret = value.match(text, found.end())
-        if secret is not None and secret[0] and _is_secret_value(found[1], secret[0]):
-            parts += text[end : found.end()], mask(secret[0])
+        secret = value.match(text, match.end())
+        if secret is not None and secret[0] and _is_secret_value(match[1], secret[0]):
+            parts += text[end : match.end()], mask(secret[0])
             end = secret.end()
     return "".join((*parts, text[end:]))
 
@@ -208,19 +208,19 @@ def _is_secret_value(name: str, value: str) -> bool:
 
 
 def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
-    text = _OWN_SECRET.sub(lambda found: found[1] + mask(found[2]), text)
-    text = _JWT.sub(lambda found: mask(found[0]), text)
+    text = _OWN_SECRET.sub(lambda match: match[1] + mask(match[2]), text)
+    text = _JWT.sub(lambda match: mask(match[0]), text)
     if _PUBLIC_IDENTIFIER.match(text):
         return text
     public = 0
 
-    def shown(found: re.Match[str]) -> str:
+    def shown(match: re.Match[str]) -> str:
         nonlocal public
-        if found[0] in _PUBLIC_PARAMETERS and text[found.end() : found.end() + 1] == "=":
-            public = found.end() + 1
-        elif found.start() != public or not public:
-            return mask(found[0]) if is_random(found[0]) else found[0]
-        return found[0]
+        if match[0] in _PUBLIC_PARAMETERS and text[match.end() : match.end() + 1] == "=":
+            public = match.end() + 1
+        elif match.start() != public or not public:
+            return mask(match[0]) if is_random(match[0]) else match[0]
+        return match[0]
 
     return _RUN.sub(shown, text)
 
@@ -240,7 +240,7 @@ def has_secret(target: str) -> bool:
 
 
 def _has_secret(bare: str) -> bool:
-    if _PRIVATE_PLACE.search(bare.partition("?")[0]):
+    if _PRIVATE_PATH.search(bare.partition("?")[0]):
         return True
     if len(bare) <= _RUN_MAX and _SHORT_WORDS.fullmatch(bare) and "/push/" not in bare and "/-/" not in bare:
         return False
@@ -259,13 +259,13 @@ def _without_name_and_tokens(bare: str) -> str:
     """Return an address without fragment and user information, and with tokens replaced."""
     split = urlsplit(bare)
     host = split.netloc.rpartition("@")[2]
-    shown = urlunsplit((split.scheme, host, split.path, split.query, ""))
-    shown = _AUTHORITY.sub(lambda found: found[1] + _USERINFO.sub("", found[2]), shown)
-    return _without_tokens(shown, lambda _: "")
+    redacted = urlunsplit((split.scheme, host, split.path, split.query, ""))
+    redacted = _AUTHORITY.sub(lambda match: match[1] + _USERINFO.sub("", match[2]), redacted)
+    return _without_tokens(redacted, lambda _: "")
 
 
 def host_alone(target: str) -> str:
-    """Return `https://HOST/…` for an address, with its own scheme. Raises ValueError if it has no host."""
+    """Return the scheme and host of an address, such as `https://example.com/…`. Raises ValueError without a host."""
     split = urlsplit(target)
     if not split.netloc:
         raise ValueError(target)

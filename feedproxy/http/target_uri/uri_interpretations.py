@@ -42,13 +42,13 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 def _decoded(path: str) -> str:
     """Decode all encoded visible ASCII, including `%2F` and `%25`, as some servers behind a proxy do.
 
-    RFC 3986, section 6.2.2.2, permits it only for unreserved characters.
+    RFC 3986, section 6.2.2.2, permits such decoding only for unreserved characters.
     """
-    return _VISIBLE.sub(lambda found: chr(int(found[1], 16)), path)
+    return _VISIBLE.sub(lambda match: chr(int(match[1], 16)), path)
 
 
 def _decoded_as_iis(path: str) -> str:
-    return _OF_IIS.sub(lambda found: _encoded(chr(int(found[1], 16))), path)
+    return _OF_IIS.sub(lambda match: _encoded(chr(int(match[1], 16))), path)
 
 
 def _compatible(path: str) -> str:
@@ -70,11 +70,11 @@ def _without_streams(path: str) -> str:
     return "/".join(segment.partition(":")[0] if "$" in segment else segment for segment in path.split("/"))
 
 
-def _text(found: re.Match[str]) -> str:
+def _text(match: re.Match[str]) -> str:
     try:
-        return bytes.fromhex(found[0].replace("%", "")).decode("utf-8")
+        return bytes.fromhex(match[0].replace("%", "")).decode("utf-8")
     except UnicodeDecodeError:
-        return found[0]
+        return match[0]
 
 
 def _encoded(text: str) -> str:
@@ -126,11 +126,13 @@ def interpretations(target: str) -> tuple[str, ...]:
     """
     start = target.index("/", target.index("://") + 3)
     origin, (path, mark, query) = target[:start], target[start:].partition("?")
-    found = _paths(path)
+    paths = _paths(path)
     queries = [mark + variant for variant in _queries(query)]
     return tuple(
         dict.fromkeys(
-            f"{origin}{head}{rest.replace('?', '&', 1) if '?' in head else rest}" for rest in queries for head in found
+            f"{origin}{path_part}{query_part.replace('?', '&', 1) if '?' in path_part else query_part}"
+            for query_part in queries
+            for path_part in paths
         )
     )
 
@@ -160,22 +162,22 @@ def as_php(query: str) -> str:
 def _paths(path: str) -> tuple[str, ...]:
     if _PLAIN.fullmatch(path):
         return (path,)
-    found = {path: None}
-    todo = [path]
-    while todo:
-        here = todo.pop()
-        if _CONTROL.search(here) or _OVERLONG.search(here):
+    interpreted_paths = {path: None}
+    pending = [path]
+    while pending:
+        current = pending.pop()
+        if _CONTROL.search(current) or _OVERLONG.search(current):
             raise BadTarget(
                 "the path has encoded control characters or overlong UTF-8, which servers interpret differently"
             )
         for _, read in INTERPRETERS:
-            there = read(here) or "/"
-            if there not in found:
-                found[there] = None
-                todo.append(there)
-        if len(found) > INTERPRETATIONS_MAX:
+            interpreted = read(current) or "/"
+            if interpreted not in interpreted_paths:
+                interpreted_paths[interpreted] = None
+                pending.append(interpreted)
+        if len(interpreted_paths) > INTERPRETATIONS_MAX:
             raise BadTarget(f"servers may interpret the path in more than {INTERPRETATIONS_MAX} ways")
-    return tuple(found)
+    return tuple(interpreted_paths)
 
 
 def fully_decoded(text: str) -> str:

@@ -63,8 +63,8 @@ class TargetPattern:
 def _split(text: str) -> tuple[str, str, str | None]:
     """Return the scheme (`*` for any), the authority, and the part after the slash, which is None without a slash."""
     match = _SCHEME.fullmatch(text)
-    scheme, rest = (match[1].lower(), match[2]) if match else ("*", text)
-    authority, slash, path = rest.partition("/")
+    scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
+    authority, slash, path = remainder.partition("/")
     return "*" if scheme in _ANY_SCHEME else scheme, authority, path if slash else None
 
 
@@ -90,12 +90,12 @@ def _wide_expression(text: str) -> str:
     expression = _host(scheme if scheme != "*" else "http", authority)
     port = re.search(r":(\d+)$", expression)
     if port is not None and port[1] not in ("80", "443"):
-        where = rf":{port[1]}"
+        port_expression = rf":{port[1]}"
     elif scheme == "*" and port is None:
-        where = r"(?::\d+)?"
+        port_expression = r"(?::\d+)?"
     else:
-        where = r"(?::(?:80|443))?"
-    return "https?://" + _aliases(expression) + where + _wide_path(path)
+        port_expression = r"(?::(?:80|443))?"
+    return "https?://" + _aliases(expression) + port_expression + _wide_path(path)
 
 
 def _wide_path(path: str | None) -> str:
@@ -134,18 +134,20 @@ def _parameter(text: str) -> str:
 
 def _expression(text: str) -> str:
     match = _SCHEME.fullmatch(text)
-    scheme, rest = (match[1].lower(), match[2]) if match else ("*", text)
+    scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
     if scheme not in _ANY_SCHEME and scheme not in {"http", "https"}:
         raise BadTarget(f"invalid pattern: expected the scheme http or https, not {scheme}")
-    authority, slash, path = rest.partition("/")
+    authority, slash, path = remainder.partition("/")
     if not authority or "@" in authority or "?" in authority:
         raise BadTarget("invalid pattern: expected a host without a user name, and a slash before a query")
     if scheme in _ANY_SCHEME:
-        where = "https?://" + _host("http", authority) + r"(?::\d+)?"
+        origin_expression = "https?://" + _host("http", authority) + r"(?::\d+)?"
     else:
-        where = f"{scheme}://" + _host(scheme, authority)
+        origin_expression = f"{scheme}://" + _host(scheme, authority)
     # Asterisks are ordinary characters of a path, so normalisation keeps them.
-    return where + (_globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*")
+    return origin_expression + (
+        _globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
+    )
 
 
 def _host(scheme: str, authority: str) -> str:

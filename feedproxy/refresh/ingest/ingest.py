@@ -250,15 +250,15 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
     return channel if channel.content_digest else parser.read(identity, declared) or channel
 
 
-def _defers_digest(known: Channel | None, content_hash: str) -> bool:
+def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
     """Return whether the content digest is computed later. A new feed needs no digest until its content changes."""
-    return known is None or pending_hash(known.content_digest) == content_hash
+    return channel is None or pending_hash(channel.content_digest) == content_hash
 
 
-def _resolve_previous(known: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
+def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
     """Return the known channel with the content digest that was deferred. Return None if no digest was deferred, or if
     its content is not stored."""
-    if known is None or (content_hash := pending_hash(known.content_digest)) is None:
+    if channel is None or (content_hash := pending_hash(channel.content_digest)) is None:
         return None
     stored = next(
         (

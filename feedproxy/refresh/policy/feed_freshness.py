@@ -35,7 +35,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         pushed = push.allowance(resource, base, at, settings)
         if settings.feed_hints == "off":
             return _if_longer_than_heuristic(pushed, base, expires)
-        hold = schedule.hint_expiry(
+        hint_expiry = schedule.hint_expiry(
             channel.schedule,
             base=base,
             expires=expires,
@@ -43,9 +43,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
             hint_max=settings.hint_max,
             skip_max=settings.skip_max,
         )
-        if hold is None:
+        if hint_expiry is None:
             return _if_longer_than_heuristic(pushed, base, expires)
-        stated = Allowance(hold.until, hold.detail, hold.reason)
+        stated = Allowance(hint_expiry.until, hint_expiry.detail, hint_expiry.reason)
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:

@@ -112,21 +112,23 @@ def plan(
         return Rest("polling is off: the next reader's request")
     if resource is None or resource.channel is None or not resource.variants or freshness is None:
         return Rest("no copy of a feed is stored")
-    if reason := _unusable(resource, freshness, now, settings):
+    if reason := _unusable_reason(resource, freshness, now, settings):
         return Rest(reason)
     bounds = _bounds(resource, freshness, now, settings, jitter)
     expected = audience.expected(now + polling.HORIZON)
-    found = _weighed(resource, bounds, expected, now, settings, price_factor, jitter)
-    unread = _unread(audience, bounds)
-    if (not unread or (bounds.ahead > now and not expected)) and (found is None or bounds.ahead < found.at):
-        found = Later(bounds.ahead, "refreshed then, if it is still read")
-    if found is None:
-        return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread)
-    if found.at > now:
-        return found
+    next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
+    unread_reason = _unread_reason(audience, bounds)
+    if (not unread_reason or (bounds.ahead > now and not expected)) and (
+        next_refresh is None or bounds.ahead < next_refresh.at
+    ):
+        next_refresh = Later(bounds.ahead, "refreshed then, if it is still read")
+    if next_refresh is None:
+        return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
+    if next_refresh.at > now:
+        return next_refresh
     if isinstance(permission, throttle.Deferred):
         return Later(permission.until + SPREAD * jitter / 10, permission.reason)
-    return Refresh(found.reason if found.at != bounds.ahead else "its copy expires soon")
+    return Refresh(next_refresh.reason if next_refresh.at != bounds.ahead else "its copy expires soon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,14 @@ class _Bounds:
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
-    held = freshness.allowance.until if freshness.allowance is not None else freshness.expires
-    end = max(held, rests_until(resource, resource.variants[-1], freshness, settings))
+    stated_end = freshness.allowance.until if freshness.allowance is not None else freshness.expires
+    end = max(stated_end, rests_until(resource, resource.variants[-1], freshness, settings))
     granted = max(0.0, end - (freshness.expires - freshness.lifetime))
     lead = min(LEAD * granted, LEAD_MAX) * (1 + jitter) / 2
     is_stated = freshness.allowance is not None or freshness.limit is not None or freshness.source in STATED
-    earliest = max(resource.fetched + max(GAP_MIN, float(settings.feed_min_interval)), held - lead if is_stated else 0)
+    earliest = max(
+        resource.fetched + max(GAP_MIN, float(settings.feed_min_interval)), stated_end - lead if is_stated else 0
+    )
     pause = resource.failures.next_try
 
     def permitted(at: Instant) -> Instant:
@@ -175,7 +179,7 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
     return _Bounds(end, granted, ahead, until, permitted)
 
 
-def _weighed(
+def _worthwhile_refresh(
     resource: Resource,
     bounds: _Bounds,
     expected: Sequence[ExpectedPoll],
@@ -227,7 +231,7 @@ def own_jitter(target: str) -> float:
     return zlib.crc32(f"{host}/{path}?{query}".encode("utf-8", "surrogatepass")) / 2**32
 
 
-def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
+def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
     """Return the reason why a refresh would spare no reader a wait, or an empty string."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
@@ -245,7 +249,7 @@ def _unusable(resource: Resource, freshness: Freshness, now: Instant, settings: 
     return ""
 
 
-def _unread(audience: Audience, bounds: _Bounds) -> str:
+def _unread_reason(audience: Audience, bounds: _Bounds) -> str:
     """Return the reason why a refresh for readers without a rhythm would cost too much, or an empty string."""
     granted = max(bounds.granted, GAP_MIN)
     window = max(granted, IDLE)
