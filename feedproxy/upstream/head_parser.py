@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.errors import MalformedResponse
+from feedproxy.http.message import SHARED_LENGTH_MAX
 from feedproxy.http.message_syntax import Line, clean, field_lines
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
@@ -20,6 +21,11 @@ _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
 _CLOSE: Line = (b"Connection", b"close")
+
+LINES_MAX = 512
+"""Maximum number of decoded field lines that later responses share, so that stored feeds need less memory."""
+
+_DECODED: dict[Line, tuple[str, str]] = {}
 
 _NO_CONTENT = frozenset({204, 304})
 
@@ -51,8 +57,19 @@ class ResponseHead:
         return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return the lines as str, decoded as Latin-1 (http/message.py)."""
-        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.lines]
+        """Return the lines as str, decoded as Latin-1 (http/message.py). Responses share the objects of equal lines."""
+        fields: list[tuple[str, str]] = []
+        for line in self.lines:
+            decoded = _DECODED.get(line)
+            if decoded is None:
+                name, value = line
+                decoded = name.decode("latin-1"), value.decode("latin-1")
+                if len(name) + len(value) <= SHARED_LENGTH_MAX:
+                    if len(_DECODED) >= LINES_MAX:
+                        _DECODED.clear()
+                    _DECODED[line] = decoded
+            fields.append(decoded)
+        return fields
 
 
 def find_end(data: bytes | bytearray) -> int:

@@ -1,18 +1,25 @@
 """The hot set is bounded by bytes."""
 
+import gc
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from feedproxy.store import memory
+from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
+from feedproxy.http.message import Fields
+from feedproxy.store import codec, memory
 from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_with_header
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing import memory_entry
 from feedproxy.store.packing.header_compression import compress_header, decompress_header
+from feedproxy.store.packing.interning import Interner
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
+from feedproxy.upstream import head_parser
+from feedproxy.upstream.head_parser import parse_head
 
 MakeFeed = Callable[..., Resource]
 
@@ -78,6 +85,85 @@ def test_weight_is_not_below_memory_of_loaded_feed(a_feed: MakeFeed) -> None:
         tracemalloc.stop()
 
     assert sum(map(memory_size, loaded)) >= taken
+
+
+FIELDS_OF_ALL_FEEDS = (
+    ("Server", "nginx/1.18.0 (Ubuntu)"),
+    ("Content-Type", "application/rss+xml; charset=UTF-8"),
+    ("Vary", "Accept-Encoding, Cookie"),
+    ("Cache-Control", "max-age=300, must-revalidate"),
+    ("X-Powered-By", "PHP/8.1.2"),
+    ("Strict-Transport-Security", "max-age=31536000; includeSubDomains"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "SAMEORIGIN"),
+    ("Referrer-Policy", "strict-origin-when-cross-origin"),
+    ("Permissions-Policy", "interest-cohort=()"),
+    ("Alt-Svc", 'h3=":443"; ma=86400'),
+    ("X-Cache", "HIT"),
+)
+
+
+def a_usual_feed(number: int) -> Resource:
+    """Return a feed with a channel, four codings, and twenty field lines, eight of which no other feed has."""
+    target = f"https://blog{number}.example/feed/rss.xml"
+    fields_of_this_feed = (
+        ("Date", f"Mon, 01 Jan 2024 {number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02} GMT"),
+        ("Expires", f"Tue, 02 Jan 2024 {number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02} GMT"),
+        ("Last-Modified", f"Sun, 31 Dec 2023 {number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02} GMT"),
+        ("ETag", f'"{number:x}abcdef123456"'),
+        ("Link", f'<https://blog{number}.example/wp-json/>; rel="https://api.w.org/"'),
+        ("CF-Ray", f"{number * 7919:016x}-FRA"),
+        ("X-Request-Id", f"{number * 104729:032x}"),
+        ("Report-To", f'{{"endpoints":[{{"url":"https://a.nel.example/report?s={number}"}}]}}'),
+    )
+    lines = (*FIELDS_OF_ALL_FEEDS, *fields_of_this_feed)
+    head = "".join(["HTTP/1.1 200 OK\r\n", *(f"{name}: {value}\r\n" for name, value in lines), "\r\n"])
+    fields = Fields(parse_head(head.encode()).fields())
+    content = Content(
+        {coding: bytes(size) for coding, size in (("identity", 900), ("gzip", 300), ("br", 300), ("zstd", 300))},
+        tag=f"{number:032x}",
+        media_type="application/rss+xml",
+        feed=True,
+    )
+    channel = Channel(
+        Kind.RSS,
+        "2.0",
+        well_formed=True,
+        title=f"Blog {number}",
+        link=f"https://blog{number}.example/",
+        schedule=Schedule(ttl=60),
+        self_links=(SelfLink("self", target, "application/rss+xml", "http://www.w3.org/2005/Atom"),),
+        items=20,
+        content_digest=f"{number:064x}",
+    )
+    stored = StoredResponse(target, 200, fields, content, 1.7e9 + number, 1.7e9 + number + 0.25)
+    return Resource(target, (stored,), channel, (1.7e9 - number,), 1.7e9 + number)
+
+
+@pytest.mark.parametrize("count", [10, 100, 1000])
+@pytest.mark.parametrize("source", ["origin", "disk"])
+def test_size_of_unpacked_feeds_is_within_15_percent_of_their_memory(
+    source: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def empty_caches() -> None:
+        monkeypatch.setattr(codec, "_INTERNER", Interner())
+        head_parser._DECODED.clear()
+        gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
+
+    stored = [dump(a_usual_feed(number)) for number in range(count)] if source == "disk" else []
+    store = MemoryStore(10**9)
+    empty_caches()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(count):
+            store.put_now(load(stored[number]) if stored else a_usual_feed(number))
+        empty_caches()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert abs(store.size - taken) <= 0.15 * taken
 
 
 async def test_memory_store_returns_state_by_name(a_feed: MakeFeed) -> None:

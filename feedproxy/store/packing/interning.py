@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from feedproxy.http.message import SHARED_LENGTH_MAX
 from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
 """Maximum number of stored texts and field lines, which take about 1 MB. The responses of the usual kinds of servers
 have fewer distinct texts."""
-LENGTH_MAX = 128
-"""Maximum length of an interned text, in bytes. Longer texts, such as policies and reports, are rarely repeated."""
 
 
 class Interner:
@@ -29,7 +28,7 @@ class Interner:
         types."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
-        if len(text) > LENGTH_MAX:
+        if len(text) > SHARED_LENGTH_MAX:
             return text
         if len(self._texts) >= LINES_MAX:
             self._texts.clear()
@@ -40,7 +39,7 @@ class Interner:
         known: Value | None = self._values.get(text)
         if known is None:
             known = make()
-            if len(text) <= LENGTH_MAX:
+            if len(text) <= SHARED_LENGTH_MAX:
                 if len(self._values) >= LINES_MAX:
                     self._values.clear()
                 self._values[text] = known
@@ -60,7 +59,7 @@ class Interner:
         line = (self.text(name), value)
         if not is_field(name, value):
             raise ValueError("invalid stored field: expected a valid name and value")
-        if len(value) <= LENGTH_MAX:
+        if len(value) <= SHARED_LENGTH_MAX:
             if len(self._lines) >= LINES_MAX:
                 self._lines.clear()
             self._lines[line] = line
