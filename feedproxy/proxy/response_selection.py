@@ -238,14 +238,15 @@ class ResponseSelector:
         status = CacheStatus(fwd=fwd, fwd_status=result.fwd_status, stored=result.stored, collapsed=is_collapsed)
         if isinstance(result.error, Forbidden):
             status = CacheStatus()  # the address policy refused the target: no request was sent to the origin
-        is_gone = result.response is not None and result.response.status == 410  # the origin's 410 is passed on
-        if not is_gone and (response := self._relocations.after_fetch(context, result.resource, now, status)):
+        # The origin's 410, and its response to client-specific fields, are passed on.
+        is_final = result.response is not None and (result.response.status == 410 or len(result.response.key) > 0)
+        if not is_final and (response := self._relocations.after_fetch(context, result.resource, now, status)):
             return response
         if result.oversized:
             return PassThrough(replace(status, detail=Detail.OVERSIZED))
         if fallback := self._stale_fallback(context, result, status, now):
             return fallback
-        if not is_gone and (response := self._relocations.as_last_resort(context, result.resource, now, status)):
+        if not is_final and (response := self._relocations.as_last_resort(context, result.resource, now, status)):
             return response
         if result.response is None:
             return self._local.error_response(request, client, result.error or FetchError(result.reason), status)

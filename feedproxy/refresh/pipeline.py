@@ -400,6 +400,8 @@ class RefreshPipeline:
                 targeted=job.settings.is_targeted,
             )
             resource = with_variant(before, updated or replace(selected, invalid=True), job)
+        if fetched.response.status == 200 and before.relocation is not None and not before.relocation.confirmed:
+            resource = replace(resource, relocation=None)
         return RefreshResult(
             resource, answer, fwd_status=fetched.response.status, not_stored_reason=self._storing_refusal(job, answer)
         )
@@ -453,7 +455,9 @@ class RefreshPipeline:
             resource = with_versions(resource, ingested.retired_versions)
             resource = with_previous_contents(resource, result.response, ingested.previous_contents, job.settings)
             resource = with_history(resource, before, result.response, ingested.publication_dates, now)
-        if result.fallback is None and is_shared_job and ingested.relocation is None:
+        # Content in any language shows that the target has not ended. Other reports count for shared requests only.
+        is_own_content = outcome.status == 200 and chain.hops == 0 and not len(job.key)
+        if result.fallback is None and (is_shared_job or is_own_content) and ingested.relocation is None:
             sighting = update_relocation(before, chain, outcome, now, job.settings)
             resource = replace(resource, relocation=sighting) if sighting != resource.relocation else resource
         if chain.from_partial:

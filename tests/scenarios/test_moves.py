@@ -285,3 +285,38 @@ async def test_redirect_to_another_target_with_the_same_etag_replaces_the_feed(s
 
     assert (after.body == before.body) is conditional
     assert ("if-none-match" in origin.heard) is conditional
+
+
+async def test_feed_in_a_language_ends_an_unconfirmed_410(stage):
+    """Each request with Accept-Language is for its own variant, and none may be answered 410 for what has ended."""
+    proxy, origin, clock = await stage()
+    origin.publish("/feed.rss", b"", status=410, validators=False, vary="Accept-Language", cache_control="max-age=60")
+    (await proxy.get("/feed.rss", accept_language="de")).expect(410)
+    origin.publish("/feed.rss", a_feed("back"), vary="Accept-Language", cache_control="max-age=60")
+    clock.advance(minutes=20)
+
+    for _ in range(2):
+        assert b"back" in (await proxy.get("/feed.rss", accept_language="de")).expect(200).plain
+        clock.advance(minutes=20)
+
+
+async def test_feed_for_credentials_is_sent_after_410_for_others(stage):
+    proxy, origin, _ = await stage()
+    origin.publish("/feed.rss", b"", status=410, validators=False)
+    (await proxy.get("/feed.rss")).expect(410)
+    origin.publish("/feed.rss", a_feed("members"), cache_control="private")
+
+    seen = await proxy.get("/feed.rss", authorization="Basic eDp5")
+
+    assert b"members" in seen.expect(200).plain
+    (await proxy.get("/feed.rss", cache_control="only-if-cached")).expect(504)
+
+
+async def test_head_ends_an_unconfirmed_410_of_a_page(stage):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"", status=410, content_type="text/plain", cache_control="max-age=60")
+    (await proxy.get("/page")).expect(410)
+    origin.publish("/page", b"back", content_type="text/plain", cache_control="max-age=60")
+    clock.advance(minutes=20)
+
+    (await proxy.head("/page")).expect(200)
