@@ -74,7 +74,7 @@ class Exchange:
         return self._for_this_cache() or directives(self.fields)
 
     @property
-    def withheld(self) -> set[str]:
+    def withheld_names(self) -> set[str]:
         """Names of fields that `private` (5.2.2.7) and `no-cache` (5.2.2.4) exclude from reuse."""
         said = self.said
         return {said[name].lower() for name in ("private", "no-cache") if said.get(name)}
@@ -169,7 +169,8 @@ class Model:
                 return whole(said[name], 0)
         if old.has_expires():
             until = instant(old.fields.get("expires"))
-            return 0 if until is None else until - old.date
+            # 5.3: an invalid date means "already expired", as any date in the past does.
+            return 0 if until is None else max(0.0, until - old.date)
         return self.heuristic(old) if old.status in HEURISTICALLY_CACHEABLE or "public" in said else 0
 
     def _superseded(self, old: Exchange, request: Request) -> bool:
@@ -178,11 +179,15 @@ class Model:
             and newer.number in self.stored
             and newer.request.method == old.request.method
             and newer.request.target == old.request.target
-            and newer.date >= old.date
+            # Section 4: "When more than one suitable response is stored, a cache MUST use the most recent one (as
+            # determined by the Date header field)". A response to the same fields replaces the older one.
+            and (newer.date > old.date or (newer.date == old.date and not is_apart(old, newer.request)))
             # 4.1: "… the cache SHOULD choose the most recent stored response with a valid Vary field value."
             and ("vary" in newer.fields or "vary" not in old.fields)
             and selects(newer, request)
             and not is_apart(newer, request)
+            # Only a response to the same credentials replaces the one that is stored for them.
+            and old.request.fields.get("authorization") in (None, newer.request.fields.get("authorization"))
             for newer in self.history
         )
 
@@ -293,12 +298,15 @@ def freshened(old: Exchange, update: Exchange) -> Exchange:
     kept = [line for line in old.fields if line[0].lower() not in replaced]
     lines = [line for line in update.fields if line[0].lower() != "content-length"]
     # Responses to requests with credentials or no-store are for one client (3.5, 5.2.1.5).
-    personal = [line for line in update.request.fields if line[0].lower() == "authorization"]
-    personal += [("Cache-Control", "no-store")] if "no-store" in directives(update.request.fields) else []
+    asked = old.request.fields
+    if (credentials := update.request.fields.get("authorization")) is not None:
+        asked = asked.with_field("Authorization", credentials)
+    if "no-store" in directives(update.request.fields):
+        asked = asked.with_added("Cache-Control", "no-store")
     return replace(
         old,
         number=update.number,
-        request=replace(old.request, fields=Fields([*old.request.fields, *personal])),
+        request=replace(old.request, fields=asked),
         fields=Fields([*kept, *lines]),
         asked=update.asked,
         received=update.received,

@@ -1,4 +1,4 @@
-"""The cache beside a model of RFC 9111: no answer that the model forbids, whatever happens one after the other."""
+"""The cache compared with a model of RFC 9111: the cache sends no response that the model forbids, after any events."""
 
 import asyncio
 import re
@@ -33,7 +33,10 @@ NOTHING = ("Cache-Control", "")
 
 @dataclass(frozen=True)
 class Page:
-    """What the origin says at a path; `skew` is how far its clock is ahead, `delay` how long its answer takes."""
+    """The origin's response at a path.
+
+    `skew` is the advance of the origin's clock, `delay` the response time, in seconds.
+    """
 
     status: int
     cache_control: str
@@ -50,7 +53,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Ask:
-    """A reader's request; its condition is made from an answer seen before."""
+    """A reader's request. Its condition comes from an earlier response."""
 
     path: str
     method: str
@@ -133,7 +136,7 @@ asks = st.builds(
 
 
 class CacheBesideModel(RuleBasedStateMachine):
-    """Plays the origin and its readers, tells the model what the origin says, and asks it about every answer."""
+    """Simulates the origin and its readers, and checks every response of the cache by the model."""
 
     options: ClassVar[dict[str, Any]] = {}
     media_type = "text/plain"
@@ -159,6 +162,9 @@ class CacheBesideModel(RuleBasedStateMachine):
         self.failed: dict[str, bool] = dict.fromkeys(PATHS, False)
         """Whether the last attempt to reach the origin for a path has failed."""
         self.heard: list[Exchange] = []
+        """Exchanges with the origin since the current request, until its response."""
+        self.heard_later: list[Exchange] = []
+        """Exchanges of the background refreshes after the response."""
         self.seen: dict[str, list[tuple[bytes, Seen]]] = {path: [] for path in PATHS}
         self._run(self.stage.open())
 
@@ -171,11 +177,11 @@ class CacheBesideModel(RuleBasedStateMachine):
 
     @staticmethod
     def heuristic(old: Exchange) -> float:
-        """A tenth of the time since Last-Modified, and nothing without it."""
+        """Return a tenth of the time since Last-Modified, or 0 without it."""
         modified = instant(old.fields.get("last-modified"))
         return 0 if modified is None else max(0.0, (old.date - modified) / 10)
 
-    # -- what happens
+    # -- events
 
     @initialize(a=pages, b=pages)
     def begin(self, a: Page, b: Page) -> None:
@@ -218,7 +224,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         self._ask(ask)
 
     @rule(ask=asks, seconds=pauses, other=asks)
-    def another_asks_for_the_same(self, ask: Ask, seconds: float, other: Ask) -> None:
+    def another_reader_polls_the_same(self, ask: Ask, seconds: float, other: Ask) -> None:
         self._ask(replace(ask, wants=NOTHING))
         self.clock.advance(seconds)
         self._ask(replace(other, path=ask.path, language=ask.language))
@@ -243,7 +249,7 @@ class CacheBesideModel(RuleBasedStateMachine):
     # -- the origin
 
     def _publish(self, path: str, page: Page) -> None:
-        self.clock.advance(2)  # no two versions share a second: dates could not tell them apart
+        self.clock.advance(2)  # each version has its own second, so that dates distinguish them
         self.versions += 1
         if page.status in self.left_out:
             page = replace(page, status=200)
@@ -251,7 +257,7 @@ class CacheBesideModel(RuleBasedStateMachine):
 
     def _answer(self, request: Request) -> Response:
         path = "/" + request.target.split("/", 3)[3]
-        if path not in self.pages:  # where a redirect leads
+        if path not in self.pages:  # the target of a redirect
             return Response(404, Fields([("Cache-Control", "no-store"), ("Content-Type", "text/plain")]), b"nothing")
         if self.down:
             self.failed[path] = True
@@ -260,7 +266,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         asked = self.clock.now()
         self.clock.advance(page.delay)
         now = self.clock.now()
-        # The pause after a feed's failure outlasts answers meanwhile that are for one reader only.
+        # The pause after a feed's failure is not ended by responses for one reader.
         self.failed[path] = page.status >= 500 or (
             self.asks_for_everybody and (self.failed[path] or page.status >= 400)
         )
@@ -297,7 +303,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         return Response(status, fields, body)
 
     def _mark(self, path: str, fields: Fields) -> bytes:
-        """A name of what stands there now for a reader with these fields."""
+        """Return the name of the current content for a reader with these fields."""
         version, _, page = self.pages[path]
         named = members(page.vary.lower())
         chosen = [fields.get(name) or "none" for name in VARIED if name.lower() in named or "*" in named]
@@ -308,12 +314,16 @@ class CacheBesideModel(RuleBasedStateMachine):
 
     # -- the reader
 
-    def _send(self, path: str, method: str, fields: Fields) -> Seen:
-        async def act() -> Seen:
+    def _send(self, path: str, method: str, fields: Fields) -> tuple[Seen, bool]:
+        """Return the response, and whether the last attempt to reach the origin before it has failed."""
+
+        async def act() -> tuple[Seen, bool]:
             seen = await self.stage.send(method, path, fields, entrance=Entrance.PROXY, address=HERE)
-            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 (no event to wait for)
+            failed, until_response = self.failed[path], len(self.heard)
+            while self.stage.service.admin.active_refreshes:  # noqa: ASYNC110 -- no event to wait for
                 await asyncio.sleep(0)
-            return seen
+            self.heard, self.heard_later = self.heard[:until_response], self.heard[until_response:]
+            return seen, failed
 
         return self._run(act())  # type: ignore[no-any-return]
 
@@ -326,20 +336,23 @@ class CacheBesideModel(RuleBasedStateMachine):
             fields = fields.with_added(ask.condition, value) if value else fields
         request = Request(ask.method, self.stage.origin.url(ask.path), fields)
         now, self.heard = self.clock.now(), []
-        # What is asked for in the background is heard after the answer: the model judges by what it knew before.
+        # Background requests come after the response, so the model decides with the earlier state.
         judged = list(self.model.judged(request, now))
-        seen = self._send(ask.path, ask.method, fields)
+        seen, failed = self._send(ask.path, ask.method, fields)
 
         context = "\n".join(
             [
                 f"{ask.method} {ask.path} {list(fields)}, got {seen.status} {list(seen.fields)} {seen.body[:40]!r}",
                 *(f"the model: {told(old)}, {word.use.value}: {word.why}" for old, word in judged),
                 *(f"heard since: {told(old)}" for old in self.heard),
+                *(f"heard after the response: {told(old)}" for old in self.heard_later),
             ]
         )
-        self._look(request, seen, held, now, judged, context)
+        self._look(request, seen, held, now, judged, context, failed=failed)
         if self.heard:
             self.model.kept(self.heard[-1], stored="stored" in [word.strip() for word in seen.cache.split(";")])
+        for exchange in self.heard_later:
+            self.model.kept(exchange, stored=False)  # the response does not tell
         if seen.status == 200 and ask.method == "GET":
             self.seen[ask.path].append((the_mark(seen.body), seen))
 
@@ -351,15 +364,16 @@ class CacheBesideModel(RuleBasedStateMachine):
         now: float,
         judged: list[tuple[Exchange, Verdict]],
         context: str,
+        *,
+        failed: bool,
     ) -> None:
-        path = "/" + request.target.rsplit("/", 1)[1]
         if self.asks_for_everybody and seen.status == 304 and "if-none-match" not in request.fields:
-            # Feeds have a Last-Modified of the cache's own where the origin gives none.
+            # The cache adds Last-Modified to feeds without one.
             dated = instant(seen.fields.get("last-modified"))
             since = instant(request.fields.get("if-modified-since"))
             if dated is not None and since is not None and dated <= since:
                 return
-        failed, number = self.failed[path], int(seen.fields.get("x-number") or 0)
+        number = int(seen.fields.get("x-number") or 0)
         only_if_cached = "only-if-cached" in (request.fields.get("cache-control") or "")
         if number in {exchange.number for exchange in self.heard}:
             assert not only_if_cached, f"asked, though only a stored one was wanted\n{context}"
@@ -378,8 +392,9 @@ class CacheBesideModel(RuleBasedStateMachine):
             return
         if not number:
             before = [old for old in self.model.history if old.request.target == request.target]
-            if seen.status == 410 and 410 in {old.status for old in before}:
-                return  # an end is told in words of our own
+            has_content = any(exchange.status == 200 for exchange in self.heard)
+            if seen.status == 410 and 410 in {old.status for old in before} and not has_content:
+                return  # the proxy writes its own page for a feed that ended
             assert seen.status in (502, 503, 504), f"an answer that nobody gave\n{context}"
             assert failed or only_if_cached, f"an error of which nobody knows\n{context}"
             return
@@ -387,7 +402,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         assert named, f"must not be used\n{context}"
         self.tally["hit"] += 1
         assert any(self._is_it(seen, old, request) for old in named), f"not what was stored\n{context}"
-        waited = self.clock.now() - now  # for an origin that failed in the end
+        waited = self.clock.now() - now  # for an origin that failed at last
         ages = [int(old.age(now)) for old in named]
         said = int(seen.fields.get("age") or -1)
         assert any(age <= said <= age + 1 + waited for age in ages), f"Age is {said}, not {ages}\n{context}"
@@ -412,12 +427,12 @@ class CacheBesideModel(RuleBasedStateMachine):
         return self._mark(path, (exchange.request if self.asks_for_everybody else request).fields)
 
     def _is_it(self, seen: Seen, old: Exchange, request: Request) -> bool:
-        """Whether this is that response: status, content and all that HTTP's caches read."""
+        """Return True if this is the recorded response: status, content and all fields that caches interpret."""
         names = ["date", "cache-control", "expires", "location", *self.kept_fields]
         return (
             seen.status == old.status
             and all(seen.fields.combined(name) == old.fields.combined(name) for name in names)
-            and not any(name in seen.fields for name in old.withheld)
+            and not any(name in seen.fields for name in old.withheld_names)
             and set(members(old.fields.combined("vary"))) <= set(members(seen.fields.combined("vary")))
             and (request.method == "HEAD" or the_mark(seen.body) == the_mark(old.body))
         )
@@ -426,18 +441,18 @@ class CacheBesideModel(RuleBasedStateMachine):
 
 
 class FeedsBesideModel(CacheBesideModel):
-    """The same with feeds, whose hints and courtesies are switched off."""
+    """The same with feeds, without feed hints and special rules for feeds."""
 
     options: ClassVar[dict[str, Any]] = {"feed_hints": "off", "on_bad_update": "pass", "reload_interval": 0}
     media_type = "application/rss+xml"
-    left_out = (301,)  # feeds are followed to where they have moved
+    left_out = (301,)  # moved feeds are followed
     asks_for_everybody = True
     kept_fields: ClassVar[tuple[str, ...]] = ()
     tally: ClassVar[Counter[str]] = Counter()
 
     @staticmethod
     def heuristic(old: Exchange) -> float:
-        """Learned, guessed or by default: never more than a day (`lifetime_max`)."""
+        """Return the longest heuristic lifetime, a day (`lifetime_max`)."""
         return 86_400
 
     def body(self, mark: bytes) -> bytes:
@@ -446,7 +461,7 @@ class FeedsBesideModel(CacheBesideModel):
 
 
 class TargetedBesideModel(CacheBesideModel):
-    """The same with a cache that acts for its origins, and is spoken to by a field of its own (RFC 9213)."""
+    """The same with a cache that acts for its origins and has its own targeted field (RFC 9213)."""
 
     options: ClassVar[dict[str, Any]] = {"targeted_fields": "always"}
     targeted = True
@@ -454,20 +469,20 @@ class TargetedBesideModel(CacheBesideModel):
 
 
 def told(old: Exchange) -> str:
-    """An exchange in a line."""
+    """Return an exchange as one line."""
     asked = f"{old.request.method} {old.request.target} {list(old.request.fields)}"
     return f"number {old.number} at {old.received - NOON}: {asked} -> {old.status} {list(old.fields)} {old.body[:40]!r}"
 
 
 def the_mark(body: bytes) -> bytes:
-    """What a content is called; a content that mixes two has no name."""
+    """Return the name of a content. Raises AssertionError if the content mixes two."""
     marks = set(MARK.findall(body))
     assert len(marks) <= 1, f"a content that mixes {marks}"
     return marks.pop() if marks else b""
 
 
 def holds(asked: Fields, current: Fields) -> bool:
-    """RFC 9110, section 13, as the origin sees it."""
+    """Return True if the origin must answer 304 (RFC 9110, section 13)."""
     if (tags := asked.combined("if-none-match")) is not None:
         tag = current.get("etag") or "none"
         return tag.removeprefix("W/") in [each.removeprefix("W/") for each in members(tags)]
@@ -476,7 +491,7 @@ def holds(asked: Fields, current: Fields) -> bool:
 
 
 def is_unchanged(asked: Fields, old: Exchange, held: bytes, *, mark: bytes = b"") -> bool:
-    """Whether a reader who holds this content may be told 304 by that response."""
+    """Return True if a reader with this content may get 304 for that response."""
     if "if-none-match" in asked:
         return held == (mark or the_mark(old.body))
     since = instant(asked.get("if-modified-since"))
@@ -502,9 +517,62 @@ def play(machine: type[CacheBesideModel], *, examples: int) -> None:
 
 
 @pytest.mark.parametrize("machine", [CacheBesideModel, FeedsBesideModel, TargetedBesideModel])
-def test_no_answer_is_one_that_rfc_9111_forbids(machine: type[CacheBesideModel]) -> None:
+def test_no_response_is_forbidden_by_rfc_9111(machine: type[CacheBesideModel]) -> None:
     play(machine, examples=EXAMPLES)
     assert machine.tally["hit"] > 100
+
+
+PAGE = Page(200, "max-age=600", None, skew=0, age="", tag='"{}"', modified=None, vary="", delay=0)
+ASK = Ask("/a", "GET", language="", colour="", authorized=False, wants=NOTHING, condition="", holds=0)
+
+
+def keyed_response_is_older_than_the_shared_one(machine: CacheBesideModel) -> None:
+    machine.begin(replace(PAGE, cache_control="s-maxage=600"), PAGE)
+    machine.somebody_asks(replace(ASK, authorized=True))
+    machine._publish("/a", replace(PAGE, skew=50))
+    machine.somebody_asks(ASK)
+    machine.somebody_asks(replace(ASK, authorized=True))
+
+
+def keyed_and_shared_response_have_the_same_date(machine: CacheBesideModel) -> None:
+    machine.begin(PAGE, PAGE)
+    machine.somebody_asks(replace(ASK, language="de"))
+    machine.somebody_asks(ASK)
+    machine.somebody_asks(replace(ASK, language="de"))
+
+
+def shared_copy_is_refreshed_after_a_304_for_credentials(machine: CacheBesideModel) -> None:
+    machine.begin(replace(PAGE, status=410, vary="Accept-Language", cache_control="max-age=60"), PAGE)
+    machine.somebody_asks(replace(ASK, language="de"))
+    machine.time_passes(60)
+    machine._publish("/a", replace(PAGE, vary="Accept-Language", cache_control="max-age=60"))
+    machine.somebody_asks(replace(ASK, language="de"))
+    machine.somebody_comes_back(replace(ASK, authorized=True, condition="if-none-match"), 60)
+
+
+def stale_response_has_expired_before_its_date(machine: CacheBesideModel) -> None:
+    machine.begin(replace(PAGE, cache_control="stale-while-revalidate=600", expires=-10), PAGE)
+    machine.somebody_comes_back(ASK, 595)
+
+
+@pytest.mark.parametrize("machine", [CacheBesideModel, FeedsBesideModel, TargetedBesideModel])
+@pytest.mark.parametrize(
+    "sequence",
+    [
+        keyed_response_is_older_than_the_shared_one,
+        keyed_and_shared_response_have_the_same_date,
+        shared_copy_is_refreshed_after_a_304_for_credentials,
+        stale_response_has_expired_before_its_date,
+    ],
+)
+def test_no_response_of_this_sequence_is_forbidden(
+    machine: type[CacheBesideModel], sequence: Callable[[CacheBesideModel], None]
+) -> None:
+    played = machine()
+    try:
+        sequence(played)
+    finally:
+        played.teardown()
 
 
 FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -518,7 +586,7 @@ FAULTS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_that_is_planted_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_injected_fault_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS[fault])
     with pytest.raises(AssertionError):
         play(CacheBesideModel, examples=EXAMPLES)
