@@ -1,1 +1,1 @@
-"""Access control for clients, and credentials for origins (seed 003, Feed Authentication)."""
+"""Access control for clients, and credentials for origins."""

@@ -1,8 +1,8 @@
 """The decision whether a client may read a feed.
 
 The option `readers` of a rule lists the permitted users: names, or `*` for every authenticated user. An empty list
-permits all clients. A client proves its user name by Basic (RFC 7617), by WSSE (seed 003), or by a secret address.
-Credentials for this proxy are never sent upstream (DESIGN, section 2).
+permits all clients. A client proves its user name by Basic (RFC 7617), by WSSE (wsse.py), or by a secret address
+(secret_tokens.py). Credentials for this proxy are never sent upstream.
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ class Authorized:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The decision that the client must authenticate: 401, or 407 in the explicit proxy (RFC 9110, sections 15.5.2
-    and 15.5.8)."""
+    """The decision that the client must authenticate: 401, or 407 in the explicit proxy (RFC 9110, sections 15.5.2 and
+    15.5.8)."""
 
     reason: str
     challenges: tuple[tuple[str, str], ...]
@@ -56,7 +56,7 @@ type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
-    """Decides with a password file and a file of WSSE secrets. Either file may be missing."""
+    """Decision maker with a password file and a file of WSSE secrets. Either file may be missing."""
 
     def __init__(
         self,
@@ -79,8 +79,9 @@ class Authorizer:
     ) -> AuthorizationDecision:
         """Decide whether the client may read the feed, and return the decision.
 
-        `readers` are the permitted users. `user` is already authenticated by a secret address or by the tunnel. `proxy`
-        selects the explicit proxy's fields, for which clients support only Basic.
+        `readers` contains the permitted users. `user` is a user that a secret address or the tunnel has already
+        authenticated, or "". With `proxy`, the client uses the explicit proxy's fields, for which clients support only
+        Basic.
         """
         if not readers:
             return Authorized(user)
@@ -94,7 +95,7 @@ class Authorizer:
                 if self._has_credentials(fields, proxy=proxy):
                     self._guess_limit.record_wrong(address)
                 return self._challenge(proxy=proxy)
-            # Above the limit, all concurrent guesses are refused, so that a client cannot recognise the right one.
+            # Above the limit, all concurrent guesses are refused, so that a client cannot recognise the right password.
             if (wait := self._guess_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             user = proved
@@ -105,7 +106,7 @@ class Authorizer:
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
         """Return the authenticated user.
 
-        Return an empty text without valid credentials, and None if too many passwords wait to be checked.
+        Return "" without valid credentials, and None if too many passwords wait to be checked.
         """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())

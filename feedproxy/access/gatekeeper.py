@@ -19,7 +19,7 @@ from feedproxy.settings import Settings
 
 @contextmanager
 def _prefix_errors(option: str) -> Iterator[None]:
-    """Return a context manager that puts the option with the file's name before the message of a UsageError."""
+    """Prefix the message of a UsageError from the `with` block with `option`."""
     try:
         yield
     except UsageError as error:
@@ -27,7 +27,7 @@ def _prefix_errors(option: str) -> Iterator[None]:
 
 
 class Gatekeeper:
-    """Authorizes requests and selects credentials for origins.
+    """Authorizer of requests. It also selects credentials for origins.
 
     The constructor raises UsageError if a file cannot be used. `nonces` is the folder of used WSSE proofs, which all
     processes share.
@@ -56,8 +56,8 @@ class Gatekeeper:
     ) -> tuple[str, Fields]:
         """Return the user, and the fields that may be sent upstream.
 
-        They have no credentials if a rule requires credentials. Raises AccessDenied, and BadTarget for an ambiguous
-        address to which different rules apply.
+        If `readers` requires credentials, the client's credentials are left out of the fields. Raises AccessDenied, and
+        BadTarget for an ambiguous address to which different rules apply.
         """
         if not readers:
             return user, fields
@@ -75,9 +75,11 @@ class Gatekeeper:
                 raise AccessDenied(reason, status, later)
 
     def key_for(self, target: str, user: str) -> str:
-        """Return the key under which the target's resource is stored for this user. The key is the target. If the
-        origin gets a credential of the operator for this user, the key is the target with the name of the
-        credential."""
+        """Return the key under which the target's resource is stored for this user.
+
+        The key is the target. If the origin gets a credential of the operator for this user, the key is the target with
+        the name of the credential.
+        """
         if self._origin_credentials is None:
             return target
         credential = self._origin_credentials.credential_for(target, user)

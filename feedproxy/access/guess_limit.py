@@ -5,14 +5,15 @@ from feedproxy.lru import LRU
 from feedproxy.upstream.special_networks import client_network
 
 GUESSES_MAX = 20
-"""Wrong passwords or tokens permitted from one network within GUESS_WINDOW. Further credentials are not checked."""
+"""Wrong passwords or tokens permitted from one network within GUESS_WINDOW seconds. Further credentials are not
+checked."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
-"""Maximum number of networks that are remembered, the latest ones. Each takes some 500 bytes."""
+"""Maximum number of networks that are remembered. The oldest is forgotten first. Each takes some 500 bytes."""
 
 
 class GuessLimit:
-    """Counts wrong passwords and tokens by the client's network: an IPv4 address, or 64 bits of an IPv6 address."""
+    """Counter of wrong passwords and tokens by the client's network: an IPv4 address, or 64 bits of an IPv6 address."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -25,12 +26,9 @@ class GuessLimit:
         self._wrong.put(network, instants[-GUESSES_MAX:])
 
     def retry_after(self, address: str) -> Seconds:
-        """Return the seconds until credentials from this address are checked again.
-
-        Return 0 if they are checked now.
-        """
+        """Return the seconds until credentials from this address are checked again, or 0 if they are checked now."""
         now = self._clock.now()
-        # Instants in the future are ignored, because the clock was set back.
+        # Instants in the future were recorded before the clock was set back. They are ignored.
         counted = self._wrong.get(client_network(address)) or []
         instants = [at for at in counted if now - GUESS_WINDOW < at <= now]
         return instants[0] + GUESS_WINDOW - now if len(instants) >= GUESSES_MAX else 0

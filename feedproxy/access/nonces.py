@@ -1,7 +1,6 @@
 """Used WSSE proofs in a folder that all workers share. They survive a restart.
 
-"We need to make sure that the nonce being passed has not recently been used" (seed 003, 11.1.8). Here, "recently" is
-the time for which a proof with this nonce would be accepted.
+A proof must be accepted only once. It is stored for as long as its time would make it acceptable.
 """
 
 import contextlib
@@ -20,9 +19,9 @@ CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
-    """A folder with a file for each proof.
+    """A folder with a file for each used proof.
 
-    The file is named after the hash of the digest, and its modification time is its expiry.
+    The file is named after the hash of the proof's digest, and its modification time is its expiry.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,9 +30,9 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used. Return False if it was used before.
+        """Record a proof as used until `until`. Return False if it was used before.
 
-        If the folder fails, every proof is accepted.
+        If the folder cannot be used, every proof is accepted here.
         """
         name = hashlib.sha256(proof).hexdigest()
         try:

@@ -1,14 +1,14 @@
 """Credentials for origins. Feed readers that cannot authenticate get private feeds through the proxy.
 
-The operator writes the credentials into one file. Each is for the feeds that its pattern matches, and for its users:
-one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).
+The operator writes the credentials into one file. Each credential is for the feeds that its pattern matches, and for
+its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).
 
 Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
-fragment, which no client's target can have (http/uri.py drops fragments). Requests without the credential, or with
-another one, therefore never select a private copy. A changed password changes the name, and copies made with the old
-one are never selected again.
+fragment. No client's target can have a fragment (http/uri.py drops fragments). Requests without the credential, or with
+another credential, therefore never select a private copy. A changed password changes the name. Copies made with the old
+password are never selected again.
 
-    - match: https://intranet.example/*
+- match: https://intranet.example/*
       user: "*"
       basic: {user: feedproxy, password: …}
     - match: https://paid.example/feed
@@ -88,7 +88,7 @@ def cache_key(target: str, credential: Credential) -> str:
 
 
 def split_key(resource_key: str) -> CacheKeyParts:
-    """Return the target and the credential's name of a key. The name is empty if there is no credential."""
+    """Return the target and the credential's name of a key. The name is empty for a key without a credential."""
     target, _, name = resource_key.partition(CREDENTIAL_MARK)
     return CacheKeyParts(target, name)
 
@@ -102,7 +102,7 @@ class OriginCredentials:
         )
 
     def credential_for(self, target: str, user: str) -> Credential | None:
-        """Return the credential for this user's requests for the target. Return None if there is none.
+        """Return the credential for this user's requests for the target, or None if no entry matches.
 
         An entry for the user has priority over entries for all users.
         """
@@ -117,10 +117,9 @@ class OriginCredentials:
         return found
 
     def find_by_name(self, name: str, target: str) -> Credential | None:
-        """Return the credential with this name.
+        """Return the credential with this name, or None if its pattern excludes `target`.
 
-        Return None if its pattern excludes the target, to which a redirect led. Raises FetchError if the credential was
-        removed.
+        `target` may be another site to which a redirect led. Raises FetchError if the credential was removed.
         """
         named = [entry for entry in self._file.value if entry.credential.name == name]
         if not named:
@@ -136,8 +135,8 @@ def request_with(request: Request, fields: Fields) -> Request:
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
     """Parse a wallet file and return its entries.
 
-    Raises UsageError; its message names the position and never contains a secret. `seed` is this installation's secret:
-    it prevents guessing a password from the name of a credential.
+    Raises UsageError; its message names the position and never contains a secret. `seed` is this installation's secret.
+    It prevents guessing a password from the name of a credential.
     """
     try:
         read: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -1,7 +1,7 @@
 """Users and their passwords in the form that `htpasswd -B` writes: `name:hash`, with bcrypt or Argon2.
 
-Checking a password is slow by design, and polls of many feed readers would occupy a processor. A verified password is
-therefore remembered for VERIFIED_FOR, as a keyed hash in memory only.
+Checking a password is slow by design, and polls of many feed readers would occupy a processor. Therefore a verified
+password is remembered for VERIFIED_FOR seconds, as a keyed hash in memory only.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ CHECKS_WAITING_MAX = 32
 """Maximum number of passwords that wait to be checked. Further requests are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash that is checked for a user name if the file has no users, so that the answer takes as long as for a known
+"""The hash with which passwords are compared if the file has no users. The response then takes as long as for a known
 user. Its cost is 5, as in hashes of `htpasswd -B`."""
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Parse a password file and return the hashes by user. Raises UsageError with the line in its message."""
+    """Parse a password file and return the hashes by user. Raises UsageError with the line number in its message."""
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
@@ -50,9 +50,9 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 
 
 def parse_secrets(text: str, name: str) -> dict[str, str]:
-    """Parse a file of plain passwords for WSSE and return them by user.
+    """Parse a file of plain passwords for WSSE and return the passwords by user.
 
-    Raises UsageError; its message names the line, and never contains a password.
+    Raises UsageError; its message has the line number, and never a password.
     """
     found: dict[str, str] = {}
     for number, line in significant_lines(text):
@@ -64,7 +64,7 @@ def parse_secrets(text: str, name: str) -> dict[str, str]:
 
 
 class PasswordFile:
-    """The users of a password file. The constructor raises UsageError if it cannot be read."""
+    """The users of a password file. The constructor raises UsageError if the file cannot be read."""
 
     def __init__(self, path: str, clock: Clock, workers: Executor | None = None) -> None:
         self._file: ReloadingFile[Mapping[str, str]] = ReloadingFile(path, parse_users, clock)
@@ -76,7 +76,8 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, given: BasicCredentials) -> bool | None:
-        """Return True if the password is the user's. Return None if too many passwords wait to be checked."""
+        """Return True if the password is the user's, else False. Return None if too many passwords wait to be
+        checked."""
         hashed = self._file.value.get(given.user)
         if self._version != self._file.version:
             self._version = self._file.version
@@ -99,7 +100,7 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return the hash to check for an unknown user: another user's, always the same for a name.
+        """Return a hash to check for an unknown user: the hash of a known user, always the same one for a name.
 
         The hashes in the file may differ in kind and cost. A dummy hash of one cost would reveal which names are
         unknown.
@@ -110,7 +111,7 @@ class PasswordFile:
 
 
 def verify_hash(hashed: str, password: str) -> bool:
-    """Return True if this is the hash of the password. It takes constant time, and is slow."""
+    """Return True if `hashed` is the hash of the password. The check takes constant time, and is slow."""
     raw = password.encode()
     if hashed.startswith("$argon2"):
         try:

@@ -1,8 +1,8 @@
-"""Secret addresses. Each authenticates its user for the feeds of a pattern until it is revoked (seed 003, 11.1.8).
+"""Secret addresses. Each authenticates its user for the feeds of a pattern until it is revoked.
 
-"The simplest way … is to store some kind of secret in the feed URL." It suits feed readers without support for
-passwords. A leaked address works for every client, so each reader gets its own address, which can be revoked. The file
-stores only hashes, so it reveals no address. A token has 144 random bits, so no slow hash is needed.
+Secret addresses suit feed readers without support for passwords. A leaked address works for every client. Therefore
+each reader gets its own address, which can be revoked. The file stores only hashes of tokens, so it reveals no address.
+A token has 144 random bits. A slow hash is therefore unnecessary.
 """
 
 import hashlib
@@ -21,7 +21,8 @@ from feedproxy.http.target_uri.url_pattern import TargetPattern
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""First characters of a token. They mix letters and digits, so that logs redact it (http/target_uri/redaction.py)."""
+"""First characters of a token. They mix letters and digits, so that logs redact the token
+(http/target_uri/redaction.py)."""
 
 HEADER = (
     "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; removing a line revokes one.\n"
@@ -44,7 +45,7 @@ def hash_of(token: str) -> str:
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """Parse a file of tokens and return them by hash. Raises UsageError with the line in its message."""
+    """Parse a file of tokens and return them by hash. Raises UsageError with the line number in its message."""
     found: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()
@@ -65,7 +66,7 @@ class TokenFile:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
-        """Return the user of a token that is valid for the target. Return None if it is not valid.
+        """Return the user of a token that is valid for the target, or None for an invalid token.
 
         Tokens are found by their hash, so the duration of a comparison reveals nothing about the token.
         """
@@ -74,7 +75,7 @@ class TokenFile:
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Write a new token to the file. Return it with its value, which is not stored. Raises UsageError."""
+    """Write a new token to the file. Return the token and its value, which is not stored. Raises UsageError."""
     if not user or any(sign.isspace() for sign in user):
         raise UsageError(f"invalid user name {user!r}: expected a name without spaces")
     try:
@@ -100,7 +101,7 @@ def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
 
 
 def list_tokens(path: Path) -> list[SecretToken]:
-    """Return the tokens of a file. Return an empty list if the file does not exist. Raises UsageError."""
+    """Return the tokens of a file, or an empty list if the file does not exist. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

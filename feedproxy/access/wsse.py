@@ -1,13 +1,12 @@
-"""WSSE UsernameToken, from the early days of Atom: a proof of a password that is not sent (seed 003, 11.1.8).
+"""WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without sending it.
 
-`digest = base64(sha1(nonce + created + password))`. "The specification was cloudy as to whether a binary or ASCII
-hexadecimal representation of the SHA1 sum was to be used". Some clients hash the nonce as sent, others decode it first.
-All four forms are accepted.
+`digest = base64(sha1(nonce + created + password))`. The specification does not say whether SHA-1 is raw or hexadecimal.
+Some clients hash the nonce as sent, others decode it first. All four forms are accepted.
 
 A proof is valid once, and only near the time at which it was made. It is remembered by its SHA-1 sum, because one sum
 can be sent in many spellings: raw or hexadecimal, with the nonce encoded once more or in non-canonical base64, with
 characters moved between nonce and Created, or for another user with the same password. A new sum requires the password.
-The server must know the plain password, so it should be used only for WSSE, and differ from the one for Basic.
+The server must know the plain password. Therefore a WSSE password should differ from the password for Basic.
 """
 
 import base64
@@ -29,8 +28,7 @@ from feedproxy.http.date import format_rfc3339
 from feedproxy.http.field_values import quote
 
 TOKEN_LIFETIME: Seconds = 300
-"""Seconds by which Created may differ from the current time, both ways: "the server must check that the date is
-recent"."""
+"""Seconds by which Created may differ from the current time, in both directions."""
 
 PROOFS_MAX = 100_000
 """Maximum number of unexpired proofs that are remembered. If it is reached, new proofs are refused."""
@@ -61,7 +59,7 @@ class UsernameToken:
 
 
 def parse(value: str) -> UsernameToken | None:
-    """Parse the field X-WSSE and return its token. Return None for other and malformed values."""
+    """Parse the field X-WSSE and return its token, or None for other and malformed values."""
     kind, _, rest = value.strip().partition(" ")
     if kind.lower() != "usernametoken" or len(value) > FIELD_MAX:
         return None
@@ -73,7 +71,7 @@ def parse(value: str) -> UsernameToken | None:
 
 
 def created_at(token: UsernameToken) -> Instant | None:
-    """Return the time at which the token was created. A time without a zone is UTC. Return None if it is invalid."""
+    """Return the time at which the token was created, or None if Created is invalid. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(token.created.strip())
     except ValueError:
@@ -91,7 +89,8 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
     nonces = [nonce.encode()]
     with contextlib.suppress(binascii.Error, ValueError):
         decoded = base64.b64decode(nonce, validate=True)
-        # Of the spellings that decode to the same bytes, only the canonical one is accepted (RFC 4648, section 3.5).
+        # Of the spellings that decode to the same bytes, only the canonical spelling is accepted (RFC 4648, section
+        # 3.5).
         if base64.b64encode(decoded).decode("ascii") == nonce:
             nonces.append(decoded)
     made = []
@@ -103,15 +102,15 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
 
 
 class WsseVerifier:
-    """Verifies tokens. Each token is accepted once."""
+    """Verifier of tokens. It accepts each token once."""
 
     def __init__(
         self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
         """Create a verifier.
 
-        `window` is the time for which a token is valid, in seconds. `shared` has the proofs that other processes have
-        accepted.
+        `window` is the time for which a token is valid, in seconds. `shared` contains the proofs that other processes
+        have accepted.
         """
         self._window = window
         self._shared = shared
@@ -132,13 +131,13 @@ class WsseVerifier:
         summed = matches[0]
         if summed in self._seen:
             return TokenVerdict.REPLAYED
-        # Expired proofs are removed only when the table is full. After the clock was set back, they would be accepted
-        # again.
+        # Expired proofs are removed only when the table is full, because they would be accepted again after the clock
+        # was set back.
         if len(self._seen) >= self._proofs_max:
             self._forget_expired(now)
         if len(self._seen) >= self._proofs_max:
             return TokenVerdict.BUSY
-        # Created may be ahead of the current time by the window, and the proof is valid for the window after that.
+        # Created may be ahead of the current time by the window. The proof is then valid for another window.
         self._seen[summed] = until = now + 2 * self._window
         if self._shared is not None and not self._shared.claim(summed, until, now):
             return TokenVerdict.REPLAYED

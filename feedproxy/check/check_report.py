@@ -38,7 +38,7 @@ class CheckReport:
     at: Instant
     notes: tuple[Note, ...]
     requests: int = 0
-    """Number of requests that the check sent; 0 for a file."""
+    """Number of requests that the check sent, or 0 for a file."""
 
     @property
     def has_findings(self) -> bool:
@@ -47,7 +47,7 @@ class CheckReport:
 
     @property
     def verdict(self) -> Level:
-        """The worst level of the Notes; GOOD if there are none."""
+        """The worst level of the Notes, or GOOD without Notes."""
         ordered = sorted_by_level(self.notes)
         return ordered[0].level if ordered else Level.GOOD
 

@@ -12,7 +12,7 @@ EXPIRY_WARNING = 14 * DAY
 """Seconds before a certificate's expiry from which a Note warns. A certificate of 90 days is usually renewed after 60
 days, with 30 days left. With 14 days left, the renewal is probably failing."""
 SLOW_RESPONSE = 3.0
-"""Seconds that the first response may take. A user waits for it when subscribing."""
+"""Seconds that the first response may take. A user waits for the response when subscribing."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

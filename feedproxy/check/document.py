@@ -58,13 +58,13 @@ class CheckedEntry:
     content: str = ""
     """Texts of description, summary and content, joined by line feeds."""
     about: str = ""
-    """Value of the attribute rdf:about; empty if it is absent."""
+    """Value of the attribute rdf:about, or "" if it is absent."""
     missing_attributes: tuple[str, ...] = ()
-    """Attributes that RSS requires of enclosures and that this entry's enclosures lack."""
+    """Attributes that RSS requires of enclosures, and that this entry's enclosures lack."""
 
     @property
     def published(self) -> int | None:
-        """The instant of the first valid date; None if there is none."""
+        """The instant of the first valid date, or None without a valid date."""
         return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
@@ -95,14 +95,14 @@ class CheckedDocument:
     self_link_titles: tuple[str, ...] = ()
     """Values of the attribute title of self links."""
     wrong_namespaces: tuple[str, ...] = ()
-    """Namespaces of self links that have neither of Atom's namespaces."""
+    """Namespaces of self links other than Atom's two namespaces."""
     syntax_error: XmlError | None = None
     doctype: bool = False
     redirect: xml_redirect.Moved | xml_redirect.Gone | None = None
 
     @property
     def publishing_interval(self) -> Seconds | None:
-        """Median time between two entries, in seconds; None if fewer than four entries have a date."""
+        """Median time between two entries, in seconds, or None if fewer than four entries have a date."""
         times = sorted({entry.published for entry in self.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
         if len(times) < 4:
             return None
@@ -114,7 +114,7 @@ class CheckedDocument:
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
-    """Parse a document, whether it is a feed or not. It raises no exception."""
+    """Parse a document, which need not be a feed. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     kind, channel = detect_utf8_kind(text.data), read(body, content_type)
@@ -147,7 +147,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error, or None, and whether there is a document type declaration."""
+    """Return the first syntax error or None, and True if there is a document type declaration."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)
@@ -165,7 +165,7 @@ def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
 
 
 class _EntryCollector:
-    """Collects the entries while an XML document is traversed."""
+    """Collector of the entries while an XML document is traversed."""
 
     def __init__(self) -> None:
         self.entries: list[CheckedEntry] = []
@@ -264,7 +264,7 @@ def _wrong_namespaces(channel_element: xml.Element) -> Iterator[str]:
 
 
 def _text_with_markup(element: xml.Element) -> str:
-    """Return the text of an element. The prefix `<xhtml>` is added if the element contains XHTML elements."""
+    """Return the text of an element. If the element contains XHTML elements, the text begins with `<xhtml>`."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml.text_of(element)
 

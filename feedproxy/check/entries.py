@@ -58,8 +58,10 @@ class NO_ENTRIES(Note):
 
 
 def _has_guids(channel: Channel) -> bool:
-    """Return True if the format has identifiers of entries: RSS from version 0.94, Atom, JSON Feed. For RDF, other
-    Notes cover rdf:about."""
+    """Return True if the format has identifiers of entries: RSS from version 0.94, Atom, JSON Feed.
+
+    RDF is left out, because other Notes cover rdf:about.
+    """
     if channel.kind is Kind.RSS:
         return channel.version.startswith(("0.94", "2"))
     return channel.kind is not Kind.RDF
@@ -68,7 +70,7 @@ def _has_guids(channel: Channel) -> bool:
 def _has_dates(channel: Channel) -> bool:
     """Return True if the format has dates of entries.
 
-    RSS has them from version 0.93; earlier versions allow no extensions.
+    RSS has them from version 0.93. Earlier versions allow no extensions.
     """
     if channel.kind in (Kind.RSS, Kind.RDF):
         return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
@@ -181,7 +183,7 @@ def _check_dates(document: CheckedDocument, channel: Channel, subject: str, now:
 def _is_well_formed_date(name: str, text: str, channel: Channel) -> bool:
     if name in _RSS_DATES:
         return _RFC_822.fullmatch(text) is not None
-    # Atom 0.3 has the date forms of W3C's note: a day without an hour is one of them.
+    # Atom 0.3 has the date forms of W3C's note. A day without an hour is one of these forms.
     if channel.kind in (Kind.ATOM, Kind.JSON) and channel.version != "0.3" and name != "date":
         return _RFC_3339.fullmatch(text) is not None
     return _W3C.fullmatch(text) is not None

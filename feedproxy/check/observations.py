@@ -21,14 +21,14 @@ class ProbeExchange:
     framing: Fields = field(default_factory=Fields)
     """Content-Length and Transfer-Encoding of the response, as parsed."""
     framing_anomaly: str = ""
-    """Why the framing of the response is ambiguous; empty if it is unambiguous."""
+    """Reason why the framing of the response is ambiguous, or "" if it is unambiguous."""
     body: bytes = b""
     """Content of the response as received, before decoding."""
     content: bytes | None = None
-    """Decoded content of the response; None if it cannot be decoded."""
+    """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Token of the error (errors.py), or `too-large`; empty without an error."""
+    """Token of the error (errors.py), or `too-large`, or "" without an error."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0
@@ -43,7 +43,7 @@ class ProbeExchange:
 
     @property
     def coding(self) -> str:
-        """Content codings of the response in lower case; empty if there are none."""
+        """Content codings of the response in lower case, or "" without a coding."""
         coding = (self.fields.combined("content-encoding") or "").strip().lower()
         return "" if coding == "identity" else coding
 
@@ -58,7 +58,7 @@ class FeedObservations:
     """The exchanges from the address along its redirects. The last response should be the feed, and may be
     compressed."""
     redirect_error: str = ""
-    """Why the last redirect could not be followed; empty if there was no such redirect."""
+    """Reason why the last redirect could not be followed, or "" if it was followed or there was no redirect."""
     plain: ProbeExchange | None = None
     """Request for the feed without a content coding."""
     head: ProbeExchange | None = None

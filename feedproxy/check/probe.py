@@ -1,7 +1,7 @@
 """The requests of a check. At most REQUESTS_MAX are sent one after another, with pauses.
 
 The feed is requested first. If the response is not a feed, the check sends no further request. Addresses in the feed,
-such as page, self link, hub and cloud, are subject to the address policy: private ones are requested only if the
+such as page, self link, hub and cloud, are subject to the address policy: private addresses are requested only if the
 operator allows them.
 """
 
@@ -35,7 +35,7 @@ from feedproxy.upstream.fetched import Fetched
 from feedproxy.upstream.parent_proxy import parent_of
 
 REQUESTS_MAX = 12
-"""Maximum number of requests in a check. Each is a request that a feed reader may send."""
+"""Maximum number of requests in a check. A feed reader may send each of these requests, too."""
 
 PAUSE: Seconds = 0.5
 """Seconds between two requests. The first request is repeated at least a second later, so that content and
@@ -64,8 +64,8 @@ async def probe_feed(
 ) -> FeedObservations:
     """Send the requests of a check and return all exchanges.
 
-    Before each request, `report_progress` is called with a description of it. Raises BadTarget or Forbidden if
-    `address` must not be requested; other failures are part of the result.
+    Before each request, `report_progress` is called with a description of the request. Raises BadTarget or Forbidden if
+    `address` must not be requested. Other failures are part of the result.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
@@ -83,7 +83,7 @@ async def probe_feed(
 
 
 class _Probe:
-    """The requests of one check, with the number and time that remain for them."""
+    """The requests of one check, with the number of requests and the seconds that remain."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class _Probe:
     async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[ProbeExchange], str]:
         """Request an address and follow its redirects.
 
-        Return the exchanges, and the reason why the last redirect was not followed (empty if there was none).
+        Return the exchanges, and the reason why the last redirect was not followed, or "".
         """
         hops = [await self._fetch("GET", target, codings)]
         chain = [target]
@@ -225,7 +225,7 @@ class _Probe:
         self._report_progress(description)
         await asyncio.sleep(self._pause)
         exchange = await ask()
-        # Addresses in internal networks are not checked. A link to such an address is not a fault of the feed.
+        # Addresses in internal networks are not checked. A link to an internal address is not a fault of the feed.
         return None if exchange.detail == Forbidden.detail else exchange
 
     def _is_exhausted(self) -> bool:
@@ -303,7 +303,7 @@ def _hub_targets(channel: Channel, at: str) -> list[str]:
 
 
 def _cloud_target(cloud: Cloud | None) -> str:
-    """Return the address of a cloud. Return an empty text if the cloud is incomplete or invalid."""
+    """Return the address of a cloud, or "" if the cloud is incomplete or invalid."""
     if cloud is None or not (cloud.domain and cloud.port and cloud.path):
         return ""
     scheme = "https" if cloud.port.strip() == "443" else "http"
@@ -314,6 +314,6 @@ def _cloud_target(cloud: Cloud | None) -> str:
 
 
 def _https_target(address: str) -> str:
-    """Return an address with the scheme replaced by https. Return an empty text if the address has a port."""
+    """Return an address with the scheme replaced by https, or "" if the address has a port."""
     parts = urlsplit(address)
     return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())

@@ -13,8 +13,7 @@ TTL_MIN = 5
 """Lowest useful ttl, in minutes. Feed readers that honour ttl ignore smaller values."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
-"""Lowest number of hours in a week that skipHours and skipDays should leave for polling. It is less than two hours a
-day."""
+"""Lowest number of hours in a week that skipHours and skipDays should leave for polling: less than two hours a day."""
 
 _MINUTES = {
     Period.HOURLY: 60,
@@ -40,10 +39,7 @@ def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator
 
 
 def _update_minutes(schedule: Schedule) -> float:
-    """Return the minutes between two updates according to the syndication module.
-
-    Return 0 if the feed does not use it.
-    """
+    """Return the minutes between two updates according to the syndication module, or 0 if the feed does not use it."""
     return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
 
 

@@ -28,14 +28,14 @@ _GENERIC = ("application/xml", "text/xml")
 def check(observations: FeedObservations, document: CheckedDocument | None, challenge: str | None) -> Iterator[Note]:
     """Yield the Notes on the response.
 
-    `challenge` is the vendor of a challenge page that was received instead of the feed; None if there was none.
+    `challenge` is the vendor of a challenge page that was received instead of the feed, or None.
     """
     last = observations.last
     if challenge:
         yield CHALLENGE_PAGE(observations.target, vendor=challenge)
         return
     if observations.redirect_error:
-        return  # the Notes on redirects cover this
+        return  # the Notes on redirects cover this case
     if not last.status:
         yield _no_response(last)
         return

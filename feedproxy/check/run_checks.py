@@ -33,7 +33,7 @@ def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, 
 def check_feed(observations: FeedObservations, *, challenge: str | None = None) -> tuple[Note, ...]:
     """Return the Notes on a published feed.
 
-    `challenge` is the vendor of a challenge page that was received instead of the feed; None if there was none.
+    `challenge` is the vendor of a challenge page that was received instead of the feed, or None.
     """
     now = observations.last.at
     document = _parse_response(observations.last)

@@ -20,8 +20,8 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values of a cloud's attribute protocol that RSS 2.0 allows. They are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Allowed link relations of self links. The keys are the format, and True for Atom 0.3. In Atom 1.0, `start` means
-the first of several pages and is not a self link."""
+"""Allowed link relations of self links. The key is the format, with True for Atom 0.3 and False for other versions. In
+Atom 1.0, `start` is not allowed, because it means the first of several pages."""
 
 
 def check(
@@ -362,7 +362,7 @@ class CLOUD_SILENT(Note):
 
 
 def _is_alive(exchange: ProbeExchange) -> bool:
-    """Return True if the response can be that of a hub or cloud, which may answer 400 or 405 to a bare GET."""
+    """Return True if the response may come from a hub or cloud, which may answer 400 or 405 to a bare GET."""
     return 0 < exchange.status < 500 and exchange.status not in (404, 410)
 
 

@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings of the running proxy, as far as `--config` and the environment give them.
+    """Return the settings of the running proxy, as far as `--config` and the environment state them.
 
     Raises UsageError.
     """
@@ -104,7 +104,7 @@ def ask(
         request.add_header("Content-Type", "application/octet-stream")
     if token:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
-    # The http_proxy of the environment may be the very proxy that the command talks to.
+    # The http_proxy of the environment may be the same proxy as the one that the command talks to.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=TIMEOUT) as answer:
@@ -140,7 +140,7 @@ def print_json(result: object) -> None:
 
 
 def _base(admin: str) -> str:
-    """Return the listener's URL. If the listener is on every interface, the URL has a loopback address."""
+    """Return the listener's URL. A listener on every interface gets a loopback address in it."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):

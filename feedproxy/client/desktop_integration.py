@@ -37,7 +37,8 @@ class Folders:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names, except for relative paths, which the specification forbids."""
+        """Return the folders that the environment names. Relative paths are ignored, because the specification forbids
+        them."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -68,7 +69,7 @@ class Folders:
 
 @dataclass(frozen=True, slots=True)
 class InstallationRecord:
-    """The record of an installation: the list before (None if there was none) and after it, and the folders that it
+    """The record of an installation: the list before the installation (or None) and after it, and the folders that it
     created."""
 
     reader: str = ""
@@ -79,9 +80,9 @@ class InstallationRecord:
 
 
 def read_record(folders: Folders) -> InstallationRecord | None:
-    """Return the record of the installation.
+    """Return the record of the installation, or None if feedproxy is not installed.
 
-    Return None if there is none. Raises FeedproxyError if it cannot be read.
+    Raises FeedproxyError if the record cannot be read.
     """
     try:
         return InstallationRecord(**json.loads(folders.record.read_text("utf-8")))
@@ -110,7 +111,8 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Remove the installation. Return False if there is none. Raises FeedproxyError if a file cannot be written."""
+    """Remove the installation. Return False if feedproxy was not installed. Raises FeedproxyError if a file cannot be
+    written."""
     record = read_record(folders)
     if record is None:
         return False
@@ -138,7 +140,8 @@ def own_command() -> list[str]:
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command that opens feed: addresses in the registered reader. Return an empty list if there is none."""
+    """Return the command that opens feed: addresses in the registered reader, or an empty list without a registered
+    reader."""
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
@@ -216,7 +219,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
 
 
 def _default(text: str, kind: str) -> list[str]:
-    """Return the programs that open this type. The desktop uses the first that exists."""
+    """Return the programs that open this type. The desktop uses the first program that exists."""
     lines, at = text.splitlines(), _line_of(text, kind)
     return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 
@@ -245,14 +248,14 @@ def _line_of(text: str, kind: str) -> int | None:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Create a folder and the folders above it. Return those that were created, the topmost first."""
+    """Create a folder and the folders above it. Return the created folders, the topmost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file with its line ends unchanged. Return None if the file does not exist."""
+    """Return the text of a file with its line ends unchanged, or None if the file does not exist."""
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 

@@ -1,7 +1,7 @@
-"""Discovery of the address for subscriptions from a feed or a page, at an address or saved, in the order of USM.
+"""Discovery of the address for subscriptions from a feed or a page, at an address or in a file, in the order of USM.
 
-The feed's self link comes first. If it has none, its page is requested: "the algorithm falls back and performs a second
-HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that it names.
+The feed's self link comes first. If the feed has no self link, its page is requested: "the algorithm falls back and
+performs a second HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that it names.
 """
 
 import re
@@ -41,7 +41,7 @@ class NothingFound(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryResult:
-    """The feeds that were found, the preferred one first, and a text that says how."""
+    """The feeds that were found, the preferred feed first, and a text that says how they were found."""
 
     feeds: tuple[DiscoveredFeed, ...]
     description: str
@@ -72,9 +72,9 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Return the reason why the feed is not verified to belong to its page.
+    """Return the reason why the feed is not verified to belong to its page, or "" if it is.
 
-    Return an empty text if it is: feed → page → feed. "This can also serve as verification that the feed content
+    It is verified if the page that it names names the feed. "This can also serve as verification that the feed content
     actually belongs to the blog specified in its channel/link."
     """
     try:
@@ -93,7 +93,7 @@ async def verification_failure(address: str, settings: Settings) -> str:
 
 
 def parse_source(source: str) -> str | None:
-    """Return the address in `source` without a `feed:` prefix. Return None if `source` is a file.
+    """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
 
     Without a scheme, `source` is an address if no such file exists and it begins with a host name that has a dot:
     `example.com/feed.xml` is https://example.com/feed.xml.

@@ -1,4 +1,4 @@
-"""feedproxy check: checks of a feed for its publisher, at its address or saved."""
+"""feedproxy check: checks of a feed for its publisher, at an address or in a file."""
 
 import argparse
 import asyncio

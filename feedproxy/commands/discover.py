@@ -32,7 +32,7 @@ def register(subparsers: Any) -> None:
 def discover(args: argparse.Namespace) -> int:
     """Print the addresses. Return 1 if a feed is not verified.
 
-    Raises FeedproxyError if there is no feed, or the source cannot be read.
+    Raises FeedproxyError if no feed is found, or the source cannot be read.
     """
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 
@@ -49,5 +49,5 @@ async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
 
 
 async def _doubts(feeds: tuple[DiscoveredFeed, ...], settings: Settings) -> list[str]:
-    # They are requested one after another, because they are usually of one site.
+    # The pages are requested one after another, because they usually belong to one site.
     return [await verification_failure(feed.address, settings) for feed in feeds]

@@ -32,14 +32,14 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the plan and print the score. Return 1 if the run misses the plan's expectations."""
+    """Run the plan and print the score. Return 1 if the run misses a requirement of the plan."""
     from feedproxy.lab import plan, run  # noqa: PLC0415
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
     from feedproxy.lab.record import har  # noqa: PLC0415 -- only this command pays for the lab
 
     read = plan.read_plan(Path(args.plan))
     for file in filter(None, (args.record, args.output)):
-        if not Path(file).parent.is_dir():  # fail before the run, not after it
+        if not Path(file).parent.is_dir():  # fail before the run instead of after it
             raise UsageError(f"{file}: No such file or directory")
     done = asyncio.run(run.run(read, _world(args.plan, read), args.command, verbose=args.verbose, progress=_progress))
     if args.record:

@@ -42,7 +42,8 @@ def register(subparsers: Any) -> None:
 
 
 def import_list(args: argparse.Namespace) -> int:
-    """Import a list. Return 0. Raises FeedproxyError if there is no list, and UsageError if no proxy can be reached."""
+    """Import a list. Return 0. Raises FeedproxyError if the source is not a list, and UsageError if no proxy can be
+    reached."""
     address = parse_source(args.source)
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)

@@ -141,12 +141,12 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
         "listen": args.listen,
         "admin": args.admin,
         "store": "memory:",
-        # Content that streams past the cache would come from the real origin.
+        # Content that streams past the cache would come from the real origin. Therefore nothing may stream.
         **{"allow_ports": [], "connect_ports": [], "allow_private": False},
         **({"record": args.record} if args.record else {}),
     }
     try:
-        # With a clock that is moved by hand, only requested operations take place.
+        # With --step, the schedule is off: only requested operations take place.
         sets = ("polling=off", *args.set) if args.step else tuple(args.set)
         plan = serve.ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
@@ -158,7 +158,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 
 def read_recording(path: Path) -> Any:
-    """Read a recording and return it: a HAR file, or a flow file of mitmproxy, which takes time to import."""
+    """Return the recording in a HAR file, or in a flow file of mitmproxy, which takes time to import."""
     from feedproxy.lab.record import har  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:

@@ -78,13 +78,13 @@ def line(row: Any) -> tuple[str, ...]:
     """Return the cells of one feed's row."""
     at = row["next_fetch"]["at"]
     fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "on the next request"
-    # For a feed that needs no attention, the reason is that of its next fetch.
+    # If a feed needs no attention, show the reason for its next fetch.
     why = row["next_fetch"]["words"] if at and row["state"] in ("fresh", "held") else row["reason"]
     return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", why
 
 
 def table(rows: Sequence[tuple[str, ...]], wide: int) -> Iterator[str]:
-    """Yield the lines of the table. If the last column does not fit, its text follows on a separate line, indented."""
+    """Yield the lines of the table. If the last column does not fit, its text follows on a separate, indented line."""
     widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
     widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
     beside = sum(widths) + 2 * len(widths) + NARROWEST <= wide

@@ -82,7 +82,7 @@ def _check(args: argparse.Namespace) -> None:
 def _command(reader: str, address: str) -> list[str]:
     """Return the reader's command with the address in it.
 
-    The address is normalised, so it begins with http and is a single argument.
+    The address is normalised: it begins with http and is a single argument.
     """
     parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
     if parts and not any(place in word for word in parts[1:] for place in PLACES):

@@ -60,7 +60,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def revoke(args: argparse.Namespace) -> int:
-    """Revoke tokens. Return 1 if there were none. Raises UsageError."""
+    """Revoke tokens. Return 1 if none matched. Raises UsageError."""
     path, _ = _file(args)
     revoked = secret_tokens.revoke(path, args.names)
     for token in revoked:

@@ -29,7 +29,7 @@ CONNECTIONS = 6
 """Number of connections that the readers share."""
 
 ITERATIONS = 8
-"""Number of event loop iterations in which woken tasks start their refreshes."""
+"""Number of iterations of the event loop that woken tasks get to start their refreshes."""
 
 SETTLE_MAX: Seconds = 0.5
 """Seconds of real time to wait for scheduled refreshes."""
@@ -197,7 +197,7 @@ async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[
     """Advance the clock in steps, and wait for the refreshes that are scheduled before `until`."""
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
-        # The wait is limited: a refresh that waits for its site's slot waits for this clock.
+        # The wait is limited, because a refresh may wait for a slot of its site, and the slot for this clock.
         latest = time.monotonic() + SETTLE_MAX
         for _ in range(ITERATIONS):
             await asyncio.sleep(0)
@@ -282,7 +282,7 @@ def _decompress(body: bytes) -> bytes:
 
 
 class _Errors(logging.Handler):
-    """Log handler that collects errors, so that they do not disturb the table."""
+    """Log handler that collects errors, so that they do not interrupt the table."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

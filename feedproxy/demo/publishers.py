@@ -1,11 +1,12 @@
 """Publishers of the demo: four small feeds of different kinds, reproducible by seed.
 
-    news      RSS 2.0, an item about every twenty minutes by day; `ttl` 60, skipHours at night; ETag and Last-Modified
+news      RSS 2.0, an item about every twenty minutes by day; `ttl` 60, skipHours at night; ETag and Last-Modified
     blog      Atom, an entry every two days; ETag alone, no hints
     links     RSS 1.0 with sy:hourly/2; Last-Modified alone
     status    JSON Feed; no validators, no hints, and an origin that never compresses
 
-Each has a self link (USM), so feedproxy does not edit it, and received content can be compared byte for byte.
+Each feed has a self link (USM). Therefore feedproxy does not edit it, and received content can be compared byte for
+byte.
 """
 
 from bisect import bisect_right
@@ -123,7 +124,7 @@ class DemoFeed:
         return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 
     def find_version_number(self, body: bytes) -> int | None:
-        """Return the number of the version with this content. Return None if it was never current."""
+        """Return the number of the version with this content, or None if it was never current."""
         return self._numbers.get(body)
 
 

@@ -12,8 +12,8 @@ from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
 POLLS_MAX = 15_000
-"""Maximum number of polls in a run, so that the demo ends within a minute on a slow machine. If there are more,
-polls are left out evenly."""
+"""Maximum number of polls in a run, so that the demo ends within a minute on a slow machine. Beyond this number, polls
+are left out evenly."""
 
 
 class Hours(Enum):

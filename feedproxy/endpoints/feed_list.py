@@ -6,8 +6,8 @@ periodically, each with the pseudonyms of a few readers (subscribers/distinct_re
 checked each time the list is built (visibility.py), because a rule may have made a feed private.
 
 Imported feeds are fetched in the background, one at a time for each site, at the site's interval. In the schedule, an
-import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the import says so: using a feed
-never adds a host.
+import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the import says so: requests for
+a feed never add a host.
 """
 
 import asyncio
@@ -47,8 +47,9 @@ SMALL_LIST_MAX = 500
 milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Multiple of the time that building a longer list took, for which the list is reused. Building lists therefore takes
-at most a tenth of a core. A list is reused for at most one minute, and never after a change of rules."""
+"""Factor from the time that building a longer list took to the time for which the list is reused. Building lists
+therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never after a change of
+rules."""
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
@@ -74,7 +75,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import: the new feeds, the numbers of known and of skipped ones, and the added hosts."""
+    """The result of an import: the new feeds, the numbers of known feeds and of skipped feeds, and the added hosts."""
 
     added: tuple[str, ...]
     known: int
@@ -83,7 +84,10 @@ class ImportOutcome:
 
 
 class ImportedFeeds:
-    """The imports of all processes with one store. As `Demand`, the import of a feed counts as one reader."""
+    """The imports of all processes with one store.
+
+    As a source of demand (proxy/interfaces.py), the import of a feed counts as one reader.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -124,7 +128,7 @@ class ImportedFeeds:
 
 
 class FeedList:
-    """The feed list of one process. It is used within one event loop."""
+    """The feed list of one process. One event loop uses it."""
 
     def __init__(
         self,
@@ -160,7 +164,8 @@ class FeedList:
     async def import_list(
         self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
-        """Add a list to the imports, or replace them by it, and fetch the feeds that are not stored. Raises StoreError.
+        """Add a list to the imports, or replace all imports by it. Fetch the feeds that are not stored. Raises
+        StoreError.
 
         With `intercept`, TLS to the hosts of its https feeds is decrypted from then on.
         """
@@ -252,7 +257,8 @@ class FeedList:
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
         """Return an entry with its feed's title and current address, or None if the feed is not public or has ended.
 
-        A feed that was not imported is listed only while it is stored: only the stored copy proves that it is public.
+        A feed that was not imported is listed only while it is stored, because the stored copy proves that the feed is
+        public.
         """
         if not is_imported and self._store.peek(entry.address) is None:
             return None
@@ -314,8 +320,7 @@ class FeedList:
             logger.exception("feed list: fetch of an imported feed failed")
 
     def _is_reachable(self, target: str) -> bool:
-        """Return whether a target may be fetched: it must not be blocked, and in reverse mode it must be below
-        `upstream`."""
+        """Return True if a target may be fetched: it is not blocked and, in reverse mode, is below `upstream`."""
         settings = self._settings_for(target)
         return settings.readers != BLOCKED and (not settings.upstream or is_upstream_target(target, settings))
 
@@ -329,7 +334,7 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
 
 
 def _merge_requested(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
-    """Return the saved requests merged with the recent ones."""
+    """Return the saved requests merged with the recent requests."""
     try:
         state = json.loads(raw) if raw else {}
         # Version 1 stored the instant of a feed's last request, and not the number of its readers.
@@ -356,7 +361,7 @@ def _encode_imported(imported: Imported) -> bytes:
 
 
 def _decode_imported(raw: bytes | None) -> Imported:
-    """Return the imports from their stored form, or none if that is invalid."""
+    """Return the imports from their stored form, or no imports if the form is invalid."""
     try:
         state: Any = json.loads(raw) if raw else {}
         feeds = [

@@ -30,7 +30,7 @@ DOCUMENTS_MAX = 8
 class _Document:
     """A document, the list from which it was made, and the instant of its last change.
 
-    `digest` does not include that instant.
+    `digest` covers the content without that instant.
     """
 
     listing: SubscriptionList
@@ -49,7 +49,7 @@ class FeedListDocuments:
         self._documents: LRU[str, _Document] = LRU(entries_max=DOCUMENTS_MAX)
 
     async def opml(self, call: Call) -> Response:
-        """Return `feeds.opml` with addresses through the gateway, or with the feeds' own for `?addresses=original`.
+        """Return `feeds.opml` with gateway addresses, or with the feeds' own addresses for `?addresses=original`.
 
         Raises BadTarget.
         """
@@ -65,7 +65,8 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """Return `proxy.pac`: requests to listed and decrypted hosts go through the proxy, others directly.
+        """Return `proxy.pac`. It sends requests for listed and decrypted hosts through the proxy, and other requests
+        directly.
 
         Raises NotFound in reverse mode, where clients use no proxy.
         """
@@ -85,8 +86,8 @@ class FeedListDocuments:
         feeds, settings = [], self._settings()
         for feed in listing.feeds:
             if call.client.entrance is Entrance.REVERSE:
-                # Feeds of the upstream have their public address in each form of the list. In reverse mode, no
-                # others are served.
+                # Feeds of the upstream have their public address in each form of the list. In reverse mode, only feeds
+                # of the upstream are served.
                 public = rebase(feed.address, settings.upstream, call.client.base)
                 if public is not None:
                     feeds.append(

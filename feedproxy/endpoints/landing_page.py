@@ -26,7 +26,7 @@ to a feed reader."""
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The preview of a pasted address: the address of the feed and its headlines, or the reason why there are none."""
+    """The preview of a pasted address: the address of the feed and its headlines, or the reason for their absence."""
 
     target: str
     title: str = ""
@@ -52,8 +52,7 @@ def landing_page(path: str, base: str, prefix: str = "/-/") -> Response:
 
 
 def pasted_target(path: str, base: str) -> str:
-    """Return the target of the address in `/?url=ADDRESS`, or an empty string for another path or an invalid
-    address."""
+    """Return the target of the address in `/?url=ADDRESS`, or "" for another path or an invalid address."""
     bare, _, query = path.partition("?")
     value = _pasted_text(query) if bare == "/" else None
     try:
@@ -68,7 +67,7 @@ def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
 
 
 def gateway_redirect(target: str, base: str) -> Response:
-    """Return the redirect from an unusual form of a gateway address to the right one."""
+    """Return the redirect from an unusual form of a gateway address to the usual form."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
 
@@ -101,7 +100,7 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """Return a complete response. Its Content-Security-Policy marks it as feedproxy's own, so that it is sent
+    """Return a complete response. Its Content-Security-Policy marks the response as feedproxy's own, so that it is sent
     unchanged."""
     lines = [
         ("Content-Type", media_type),

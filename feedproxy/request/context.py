@@ -20,25 +20,26 @@ class ProxyResponse:
     reason: str = ""
     feed: bool = False
     stored: StoredResponse | None = None
-    """The stored response from which it was made; None for a local response."""
+    """The stored response from which this response was made, or None for a local response."""
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before it, for the client of the forwarded request (RFC 9110, section 15.2)."""
+    """The 1xx responses before this response. Only the client of the forwarded request gets them (RFC 9110, section
+    15.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassThrough:
-    """The decision to let mitmproxy stream the request. `status` is its Cache-Status."""
+    """The decision to let mitmproxy stream the request. `status` is the Cache-Status of its response."""
 
     status: CacheStatus
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A client's request with everything that is looked up once.
+    """A client's request with the values that the pipeline looks up once.
 
-    `upstream_request` is the request to send to the origin, and `own_agent` says that it has feedproxy's User-Agent.
-    `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest. `sends_range` says
-    that the client's Range is forwarded.
+    `upstream_request` is the request to send to the origin. `own_agent` is true if it has feedproxy's User-Agent.
+    `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest. `sends_range` is true
+    if the client's Range is forwarded.
     """
 
     request: Request
@@ -53,4 +54,4 @@ class RequestContext:
     has_credentials: bool
     sends_range: bool
     resource: Resource | None = None
-    """The stored resource of the target; None if nothing is stored."""
+    """The stored resource of the target, or None if nothing is stored."""

@@ -21,7 +21,7 @@ class Call:
     """A request for an endpoint.
 
     `path` is the part after the prefix without the query, such as `RPC2` or `as/atom/https://example.com/feed.xml`.
-    `query` is unchanged, without its question mark. `request.target` has both, as the client sent them.
+    `query` is unchanged, without its question mark. `request.target` has path and query as the client sent them.
     """
 
     request: Request
@@ -34,8 +34,8 @@ class Call:
 type Handler = Callable[[Call], Awaitable[Response]]
 
 type ContentLimit = Callable[[str], int]
-"""A function that returns the limit of a call's content, in bytes, for its path. Paths with a valid secret may have
-a higher limit."""
+"""A function that returns the limit of a call's content, in bytes, for the call's path. Paths with a valid secret may
+have a higher limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +78,9 @@ class Endpoints:
         (self._below if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """Return the endpoint for a path after the prefix. Return None if there is none.
+        """Return the endpoint for a path after the prefix, or None without an endpoint.
 
-        It is the endpoint at exactly this path, or that of the longest path above it.
+        The endpoint may be at exactly this path. Otherwise it is the endpoint of the longest path above it.
         """
         if (exact := self._exact.get(path)) is not None:
             return exact

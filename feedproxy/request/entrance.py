@@ -25,7 +25,7 @@ class ClientContext:
 
     `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
     client's IP address, which trusted proxies may state. `user` is an authenticated name, or empty. `is_counted` is
-    False if the request does not count as one of a subscriber.
+    False if the request does not come from a subscriber.
     """
 
     entrance: Entrance

@@ -1,11 +1,11 @@
 """The client's address as stated by trusted proxies in Forwarded or X-Forwarded-For.
 
-Each proxy appends its entry on the right, so the last entry is that of the connected peer. The entry before it counts
-only if the last one names another trusted proxy, which has written it. Entries further to the left may come from the
-client.
+Each proxy appends its entry on the right. The peer has therefore written the last entry. The entry before it counts
+only if the last entry names another trusted proxy, which has written that entry. Entries further to the left may come
+from the client.
 
 X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port have no entries: a client's value looks like a proxy's. Only
-the scheme is used, together with X-Forwarded-For: a wrong scheme only affects addresses in this client's response.
+the scheme is used, together with X-Forwarded-For. A wrong scheme affects only addresses in this client's response.
 """
 
 import ipaddress
@@ -46,7 +46,7 @@ class Hop:
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
-    """Return the client according to the trusted `peer` and the trusted proxies before it, in the field `field_name`.
+    """Return the client that the trusted `peer` and the trusted proxies before it state in the field `field_name`.
 
     Scheme and host are those of the peer's own entry. If no entry is usable, the address is the peer's.
     """
@@ -66,9 +66,9 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in canonical form, without zone; an IPv4-mapped address becomes IPv4.
+    """Return an IP address in canonical form without zone, or "" if it is invalid.
 
-    Return an empty text if it is invalid.
+    An IPv4-mapped address becomes an IPv4 address.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
@@ -104,10 +104,11 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 
 
 def _iter_entries(value: str) -> Iterator[str]:
-    """Yield the entries of Forwarded from the right, up to the first malformed one.
+    """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
     An entry is the shortest well-formed end of the value. An unclosed quotation mark of the client therefore cannot
-    include entries of proxies. A quoted string with a comma is complete, because a part of it is not an entry.
+    include entries of proxies. A quoted string with a comma is complete, because a part of it is not a well-formed
+    entry.
     """
     end = len(value)
     for _ in range(HOPS_MAX):
@@ -132,10 +133,8 @@ def _unquote(value: str) -> str:
 
 
 def _node_address(node: str) -> str:
-    """Return the address of a node, without its port.
-
-    Return an empty text for `unknown` and obfuscated names (RFC 7239, section 6).
-    """
+    """Return the address of a node, without its port, or "" for `unknown` and obfuscated names (RFC 7239, section
+    6)."""
     node = _unquote(node)
     found = _NODE.fullmatch(node)
     return canonical(found[1] or found[2] if found else node)

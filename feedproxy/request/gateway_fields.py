@@ -68,15 +68,18 @@ GATEWAY_FIELDS = frozenset(
         "server",
     }
 )
-"""Fields of an origin's response that the gateway passes on. Names that begin with `X-` are passed on, too, except
-SERVER_COMMAND_PREFIXES: browsers do not give new `X-` names a meaning (RFC 6648). Some fields affect a whole web
-origin, which at the gateway includes every site: cookies, workers, reports, HSTS, log-in states, device-bound
-sessions, trials. The list names permitted fields because browsers get new fields each year."""
+"""Fields of an origin's response that the gateway passes on.
+
+Names that begin with `X-` are passed on, too, except SERVER_COMMAND_PREFIXES: browsers do not give new `X-` names a
+meaning (RFC 6648). Some fields affect a whole web origin, and the gateway is one web origin for every site: cookies,
+workers, reports, HSTS, log-in states, device-bound sessions, trials. The list names permitted fields, because browsers
+get new fields each year.
+"""
 
 
 SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
-"""Beginnings of field names with which a server gives commands to a web server or load balancer in front of it.
-nginx and others then send a local file, or a page of another location, instead of the response."""
+"""Beginnings of field names by which a server gives commands to a web server or load balancer in front of it. nginx and
+others then send a local file, or a page of another location, instead of the response."""
 
 
 def passes_gateway(name: str) -> bool:
@@ -94,7 +97,7 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
     if client.entrance is Entrance.GATEWAY:
-        if target:  # otherwise it is a local response
+        if target:  # otherwise the response is a local one
             fields = Fields(line for line in fields if passes_gateway(line[0]))
             fields = _with_own_realms(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
@@ -105,8 +108,8 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
 def make_private(fields: Fields) -> Fields:
     """Return the fields with the response to an authenticated client marked as private (RFC 9111, section 5.2.2.7).
 
-    The origin's directives are overridden: a request for a secret address has no Authorization by which a downstream
-    cache could recognise it.
+    The origin's directives are replaced, because a downstream cache could not recognise the response as private: a
+    request for a secret address has no Authorization.
     """
     rest = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
@@ -116,8 +119,8 @@ def make_private(fields: Fields) -> Fields:
 def _with_own_realms(fields: Fields, origin: str) -> Fields:
     """Return the fields with the target's origin at the beginning of each realm.
 
-    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the
-    addition, a site could get the password for another site by naming the same realm.
+    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the origin
+    in the realm, a site could name the realm of another site and get the password for it.
     """
     if "www-authenticate" not in fields:
         return fields

@@ -27,7 +27,7 @@ UNREADABLE_TITLE = "The request is invalid"
 """Title for an invalid HTTP message."""
 
 NO_COPY_TITLE = "No copy is stored"
-"""Title for a 504 because of only-if-cached: no request was sent to the origin."""
+"""Title for a 504 after only-if-cached: no request was sent to the origin."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -49,7 +49,7 @@ def problem_response(
 ) -> Response:
     """Return an error response with a status, a `detail` token of the closed list, and the reason in one sentence.
 
-    It has no-store, because the next request may succeed.
+    The response has no-store, because the next request may succeed.
     """
     titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")

@@ -17,7 +17,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
-"""Accept-Encoding of all upstream requests. The copy is decoded, and then coded as each client accepts."""
+"""Accept-Encoding of all upstream requests. The content is decoded, and coded again as each client accepts."""
 
 ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
@@ -32,7 +32,7 @@ NOT_FORWARDED = frozenset(
     | {"a-im"}
     # Compression with a client's dictionary is done by feedproxy, too (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
-    # Fields with the client's identity or claimed address; the answer is for all clients.
+    # Fields with the client's identity or claimed address. They are withheld because the response is for all clients.
     | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
     | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
     # Fields that make frameworks answer for another address, host, scheme or method.
@@ -65,7 +65,7 @@ _NOT_FORWARDED_PREFIXES = (
 """Beginnings of further field names that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
-"""Fields that do not make a request client-specific, because this module writes them."""
+"""Fields that do not make a request client-specific, because this module writes them itself."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
@@ -74,7 +74,7 @@ _CREDENTIAL = re.compile(
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
 )
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
-"""Matches values of a field that Vary nominates, if they may be forwarded in a request for a shared copy."""
+"""Matches values of fields that Vary nominates and that may be forwarded in a request for a shared copy."""
 
 _LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
 _LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
@@ -103,9 +103,9 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"
 class UpstreamRequest:
     """An upstream request.
 
-    `key` are its client-specific fields; the response is stored only for requests with the same fields.
-    `varying_fields` are its fields that Vary nominates. `withheld_names` are names of the client's fields that it
-    lacks. `has_credentials` says that a field identifies a user.
+    `key` contains its client-specific fields. The response is stored only for requests with the same fields.
+    `varying_fields` contains its fields that Vary nominates. `withheld_names` contains the names of the client's fields
+    that are not forwarded. `has_credentials` is true if a field identifies a user.
     """
 
     request: Request
@@ -155,13 +155,13 @@ def build_upstream_request(
     """Return the upstream request for a client's GET or HEAD.
 
     A shared copy is requested with standard fields only: other fields could affect it although Vary does not nominate
-    them. If a request needs client-specific fields, it is forwarded with them, and they become the `key` of the
-    response. For a known feed, only credentials are forwarded in addition.
+    them. A request with client-specific fields is forwarded with them, and they become the `key` of the response. For a
+    known feed, the only client-specific fields that are forwarded are credentials.
 
     `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. If
-    `keep_range` is True, Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` are
-    names of further fields, in lower case, that do not make a request client-specific (option shared_fields), except
-    credentials.
+    `keep_range` is True, Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` contains
+    names of further fields, in lower case, that do not make a request client-specific (option shared_fields).
+    Credentials always do.
     """
     client_fields = request.fields.end_to_end()
     responses = resource.variants if resource is not None else ()
@@ -218,7 +218,7 @@ def _forwarded_fields(
 ) -> _ForwardedFields:
     """Return the forwarded fields. `names` and `keyed_names` are those that Vary of stored responses nominates.
 
-    Feed readers send the same fields for all feeds, so results are memoized. Credentials are kept out of the memo.
+    Feed readers send the same fields for all feeds. Therefore results are memoized, except for fields with credentials.
     """
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
@@ -259,7 +259,7 @@ def _make_forwarded_fields(
         elif "accept" not in varying and accept is not None:
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
-        # Some feeds are available in several languages. Only Vary in the response shows this.
+        # Some feeds are available in several languages. Only Vary in the response shows that a feed is one of them.
         language = [line for line in client_specific if _is_language(*line)] if not known else []
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
@@ -292,7 +292,7 @@ def _is_anything(value: str | None) -> bool:
 
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
-    """Return True if this value of Accept is that of a feed reader."""
+    """Return True if a feed reader sends this value of Accept."""
     if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
     return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
@@ -326,7 +326,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """Return the Via members of feedproxies, by which loops are detected."""
+    """Return the Via members of feedproxies. They serve to detect loops."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
@@ -370,12 +370,13 @@ def surrogate_key(target: str) -> str:
 def feed_id(target: str, installation: str = "") -> str:
     """Return a hexadecimal name for a target. It is used in the operator's addresses, and as feed-id in User-Agent.
 
-    For User-Agent, the name depends on the `installation`: two feedproxies claim different subscribers of a feed and
-    must not have the same feed-id at its origin.
+    For User-Agent, the name depends on `installation`: two feedproxies claim different subscribers of a feed, and must
+    not have the same feed-id at its origin.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()
 
 
 def own_user_agent(settings: Settings) -> str:
-    """Return the User-Agent of requests that reach no subscribers: of commands, notifications and subscriptions."""
+    """Return the User-Agent of requests that are not sent for subscribers: of commands, notifications and
+    subscriptions."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")

@@ -1,8 +1,8 @@
-"""Mapping between the two addresses of a feed in reverse mode: the upstream's and the public one.
+"""Mapping between the two addresses of a feed in reverse mode: the upstream's address and the public address.
 
-Feeds are fetched and stored under the upstream's address; clients and operators use the public one. They differ only in
-their beginning: `upstream` or `public_url`. An address that is not below `upstream` has no public form, and cannot be
-requested through the proxy.
+Feeds are fetched and stored under the upstream's address. Clients and operators use the public address. The two differ
+only in their beginning: `upstream` or `public_url`. An address that is not below `upstream` has no public form, and
+cannot be requested through the proxy.
 """
 
 from functools import lru_cache
@@ -26,7 +26,7 @@ def _origin_of(upstream: str) -> str:
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """Return a normalised target with its beginning `old` replaced by `new`. Return None if it is not below `old`.
+    """Return a normalised target with its beginning `old` replaced by `new`, or None if it is not below `old`.
 
     Raises BadTarget if `old` is invalid.
     """
@@ -37,7 +37,7 @@ def rebase(target: str, old: str, new: str) -> str | None:
 def to_public(target: str, settings: Settings) -> str:
     """Return the normalised public address of this target.
 
-    It is below `public_url` if that option is set; otherwise it is the target itself.
+    It is below `public_url` if that option is set. Otherwise it is the target itself.
     """
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (found := rebase(target, settings.upstream, settings.public_url)):
@@ -69,7 +69,7 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
     It begins with `public_url`, or with `base`, the proxy's address in the request. An address at the upstream's origin
-    that is not below `upstream` has no public form; it is replaced by that beginning.
+    that is not below `upstream` has no public form. The result is then `public_url` or `base` itself.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
@@ -83,6 +83,6 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
 
 
 def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
-    """Return all addresses of this target: its own, and the public one if it differs."""
+    """Return all addresses of this target: its own, and the public address if the two differ."""
     public = to_public(target, settings)
     return (target,) if public == target else (target, public)

@@ -25,7 +25,7 @@ SUMMED_GAUGES = frozenset(
         "process_virtual_memory_bytes",
     }
 )
-"""Gauges that are added over all processes. Other gauges are those of the first process."""
+"""Gauges that are added over all processes. For other gauges, the value of the first process counts."""
 
 type Plain = list[list[Any]]
 """Metric families as JSON values: name, help text, type, and samples with name, labels and value."""
@@ -101,12 +101,13 @@ def plain_families(families: Iterable[Metric]) -> Plain:
 
 
 def counters(families: Plain) -> Plain:
-    """Return only the counters and histograms, which stay valid after their process has exited."""
+    """Return only the counters and histograms. They stay valid after their process has exited."""
     return [family for family in families if family[2] in ("counter", "histogram")]
 
 
 def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
-    """Return the families of all processes as one set. Raises ValueError, LookupError or TypeError for invalid ones."""
+    """Return the families of all processes as one set. Raises ValueError, LookupError or TypeError for invalid
+    families."""
     merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for is_first, plain in [(True, plain_families(first)), *((False, plain) for plain in others)]:
         for name, text, kind, samples in plain:

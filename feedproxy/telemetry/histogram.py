@@ -36,7 +36,7 @@ class LabelledHistogram:
         self._sums[value] += seconds * times
 
     def describe(self) -> Iterable[Metric]:
-        """Return the name alone, so that the registry collects no samples for it."""
+        """Return the name alone, so that the registry collects no samples to learn it."""
         return [HistogramMetricFamily(self._name, self._text, labels=[self._label])]
 
     def collect(self) -> Iterable[Metric]:

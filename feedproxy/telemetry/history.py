@@ -1,8 +1,8 @@
-"""Traffic by hour and by day (UTC), which is stored.
+"""Stored counts of the traffic by hour and by day (UTC).
 
-Counters begin at zero in each process, so that each worker has a history of its own. Once a minute, the growth of its
+Counters begin at zero in each process. Therefore each worker has its own history. Once a minute, the growth of its
 counters is added to the current hour and day (`HistoryRecorder.record`). The sum of all histories is the traffic of the
-proxy. A restart counts nothing twice.
+proxy. After a restart, nothing is counted twice.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
 
 HOURS_MAX = 72
-"""Number of stored hours: three days, for comparison of an hour with the days before."""
+"""Number of stored hours: three days, for comparison of an hour with the same hour of earlier days."""
 DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Number of workers for which a stored history is looked for: more than the number of processors of usual machines."""
+"""Number of workers for which a stored history is looked for: more than usual machines have processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TrafficCounts:
     hits: int = 0
     """Client requests that the store answered."""
     passed: int = 0
-    """Client requests that streamed through, which no cache can answer."""
+    """Client requests that streamed through. No cache can answer them."""
     fetches: int = 0
     """Requests to origins."""
     failures: int = 0
@@ -103,7 +103,7 @@ class History:
                 pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """Yield start and counts of the last `count` hours or days in order of time, the current one included."""
+        """Yield start and counts of the last `count` hours or days in order of time, including the current one."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)
@@ -132,7 +132,7 @@ def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
     try:
         for name, pages in (("hours", history.hours), ("days", history.days)):
             for number, values in plain[name].items():
-                # A later version may have more counts, and an earlier one fewer.
+                # A later version may have more counts, and an earlier version fewer.
                 counts = [int(value) for value in values][:_WIDTH]
                 if min(counts, default=0) < 0:
                     raise ValueError("negative count")
@@ -151,10 +151,10 @@ def merge_histories(histories: Iterable[History]) -> History:
 
 
 class HistoryRecorder:
-    """Recorder of the history of worker `index` among `size` workers. `count` returns the current values of its
-    counters.
+    """Recorder of the history of worker `index` among `size` workers.
 
-    The history continues the stored one. The first worker also continues the histories of workers that no longer exist.
+    `count` returns the current values of the worker's counters. The history continues the stored history. The first
+    worker also continues the histories of workers that no longer exist.
     """
 
     def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int = 0, size: int = 1) -> None:

@@ -1,7 +1,7 @@
 """Formats of the log: access lines as text, JSON or combined log format, and all other lines.
 
-Two things are removed from every line, also from those of other loggers: control characters (`printable`), and secrets
-in addresses. Userinfo is left out, and tokens in a query are written as `…`.
+Control characters (`printable`) and secrets in addresses are removed from every line, including lines of other loggers.
+Userinfo is left out, and tokens in a query are written as `…`.
 """
 
 import json
@@ -92,8 +92,10 @@ def quoted(agent: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AccessLine:
-    """The record of a request in the access log. `reader` is a pseudonym. `upstream` is set if `target` is a public
-    address."""
+    """The record of a request in the access log.
+
+    `reader` is a pseudonym. `upstream` is set if `target` is a public address.
+    """
 
     at: Instant
     reader: str
@@ -109,7 +111,8 @@ class AccessLine:
     upstream: str = ""
 
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the text form. `show` removes secrets from targets; for targets without secrets it may be `str`."""
+        """Return the text form. `show` removes secrets from targets. If the target has no secrets, `show` may be
+        `str`."""
         return as_text(
             self.reader,
             self.entrance,
@@ -124,7 +127,8 @@ class AccessLine:
         )
 
     def format(self, form: str, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the line in the form `text`, `json` or `combined`. `show` is as for `as_text`."""
+        """Return the line in the form `text`, `json` or `combined`. `show` removes secrets from targets (see
+        `as_text`)."""
         write = {"json": self.as_json, "combined": self.as_combined}.get(form, self.as_text)
         return write(show)
 
@@ -178,11 +182,12 @@ def as_text(
 
 
 MARK = "<line>"
-"""Text that takes the place of the message when the prefix of log lines is determined."""
+"""Placeholder for the message when the prefix of log lines is determined."""
 
 
 class LineHandler(logging.StreamHandler[Any]):
-    """Handler that writes log lines. Many lines, such as those of an event-loop iteration, take one write."""
+    """Handler that writes log lines. It can write many lines, such as those of an event-loop iteration, with one system
+    call."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)

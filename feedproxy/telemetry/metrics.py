@@ -1,7 +1,6 @@
 """Prometheus metrics, with the terms of Cache-Status as labels. They contain no URLs and no readers.
 
-Each App has a registry of its own, so that tests can have several in one process. Gauges are set at each scrape
-(`observe`).
+Each App has its own registry, so that tests can have several in one process. Gauges are set at each scrape (`observe`).
 """
 
 import logging
@@ -52,13 +51,12 @@ ERROR = 400
 """Lowest status code that is an error (RFC 9110, section 15)."""
 
 COUNTERS_MAX = 1024
-"""Largest number of counters of one metric that are cached by their labels. It is higher than the number of
-combinations of labels that occur."""
+"""Largest number of counters of one metric that are cached by their labels. Fewer combinations of labels occur."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Seconds after which the same failure of the store is logged again."""
 STORE_ERRORS_MAX = 64
-"""Largest number of remembered failures of the store. Their texts name a part of the store, and no feed."""
+"""Largest number of remembered failures of the store. Their texts name a part of the store, never a feed."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -68,7 +66,7 @@ class Totals:
     """Counts since the start.
 
     feedproxy's own responses, such as refusals, and CONNECT are counted in `answered` only. `passed` is the number of
-    forwarded requests that streamed through, which no cache can answer.
+    forwarded requests that streamed through.
     """
 
     answered: int
@@ -197,7 +195,7 @@ class Metrics:
         self._bytes_of(entrance, "store").inc(size)
 
     def add_flush_hook(self, flush: Callable[[], None]) -> None:
-        """Register `flush` to be called before metrics are read, so that it adds counts collected elsewhere."""
+        """Register a function that adds counts collected elsewhere. It is called before the metrics are read."""
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
@@ -227,8 +225,8 @@ class Metrics:
     ) -> None:
         """Count a fetch.
 
-        `received` is the number of bytes that arrived from the origin. `sent` is the size of the content that was made
-        of them for clients.
+        `received` is the number of bytes that arrived from the origin. `sent` is the size of the content for clients
+        that was made from these bytes.
         """
         if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # no request was sent to a refused address
             self._origin_of(_code(status or 0), detail).inc()
@@ -257,7 +255,7 @@ class Metrics:
         self.draining.set(draining)
 
     def observe_fleet(self, *, up: bool, waiting: int, events: Mapping[str, int]) -> None:
-        """Set the metrics of the fleet. `events` are counts since the start."""
+        """Set the metrics of the fleet. `events` contains counts since the start."""
         self._fleet_up.set(up)
         self._fleet_waiting.set(waiting)
         for event, count in events.items():
@@ -272,7 +270,7 @@ class Metrics:
         return families
 
     def totals(self, families: Iterable[Metric] | None = None) -> Totals:
-        """Return the totals of these families, or of those of this process."""
+        """Return the totals of `families`, or of this process's families."""
         by_name = {family.name: family for family in (self.families() if families is None else families)}
         answered = hits = forwarded = passed = 0
         for labels, count in _samples(by_name["feedproxy_requests"]):
@@ -326,7 +324,7 @@ class Metrics:
         logger.warning("store: %s", message)
 
     def exposition(self, families: Iterable[Metric] | None = None) -> bytes:
-        """Return these families, or those of this process, in Prometheus's exposition format."""
+        """Return `families`, or this process's families, in Prometheus's exposition format."""
         return generate_latest(FamilyCollector(self.families() if families is None else list(families)))
 
 

@@ -1,8 +1,8 @@
 """Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
 feed.
 
-RecentActivity is an observer of refreshes. It stores them, passes them on to the metrics, and logs those that no client
-waited for. Targets are stored with their secrets, which views remove (redacted.py).
+RecentActivity is an observer of refreshes. It stores each refresh, passes it on to the metrics, and logs it if no
+client waited for it. Targets are stored with their secrets, which views remove (redacted.py).
 """
 
 import logging
@@ -28,8 +28,8 @@ FETCHES_MAX = 50
 """Largest number of stored fetches of each feed."""
 
 FETCH_SIZE = 320
-"""Memory of a fetch in bytes. All fetches together take at most `MemoryLimits.fetches` bytes. Those of the feed that
-was fetched longest ago are removed first."""
+"""Memory of a fetch in bytes. All fetches together take at most `MemoryLimits.fetches` bytes. The fetches of the feed
+that was fetched longest ago are removed first."""
 
 FAILED_MAX = 100
 """Largest number of stored addresses that never returned a feed."""
@@ -137,7 +137,7 @@ class RecentActivity:
         return list(self._fetches.get(target, ()))
 
     def failed(self) -> list[FailedAddress]:
-        """Return the addresses that never returned a feed, the one with the latest fetch last."""
+        """Return the addresses that never returned a feed. The address with the latest fetch is last."""
         return self._failed.values()
 
     def plain(self) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def log_fetch(name: str, fetch: FetchActivity, form: str) -> None:
         f"{fetch.occasion} fetch {name} {status} {fetch.size} {fetch.seconds * 1000:.1f}ms [{fetch.outcome}] {reason}"
     ).rstrip()
     if form != "json" and not is_failure:
-        write_all(logger, [printable(line)])  # a record of its own would take a tenth of a scheduled refresh
+        write_all(logger, [printable(line)])  # a separate LogRecord would take a tenth of a scheduled refresh
         return
     fields = {"event": "fetch", "target": name, **fetch_summary(fetch), "reason": reason}
     logger.log(logging.WARNING if is_failure else logging.INFO, "%s", line, extra={"fields": fields})
@@ -186,7 +186,7 @@ def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActi
 
 
 def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
-    """Return the addresses that failed in any worker, each once, the one with the latest fetch first."""
+    """Return the addresses that failed in any worker, each once. The address with the latest fetch is first."""
     found: dict[str, FailedAddress] = {}
     received = (
         FailedAddress(target, first, count, FetchActivity(*last))

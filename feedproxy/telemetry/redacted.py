@@ -16,7 +16,7 @@ _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """Return a target with its public address, and with its `upstream` address if that differs."""
+    """Return a target with its public address, and with its `upstream` address if the two differ."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 

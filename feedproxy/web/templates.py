@@ -68,7 +68,7 @@ def operators_policy() -> str:
 
 
 def asset(name: str) -> tuple[str, bytes] | None:
-    """Return the media type and content of a file that admin pages load. Return None if there is no such file."""
+    """Return the media type and content of a file that admin pages load, or None if no file has this name."""
     return _assets().get(name)
 
 
@@ -82,7 +82,8 @@ def plain_text(text: str, longest: int = 300) -> str:
 
 
 def iso(instant: Instant) -> str:
-    """Return an instant as `2026-01-31T12:00:00Z`. Instants outside the years 1970 to 9999 are moved into them."""
+    """Return an instant as `2026-01-31T12:00:00Z`. An instant outside the years 1970 to 9999 becomes the nearest
+    permitted instant."""
     return format_rfc3339(min(max(instant, 0.0), 253402300799.0))
 
 

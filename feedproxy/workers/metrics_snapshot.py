@@ -1,8 +1,8 @@
 """Snapshot of a worker's metrics, in memory that outlives the worker.
 
-The memory belongs to the supervisor. A worker writes its metrics there every few seconds, and when they are read. The
-worker that replaces it continues from them. Two places alternate, so that a process that is killed during a write
-leaves the previous snapshot.
+The memory belongs to the supervisor. A worker writes its metrics to this memory every few seconds, and when they are
+read. The worker that replaces it continues from them. Two areas alternate, so that a process that is killed during a
+write leaves the previous snapshot.
 """
 
 import os
@@ -17,7 +17,8 @@ _HEAD = struct.Struct("<QII")
 
 
 class MetricsSnapshot:
-    """The memory for the snapshots of the worker with one number, by its file descriptor."""
+    """The memory for the snapshots of all workers that have the same number one after another, by its file
+    descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

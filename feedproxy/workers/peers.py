@@ -1,15 +1,15 @@
 """Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
 
-Coherence of the store does not depend on it: workers coordinate through the store (store/shared_memory.py) within an
-iteration of the event loop. The data that workers exchange here may be a second late. Each worker answers the others by
-HTTP, over a socket in their folder:
+Coherence of the store does not depend on this exchange: workers coordinate through the store (store/shared_memory.py)
+within an iteration of the event loop. The data that workers exchange here may be a second late. Each worker answers the
+others by HTTP, over a socket in their folder:
 
-    GET  /families   its metrics, after it has sent its reads
+GET  /families   its metrics, after it has sent its reads
     POST /news       reads of feeds (subscribers/replication.py)
     GET  /readers    its accounts of tracked readers (scoring/serialization.py)
     GET  /fetches    its last fetches of a target
     GET  /counts     all its reader counts, for a worker that has just started
-    GET  /rhythms    the rhythms of all readers, for the same
+    GET  /rhythms    the rhythms of all readers, for a worker that has just started
 """
 
 import asyncio
@@ -49,7 +49,7 @@ SYNC_INTERVAL: Seconds = 1.0
 PEER_TIMEOUT: Seconds = 2.0
 """Seconds after which a worker that does not answer is left out."""
 SNAPSHOT_INTERVAL: Seconds = 5.0
-"""Seconds between two snapshots of the metrics. A killed worker loses the counts since the last one."""
+"""Seconds between two snapshots of the metrics. A killed worker loses the counts since its last snapshot."""
 MESSAGE_MAX = 64 * 1024 * 1024
 """Largest message from another worker in bytes: more than the reads that can be queued."""
 
@@ -94,13 +94,13 @@ class WorkerPeers:
         metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[ReadRecord] | None = None
         """Reads that arrive while another worker's counts are being loaded. The loaded counts replace those of this
-        worker, and these reads are added afterwards."""
+        worker. Then these reads are added."""
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
         """Number of workers that did not answer the last request."""
         coordination = service.store.coordination
         if isinstance(coordination, ClusterCoordination):
-            coordination = coordination.local  # changes of other machines count when this machine's store has them
+            coordination = coordination.local  # a change by another machine counts when this machine's store has it
         self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
         self._generation = coordination.generation
         self._reads = ReadEvents()
@@ -141,7 +141,8 @@ class WorkerPeers:
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metrics of the other workers and of exited ones, and apply the others' changes and reads.
+        """Return the metrics of the other workers and of exited workers, and apply the other workers' changes and
+        reads.
 
         Metrics of former workers with this worker's number are included.
         """
@@ -167,7 +168,7 @@ class WorkerPeers:
         return families
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """Return the other workers' accounts of readers. Those of exited workers are lost."""
+        """Return the other workers' accounts of readers. The accounts of exited workers are lost."""
         accounts = []
         for answer in await asyncio.gather(*(self._request(session, "readers") for session in self._sessions)):
             try:
@@ -201,7 +202,7 @@ class WorkerPeers:
         return list(self._history_by_worker.values())
 
     async def send_reads(self) -> None:
-        """Send this worker's reads to the others. Return when they have received them."""
+        """Send this worker's reads to the other workers. Return when they have received the reads."""
         if reads := self._reads.take():
             message = json.dumps(reads).encode()
             await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
@@ -259,7 +260,7 @@ class WorkerPeers:
         self._service.admin.reschedule(target)
 
     async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
-        """Return another worker's answer, or None."""
+        """Return another worker's answer, or None if it does not answer."""
         method = "GET" if message is None else "POST"
         try:
             async with session.request(method, f"/{path}", data=message) as response:
@@ -311,7 +312,7 @@ class WorkerPeers:
 
 
 def _read_snapshot(snapshot: MetricsSnapshot) -> Plain:
-    """Return the metrics in a snapshot, or none if it is unreadable."""
+    """Return the metrics in a snapshot, or no metrics if it is unreadable."""
     try:
         families = json.loads(snapshot.read() or b"[]")
         return aggregation.plain_families(aggregation.merge_families([], [families]))

@@ -1,4 +1,4 @@
-"""The context of a worker: the values that the supervisor passes to it."""
+"""The context of a worker: the values that the supervisor passes to the worker."""
 
 import contextlib
 import mmap
@@ -20,12 +20,12 @@ class WorkerContext:
     number.
 
     `sockets` are bound to the address for clients, one for each address family, with SO_REUSEPORT. The system
-    distributes connections among the workers that listen. `admin` are the sockets of the admin listener, which the
-    first worker has. `admin_ports` are its ports, which all workers know. `folder` contains the workers' own sockets.
-    `lifeline` is connected to the supervisor. `key` is the same for all workers and new at each start; readers' scores
-    are hashed with it. `coordination_memory` is the descriptor of the memory through which workers coordinate the store
-    (store/shared_memory.py). `snapshots` are the descriptors for their metrics. `heartbeats` is memory in which each
-    worker reports that it runs.
+    distributes connections among the workers that listen. `admin` contains the sockets of the admin listener, which
+    only the first worker has. `admin_ports` contains their ports, which all workers know. `folder` contains the
+    workers' own sockets. `lifeline` is connected to the supervisor. `key` is the same for all workers and new at each
+    start; readers' scores are hashed with it. `coordination_memory` is the descriptor of the memory through which
+    workers coordinate the store (store/shared_memory.py). `snapshots` contains the descriptors for their metrics.
+    `heartbeats` is memory in which each worker reports that it runs.
     """
 
     index: int
@@ -42,12 +42,12 @@ class WorkerContext:
 
     @property
     def coordination_file(self) -> Path:
-        """Return the path of the coordination memory. Opening it anew makes its locks belong to this worker."""
+        """Return the path of the coordination memory. Opening this path makes the locks belong to this worker."""
         return Path(f"/proc/self/fd/{self.coordination_memory}")
 
     @property
     def is_first(self) -> bool:
-        """Return whether this worker answers the operator for all workers."""
+        """Return True if this worker answers the operator for all workers."""
         return self.index == 0
 
     def socket_path(self, index: int) -> Path:
@@ -55,7 +55,7 @@ class WorkerContext:
         return self.folder / f"worker-{index}"
 
     def owns(self, target: str) -> bool:
-        """Return whether this worker makes the scheduled refreshes of `target`."""
+        """Return True if this worker makes the scheduled refreshes of `target`."""
         return zlib.crc32(target.encode("utf-8", "surrogatepass")) % self.size == self.index
 
     def record_heartbeat(self) -> None:

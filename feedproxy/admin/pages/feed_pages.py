@@ -170,7 +170,7 @@ class FeedPages:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, and a line about the cluster if this machine belongs to one."""
+        """Return `ok`, and a line about the fleet if this machine belongs to a fleet."""
         return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
 
     async def readyz(self, _: web.Request) -> web.Response:
