@@ -120,12 +120,12 @@ def digest_of_json(feed: dict[str, object]) -> str:
 
 
 def canonical_json(value: object) -> bytes:
-    """Return the canonical form of a JSON value."""
+    """Return a JSON value as text with sorted members and without white space."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _add_channel(element: Element, parts: list[str], depth: int) -> None:
-    """Append the channel or the element around it to `parts`. Text directly in it is not content in any format."""
+    """Append the channel, or the root element around the channel, to `parts`. Their own text is not content."""
     _add_start(element, parts, without=_VOLATILE_ATTRIBUTES)
     for child in element:
         if isinstance(child, _NON_ELEMENTS):

@@ -319,7 +319,7 @@ def named_children(parent: Element, name: str) -> list[Element]:
 def text_of(element: Element) -> str:
     """Return all character data of an element, without surrounding white space. CDATA counts, comments do not.
 
-    An HTML entity counts as its character (RSS 0.91 declares them in a DTD, which is not loaded).
+    An HTML entity counts as its character. RSS 0.91 declares HTML entities in a DTD, which is not loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

@@ -81,8 +81,8 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (section 8.8.3.3).
 
-    `coded` are the coded bytes. They are needed if different encoders or levels may have coded the same content: the
-    tag depends on them, the base does not.
+    `coded` are the coded bytes. They are needed if different encoders or levels may have coded the same content. The
+    tag depends on these bytes, the base does not.
     """
     if coding == "identity":
         return EntityTag(base)

@@ -125,7 +125,8 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target of a storage key. In a key, a fragment distinguishes copies (access/origin_credentials.py)."""
+    """Return the target in a key of the store. A fragment in a key names a credential
+    (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 

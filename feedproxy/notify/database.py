@@ -184,7 +184,7 @@ class NotificationDatabase:
             return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
 
     def _set_aside(self, reason: Exception) -> None:
-        """Rename a damaged database to .corrupt and create a new one. Subscribers renew their subscriptions there."""
+        """Rename a damaged database to .corrupt. The next transaction creates a new one, without subscriptions."""
         self._disconnect()
         if self._file is None:
             return

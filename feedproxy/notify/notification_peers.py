@@ -10,7 +10,7 @@ class NotificationPeers(Protocol):
     """The other machines of a cluster. Each machine notifies its own subscribers of a change."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
-        """Send a change that this machine found to the peers. Does not wait."""
+        """Send the peers a change that this machine found. Does not wait."""
         ...
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:

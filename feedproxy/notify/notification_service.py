@@ -114,7 +114,7 @@ class NotificationService:
         self._idle = False
 
     def add(self, protocol: Protocol) -> None:
-        """Add a protocol."""
+        """Add a protocol, so that the service sends its deliveries."""
         self.protocols[protocol.name] = protocol
 
     @property

@@ -201,7 +201,7 @@ class OutboundSubscriptions:
 
 
 def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
-    """Return the callback URL of a subscription. It requires a `public_url`."""
+    """Return the callback URL of a subscription. The option `public_url` must be set."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")
 
 

@@ -15,7 +15,7 @@ DAY: Seconds = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a feed's content. `name` is the channel's title, `url` its site. `number` counts the changes."""
+    """A change of a feed's content. `number` is its id in the log. `name` is the channel's title, `url` its site."""
 
     number: int
     target: str
@@ -126,6 +126,7 @@ class Protocol(typing.Protocol):
     async def renew(self, subscription: Subscription) -> None:
         """Enqueue the request that renews a subscription at another server, and set its next `renew_at`.
 
-        Without a new `renew_at`, the service calls this again after RENEWAL_RETRY_DELAY (notification_service.py).
+        Without a new `renew_at`, the service calls this method again after RENEWAL_RETRY_DELAY seconds
+        (notification_service.py).
         """
         ...

@@ -24,7 +24,7 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 UNKNOWN_SITES_MAX = 1_000
-"""Largest number of recorded unknown sites. The one with the oldest last ping is removed first."""
+"""Largest number of recorded unknown sites. The site with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
 """Key in the rate limiter under which UNKNOWN_FETCHES_PER_MINUTE is counted."""
 UNKNOWN_FETCHES_PER_MINUTE = 30

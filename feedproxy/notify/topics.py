@@ -94,7 +94,10 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
 
 @memoize_last
 def is_private(resource: Resource, settings: Settings) -> bool:
-    """Return whether a feed is private. `settings` are those of its target."""
+    """Return whether public lists must not name a feed, or its origin forbids shared caches to store it.
+
+    `settings` are those of the feed's target.
+    """
     # A feed has no stored response if its origin forbids shared caches to store it.
     may_be_stored = resource.channel is None or bool(resource.variants)
     return not may_be_stored or not may_be_listed(resource.target, settings, resource)

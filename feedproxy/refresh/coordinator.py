@@ -246,7 +246,7 @@ class RefreshCoordinator:
         self._scheduled[target] = asyncio.ensure_future(wait())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
-        """Cancel the scheduled refreshes of all matching targets, and invalidate their running refreshes."""
+        """Cancel the scheduled refreshes of all targets for which `matches` returns True. Invalidate running ones."""
         for target in [scheduled for scheduled in self._scheduled if matches(scheduled)]:
             self._scheduled.pop(target).cancel()
         self.invalidate(matches)
@@ -273,7 +273,7 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the task of the refresh with this key, and whether it was already running. Start one if none was."""
+        """Return the task of the refresh with this key, and whether it was already running. Start it if it was not."""
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
             self._refreshes.stop_joining(key)  # another process has invalidated the target since the start
@@ -496,7 +496,7 @@ def _is_never_stored(resource: Resource | None) -> bool:
 
 
 def _collapse_keys(context: RequestContext) -> tuple[object, ...]:
-    """Return the keys of the refreshes that this request may share, the first to try first.
+    """Return the keys of the refreshes that this request may share, in the order in which to try them.
 
     The result is empty if the request needs a refresh of its own. First requests with different languages share one
     refresh, because most feeds are the same in all languages.

@@ -19,10 +19,10 @@ from feedproxy.store.interface import Store
 logger = logging.getLogger(__name__)
 
 STATE_NAME = "operator-decisions"
-"""Key under which the decisions are stored as state."""
+"""Name under which the store has the decisions."""
 
 DECISIONS_MAX = 1000
-"""Largest number of paused and blocked feeds. Each is a rule, and rules are compared one by one."""
+"""Largest number of paused and blocked feeds. Each decision is a rule, and targets are compared with all rules."""
 
 
 class FeedDecision(StrEnum):
@@ -66,7 +66,7 @@ class OperatorDecisions:
         return self._decided.get(target)
 
     def list_all(self) -> list[tuple[str, FeedDecision]]:
-        """Return every target that has a decision, with the decision, the latest first."""
+        """Return the targets that are paused or blocked with the decisions, the latest decision first."""
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:

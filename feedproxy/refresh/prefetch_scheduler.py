@@ -32,7 +32,7 @@ CONCURRENT_MIN = 8
 
 CONCURRENT_MAX = 160
 """Largest number of concurrent scheduled refreshes. The limit of connections to origins (upstream/client.py) is higher
-by 40. These are left for refreshes that readers wait for."""
+by 40. These 40 connections are for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
 """Largest number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in
@@ -88,7 +88,7 @@ class PrefetchScheduler:
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
         """For each lane, the feeds that wait, with the instant from which each is due."""
         self._free: deque[str] = deque()
-        """Lanes with a waiting feed that may start, each once, in order."""
+        """Lanes with a waiting feed that may start, each once, in the order in which they are served."""
         self._busy: dict[str, int] = {}
         """Number of refreshes in progress by lane."""
         self._waiting: set[str] = set()
@@ -96,7 +96,7 @@ class PrefetchScheduler:
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._in_progress: dict[asyncio.Task[None], Seconds] = {}
-        """Refreshes in progress in the order of their beginning, with the time of it on the monotonic clock."""
+        """Refreshes in progress in the order of their start, with the time of the start on the monotonic clock."""
         self._timer: asyncio.Task[None] | None = None
         self._timer_at: Instant = 0.0
         self._wake_event: asyncio.Event | None = None
@@ -111,10 +111,10 @@ class PrefetchScheduler:
 
     @property
     def limit(self) -> int:
-        """Return the number of refreshes that may be in progress now, from the number that is due and their mean
-        duration.
+        """Return the number of refreshes that may be in progress now.
 
-        Slow refreshes are permitted in addition.
+        The number suffices to finish the due refreshes in DRAIN_TIME. Refreshes that take longer than SLOW_AFTER
+        seconds are permitted in addition.
         """
         needed = math.ceil((len(self._waiting) + len(self._in_progress)) * self._mean_duration / DRAIN_TIME)
         begin = time.monotonic() - SLOW_AFTER
@@ -188,7 +188,7 @@ class PrefetchScheduler:
             self._runner = asyncio.ensure_future(self._run(self._wake_event))
 
     def _drop_superseded(self) -> None:
-        """Remove superseded instants from the heap when they are most of it. Otherwise they stay until they are due."""
+        """Remove superseded instants from the heap when most of its instants are superseded."""
         if len(self._heap) > 64 + 2 * len(self._due):
             self._heap = [(at, target) for target, at in self._due.items()]
             heapq.heapify(self._heap)
@@ -212,7 +212,7 @@ class PrefetchScheduler:
             await self._wait(wake_event)
 
     def _collect(self) -> bool:
-        """Move one due feed into its lane. Return whether there was one."""
+        """Move one due feed into its lane. Return False if no feed is due."""
         while self._heap and self._heap[0][0] <= self._clock.now():
             at, target = heapq.heappop(self._heap)
             if self._due.get(target) == at:
@@ -226,7 +226,7 @@ class PrefetchScheduler:
         return False
 
     def _launch(self) -> bool:
-        """Start one waiting feed, taking the lanes in turn. Return whether there was one that may start."""
+        """Start the refresh of one waiting feed, taking the lanes in turn. Return False if none may start."""
         if not self._free or len(self._in_progress) >= self.limit:
             return False
         lane = self._free.popleft()

@@ -80,7 +80,8 @@ async def fetch_missing(
 
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the combined response covers the requested range. An origin may send less."""
+    """Return whether the combined response covers the requested range. An origin may send a shorter part than
+    requested."""
     combined = replace(part, fields=response.fields, content=Content({"identity": response.body}))
     return response.status == 200 or partial_content.respond_with_part(combined, job.request.fields) is not None
 

@@ -44,8 +44,10 @@ class ReaderTracker:
         return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 
     def upstream_user_agent(self, target: str, newcomer: str | None = None) -> str:
-        """Return the User-Agent for requests to the origin of this target. `newcomer` is the User-Agent of an uncounted
-        reader."""
+        """Return the User-Agent for requests to the origin of this target.
+
+        `newcomer` is the User-Agent of the first reader of a new feed, which is not counted yet.
+        """
         now = self._clock.now()
         subscribers = (
             self.counts.total(target, now) if newcomer is None else self.counts.count_with_first_reader(newcomer, now)

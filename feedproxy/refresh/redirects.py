@@ -59,13 +59,13 @@ async def follow_redirects(
 ) -> RedirectChain:
     """Fetch the request's target, and follow at most `limit` redirects. Return the chain.
 
-    Only the first fetch raises FeedproxyError. If a later one fails, the chain ends with `redirect_error`. Any fetch
+    Only the first fetch raises FeedproxyError. If a later fetch fails, the chain ends with `redirect_error`. Any fetch
     may raise Overload. Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). With
     `skip_address_check`, the address of that origin is not checked.
 
-    `to_target` maps an address to its target (relocation.next_hop). `may_serve_under` returns whether content of its
-    second argument may be served under its first. If not, the chain ends with Detail.ACCESS: clients get the redirect,
-    and authenticate at its target.
+    `to_target` maps an address to its target (relocation.next_hop). `may_serve_under(start, end)` returns whether
+    content of `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS: clients get
+    the redirect, and authenticate at its target.
     """
     start = request.target
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
@@ -117,7 +117,7 @@ async def follow_redirects(
 
 
 def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized:
-    """Return the response without No-Vary-Search, which applies to its own URL and not to the first one."""
+    """Return the response without No-Vary-Search, which applies to the response's URL and not to the requested URL."""
     if not isinstance(fetched, Fetched) or "no-vary-search" not in fetched.response.fields:
         return fetched
     response = fetched.response

@@ -149,8 +149,10 @@ def _is_redirect(chain: redirects.RedirectChain) -> bool:
 
 
 def with_last_modified(before: Resource, content: Content, now: Instant) -> Content:
-    """Return the content of a feed with a Last-Modified. If the origin sent none, it is the instant at which the
-    content arrived: some feed readers send only dates as conditions. Two versions never get the same second.
+    """Return the content of a feed with a Last-Modified, because some feed readers send only dates as conditions.
+
+    If the origin sent none, Last-Modified is the instant at which the content arrived. Two versions never get the same
+    second.
     """
     if not content.feed or content.tag is None or content.last_modified is not None:
         return content
@@ -162,8 +164,7 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
-    """Return the resource with `new` in place of the variant that the same request selected. The members in `facts` are
-    replaced as well.
+    """Return the resource with `new` in place of the variant that the same request selected, and with `facts`.
 
     If a job for a later request has already stored its response, that response stays.
     """
@@ -187,7 +188,7 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
-    """Return the stored parts that this request does not select. A newer response replaces the others."""
+    """Return the stored parts that this request does not select. The response replaces the parts that it selects."""
     request_fields, own = job.request.fields, job.own_agent
     return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
 
@@ -265,7 +266,7 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with the publication dates from before the first fetch among its changes.
+    """Return the resource with `published`, the publication dates from before the first fetch, among its changes.
 
     The dates are read at the second refresh, because freshness does not need them earlier (feed_freshness.py). Without
     entry dates and Last-Modified, the first fetch counts as the last change.

@@ -71,7 +71,7 @@ class RefreshResult:
 
     @property
     def outcome(self) -> str:
-        """Return the outcome in a word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
+        """Return the outcome as one word: `confirmed` (304), `updated`, `unchanged`, `failed` or `not-stored`."""
         if self.stored:
             return "confirmed" if self.fwd_status == 304 else "updated" if self.changed else "unchanged"
         return "failed" if self.detail or self.error else "not-stored"

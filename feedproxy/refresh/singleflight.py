@@ -20,7 +20,7 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """Return the task of this key, and whether it was already running. Start one if none was."""
+        """Return the task of this key, and whether it was already running. Start it if it was not."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))
@@ -31,7 +31,7 @@ class SingleFlight[Key, Result]:
     async def wait_for(self, task: asyncio.Task[Result], timeout: float, on_abandoned: Callable[[], None]) -> Result:
         """Return the result of a task. Raises TimeoutError after `timeout` seconds.
 
-        `on_abandoned` is called if this caller is cancelled and no other one waits for the task.
+        `on_abandoned` is called if this caller is cancelled and no other caller waits for the task.
         """
         if task.done():
             return task.result()

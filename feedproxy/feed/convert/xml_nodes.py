@@ -27,7 +27,7 @@ def clean(text: str) -> str:
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the canonical name of a namespace."""
+    """Return the usual name of a namespace for an older or misspelt name (ALIASES), and any other name unchanged."""
     return ALIASES.get(namespace, namespace)
 
 
@@ -89,7 +89,7 @@ def _is_text(part: "str | Node") -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return True if an element with this name can be written."""
+    """Return True if an element with this name can be written: the name is valid, and its namespace is known."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
@@ -139,9 +139,9 @@ NAMESPACES_MAX = 64
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes without those in a namespace beyond the limit.
+    """Return the nodes without those that would increase the number of `namespaces` beyond NAMESPACES_MAX.
 
-    `namespaces` are those of earlier nodes; those of the remaining nodes are added. The limit bounds the time of
+    `namespaces` are those of earlier nodes, and get the namespaces of the returned nodes. The limit bounds the time of
     writing: each element of a document is looked up among all namespaces that the root declares.
     """
     parts = []

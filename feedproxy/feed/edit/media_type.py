@@ -48,7 +48,10 @@ def media_type_of(
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """Return the proper type with the declared parameters that may remain. `mark` is the codec found in the body."""
+    """Return the `proper` media type with the declared parameters that may remain.
+
+    `mark` is the codec that the first bytes of the document indicate, or an empty text.
+    """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     written = [proper]
     for name, value in parameters.items():

@@ -72,7 +72,7 @@ class _StopParsing(Exception):
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
     """Return the offsets in a feed. Return None if the document is not a well-formed feed of this format.
 
-    `whole` says that the search continues after the first item, `every` that all self links are wanted. Raises
+    With `whole`, the search continues after the first item. With `every`, all self links are collected. Raises
     EditRefused.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)

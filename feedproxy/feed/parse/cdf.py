@@ -19,10 +19,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel. Return None if the document is not recognised as CDF.
+    """Return the channel of a CDF document. Return None if the document is not recognised as CDF.
 
-    Inside `CHANNEL` in capitals, any element of CDF is enough. Otherwise `channel` and `item` are names in many
-    vocabularies, so an address in an attribute or a distinctive element is required.
+    In `CHANNEL` in capitals, any element of CDF is enough. The names `channel` and `item` in other spellings occur in
+    many vocabularies, so an address in an attribute or a distinctive element is required.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":

@@ -24,8 +24,8 @@ _TEXT_MAX = 8192
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
     """Return the channel of the feed in `body`, which has no content coding. Return None if `body` is not a feed.
 
-    Of `content_type`, only the charset is used, and only if the document names no encoding. `digest=False` omits the
-    content digest, which takes most of the time, wherever possible.
+    Of `content_type`, only the charset is used, and only if the document names no encoding. With `digest=False`, the
+    content digest of a small XML document is omitted, because it takes most of the time.
     """
     text = to_utf8(body, charset_of(content_type))
     match detect_utf8_kind(text.data):
@@ -91,7 +91,7 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
 def channel_of(document: xml.XmlTree, items: Items) -> Channel | None:
     """Return the channel of a document. Return None if it is not a feed.
 
-    `items` describes the items that were removed from it.
+    `items` describes the items that were removed from the document.
     """
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:

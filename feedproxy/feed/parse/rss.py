@@ -7,9 +7,9 @@ from feedproxy.feed.xml import Element, XmlTree, children, qualified_name, text_
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel. Return None if `rss` belongs to another vocabulary. The version may be missing.
+    """Return the channel of an RSS document. Return None if its element `rss` belongs to another vocabulary.
 
-    Some feeds have no `channel` element; their content is in the root element.
+    The version may be missing. Some feeds have no `channel` element; their content is in the root element.
     """
     root = document.root
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)

@@ -46,8 +46,10 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """The items that were removed from a document's tree: their number by name, and the local names of the first
-    item's elements and attributes, or None if they are unknown."""
+    """The items that were removed from a document's tree: the number of elements `item` and `entry`.
+
+    `first` are the local names of the first item's elements and attributes, or None if they are unknown.
+    """
 
     items: int = 0
     entries: int = 0

@@ -81,7 +81,7 @@ def layers(content_encoding: str | None) -> tuple[str, ...]:
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
     """Decode `body` and return the content. An empty body is returned unchanged, whatever `content_encoding` is.
 
-    `limit` is the maximum size in bytes, for all layers together. Raises TooLarge above it, UnknownCoding for an
+    `limit` is the maximum size in bytes, for all layers together. Raises TooLarge above `limit`, UnknownCoding for an
     unknown coding, and Undecodable for truncated, damaged or mislabelled content.
     """
     codings = layers(content_encoding)

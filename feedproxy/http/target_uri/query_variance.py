@@ -21,7 +21,7 @@ COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
     *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
 )
-"""Parameter names that stand for a pattern in No-Vary-Search, because the field has no wildcards."""
+"""Parameter names that No-Vary-Search lists if a pattern with a wildcard matches them. The field has no wildcards."""
 
 type _Pairs = list[tuple[str, str]]
 

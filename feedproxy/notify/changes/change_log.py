@@ -52,8 +52,8 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The changes recorded in a new feed's resource come from its entry dates. Its snapshot has the instant of the first
-    fetch instead.
+    The changes in a new feed's resource come from its entry dates. The snapshot of a new feed has the instant of the
+    first fetch instead.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -101,7 +101,7 @@ class ChangeLog:
     async def reconcile(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """Record at the start the changes that were not recorded before the process ended. Return the changes.
+        """Record at the start the changes that the previous process had not recorded. Return the changes.
 
         A stored copy that is older than the recorded change is no change: the store had not written the newer copy.
         """

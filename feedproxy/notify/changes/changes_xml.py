@@ -39,7 +39,7 @@ class WeblogEntry:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """Return the instant that `updated` names and from which `when` counts back, in whole seconds."""
+    """Return the instant of a list's attribute `updated`, from which `when` counts back. It is in whole seconds."""
     newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 

@@ -81,7 +81,7 @@ class Subscriber:
         return await self.subscriptions.on_confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
-        """Return the response of `/-/push/cnws/…`: true if the subscription is still wanted."""
+        """Return the response of `/-/push/cnws/…`: true if this proxy has a subscription to the changed resource."""
         try:
             message = messages.read(call.content)
         except InvalidCall:

@@ -25,7 +25,7 @@ RETRY_DELAY_MAX: Seconds = 7_200
 
 
 def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
-    """Return the instant of the next try after `tries` failures, or None after the last one. `jitter` is in [0, 1).
+    """Return the instant of the next try after `tries` failures, or None after the last try. `jitter` is in [0, 1).
 
     "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
     period" (CNWS). The last try is therefore `retry_for` seconds after `since`.

@@ -50,8 +50,8 @@ for at most about 30 s."""
 FAILED_REQUESTS_MAX = 50
 """Largest number of remembered failed subscription requests. The oldest is removed first."""
 SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
-"""Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. Their failures appear in no
-subscription."""
+"""Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. Their failures are recorded in
+`failed_requests`, because the subscription may not exist."""
 
 
 class Overloaded(FeedproxyError):
@@ -72,7 +72,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """A subscription request that has failed finally, of a subscriber or of this proxy."""
+    """A subscription request of a subscriber or of this proxy that has failed and is not retried."""
 
     at: Instant
     protocol: str
@@ -142,7 +142,7 @@ class DeliveryWorker:
         self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
 
     def check(self, url: str) -> None:
-        """Check that a callback URL can be called at all. Raises Forbidden, BadTarget."""
+        """Check that a callback URL is valid and may be called. Raises Forbidden, BadTarget."""
         self._caller.check(url)
 
     async def resolves_to(self, url: str, address: str) -> bool:
@@ -226,7 +226,7 @@ class DeliveryWorker:
         return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:
-        """Finish deliveries in progress within `timeout` seconds. Cancelled ones are sent again at the next start."""
+        """Finish deliveries in progress within `timeout` seconds. Then cancel them: the next start sends them again."""
         tasks = [task for _, task in self._running.values()]
         if tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=timeout)

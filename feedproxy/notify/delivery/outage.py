@@ -34,12 +34,12 @@ class Outages:
         return step if step > CLOCK_STEP_MIN else 0.0
 
     def record_tick(self, now: Instant) -> bool:
-        """Record an iteration of the loop. Return whether it is the first one, or the first one after an outage."""
+        """Record an iteration of the loop. Return whether this iteration is the first, or the first after an outage."""
         before, self._last_tick = self._last_tick, now
         return before is None or now - before > OUTAGE_MIN
 
     def record_refresh(self, resource: Resource, now: Instant) -> bool:
-        """Record a refresh. Return whether it is the first one that an origin answered after an outage."""
+        """Record a refresh. Return True for the first refresh that an origin answered after an outage."""
         if resource.failures.count and resource.failures.detail in _NO_ANSWER:
             if self._silent_since is None:
                 self._silent_since = now

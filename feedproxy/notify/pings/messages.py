@@ -39,7 +39,7 @@ class Ping:
 
     name: str
     url: str
-    """URL of the site's home page. In a simple ping it may be that of the feed."""
+    """URL of the site's home page. In a simple ping it may be the URL of the feed."""
     page: str = ""
     feed: str = ""
     tags: tuple[str, ...] = ()

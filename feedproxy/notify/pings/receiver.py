@@ -45,8 +45,8 @@ class PingReceiver:
         return await self._respond(messages.extended, parameters, call)
 
     async def page(self, call: Call) -> Response:
-        """Return the response of `/pingSiteForm?name=…&url=…`: "an HTML human readable page". Errors have their status
-        code."""
+        """Return the response of `/pingSiteForm?name=…&url=…`: "an HTML human readable page". An error has status 400,
+        429 or 503."""
         try:
             query = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
@@ -88,7 +88,8 @@ class PingReceiver:
             return address
 
     async def _respond(self, read: Any, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """Return the struct of a response: "flerror is a boolean … the message describes the success or failure"."""
+        """Accept a ping. Return the struct of the response: "flerror is a boolean … the message describes the success
+        or failure"."""
         try:
             await self.accept(read(parameters), call.client)
         except InvalidCall:

@@ -46,7 +46,7 @@ class SinkKind(StrEnum):
 
 
 type PingSink = SinkAddress[SinkKind]
-"""The address of a ping sink. Its URL is a template for HTTP GET."""
+"""The address of a ping sink. The URL of a sink for HTTP GET is a template."""
 
 
 def read_ping_sink(text: str) -> PingSink:
@@ -79,8 +79,8 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 
 
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
-    """Return the ping for a site, or for one of its feeds. Its address is trusted, because the operator named the
-    sink."""
+    """Return the ping for a site, or for one of its feeds. The sink's address is trusted, because the operator named
+    it."""
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:
         return Message(

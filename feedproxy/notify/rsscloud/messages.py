@@ -40,8 +40,8 @@ _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 """A valid name of a procedure, both as an XML-RPC method and as a SOAP element."""
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
-"""Names of a cloud's own procedures, without their prefix. A callback must not have one of these names: each cloud
-answers `ping` with true, so that the answer to a test would prove nothing."""
+"""Names of a cloud's own procedures, without their prefix. The procedure of a callback must not have one of these
+names: each cloud answers `ping` with true, so that the answer to a test would prove nothing."""
 
 
 class NotificationMethod(StrEnum):
@@ -209,7 +209,7 @@ def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bo
     """Return the reason why a notification failed, or an empty string.
 
     With `strictly`, the response to an XML-RPC or SOAP call must contain the value true: "The workstation returns
-    true." Without it, only false or a fault is a failure.
+    true." Without `strictly`, only false or a fault is a failure.
     """
     if not 200 <= answer.status < 300:
         return f"status {answer.status}"

@@ -51,8 +51,10 @@ class DistributionReceiver:
         self._rate_limiter = RateLimiter()
 
     def content_max(self, path: str) -> int:
-        """Return the largest content of a push in bytes. For a callback URL of this proxy, the limit is
-        `buffer_max`."""
+        """Return the largest content of a push in bytes.
+
+        It is `buffer_max` for a callback URL that this proxy has made, and UNKNOWN_CONTENT_MAX for any other path.
+        """
         return (
             self._service.settings().buffer_max
             if messages.is_sealed(self._key(), path.rpartition(".")[2])

@@ -257,10 +257,11 @@ class Hub:
         return Delivered("subscribed")
 
 
-def _final_message(known: Subscription) -> DeliveryRequest:
+def _final_message(subscription: Subscription) -> DeliveryRequest:
     """Return the delivery that ends a subscription. A hub may deny "at any point (even if it was previously accepted)"
     (section 5.2)."""
-    return DeliveryRequest(NAME, DENY, known.topic, known.callback, data=known.data.get("topic", known.topic))
+    topic = subscription.topic
+    return DeliveryRequest(NAME, DENY, topic, subscription.callback, data=subscription.data.get("topic", topic))
 
 
 def _challenge(delivery: Delivery) -> str:

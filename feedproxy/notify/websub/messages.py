@@ -131,7 +131,7 @@ def read_callback(text: str) -> str:
 def granted_lease(requested: int | None, longest: int) -> int:
     """Return the lease to grant in seconds: the `requested` one, at least LEASE_MIN and at most `longest` seconds.
 
-    A request without a lease gets the longest one.
+    A request without a lease gets `longest` seconds.
 
     "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
     """
@@ -150,7 +150,7 @@ def with_parameters(callback: str, **parameters: str | int) -> str:
 
 
 def challenge(nonce: str, attempt: int) -> str:
-    """Return a "random, single-use hub.challenge". Each attempt at a verification has its own."""
+    """Return a "random, single-use hub.challenge". Each attempt at a verification has another challenge."""
     return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
 
 

@@ -30,8 +30,10 @@ def self_link_mode(settings: Settings) -> str:
 
 
 def settings_digest(settings: Settings) -> str:
-    """Return the digest of the settings that control editing. It is empty for the defaults, as for copies from older
-    versions of feedproxy."""
+    """Return the digest of the settings that control editing.
+
+    The digest of the defaults is empty: copies from versions of feedproxy without this digest have an empty one.
+    """
     return _digest(_edit_settings(settings))
 
 

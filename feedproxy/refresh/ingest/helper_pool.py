@@ -162,7 +162,7 @@ class HelperPool:
         return [helper.pid for helper in self._helpers.values() if helper.pid]
 
     async def submit[T](self, work: Callable[[], T]) -> T:
-        """Return the result of a job. `work` is a `functools.partial` of a module-level function with picklable
+        """Run a job and return its result. `work` is a `functools.partial` of a module-level function with picklable
         arguments.
 
         Raises the exceptions of the function, and JobLimitExceeded beyond the limits. Raises FeedproxyError if helpers
@@ -436,7 +436,7 @@ class HelperPool:
             self._on_helper_exit(helper)
 
     async def close(self) -> None:
-        """End the processes and cancel the remaining jobs. The caller drains its refreshes before."""
+        """End the processes and cancel the remaining jobs. The caller has waited for its refreshes."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)

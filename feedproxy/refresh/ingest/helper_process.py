@@ -44,8 +44,7 @@ START_HELPER, KILL_HELPER = b"S", b"K"
 kill it."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Size in bytes from which a byte string is sent after the pickle, not inside it, where it would be copied four
-times."""
+"""Size in bytes from which a byte string is sent after the pickle. Inside the pickle, it would be copied four times."""
 
 PARTS_MAX = 1024
 """Largest number of parts of a message."""
@@ -64,7 +63,7 @@ PRELOADED_MODULES = (
 """Modules with the functions of jobs. The template imports them once, before the first fork."""
 
 _FILES_MAX = 64
-"""Largest number of open files of a helper. A module that is imported late needs one at a time."""
+"""Largest number of open files of a helper. A helper opens files only to import modules, one at a time."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38

@@ -45,8 +45,8 @@ CLOCK_SLACK = 300
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings in which ingestion encodes a feed: `codings`, and the coding that `accept_encoding`, from the waiting
-    client, prefers."""
+    """The codings in which ingestion encodes a feed: `codings`, and the waiting client's preferred coding by
+    `accept_encoding`."""
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None
@@ -90,7 +90,7 @@ class IngestedContent:
         return self.channel.content_digest != self.resolved_channel(known).content_digest
 
     def resolved_channel(self, known: Channel) -> Channel:
-        """Return the known channel with its content digest, also if only this ingestion computed that digest."""
+        """Return `known`, or the same channel with its content digest if this ingestion computed that digest."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(known.content_digest) is not None

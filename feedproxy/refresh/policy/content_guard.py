@@ -258,8 +258,8 @@ def _failure_fault(error: FeedproxyError | None) -> ContentFault:
 def has_lost_items(resource: Resource, update: Channel) -> bool:
     """Return whether a feed has suddenly lost most of its items, or all of them.
 
-    The result is False if a recorded earlier version of the feed was as short as the update. For an ill-formed update
-    the limit is a quarter of the items, because it may be truncated.
+    The result is False if a recorded earlier version of the feed was as short as the update. The limit for an
+    ill-formed update is a quarter of the items, because such a document may be truncated.
     """
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:

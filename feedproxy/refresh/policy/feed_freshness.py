@@ -87,8 +87,8 @@ def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: 
     """Return the allowance for an ill-formed copy, or None for a well-formed one.
 
     An ill-formed copy may be truncated, or may have been fetched while it was being written. It is fetched again after
-    a minute, and then whenever the known age of the feed has doubled, because a feed that stays ill-formed is unlikely
-    to be corrected soon. skipHours are respected.
+    a minute, and then whenever the time since the first fetch has doubled. A feed that stays ill-formed is unlikely to
+    be corrected soon. No fetch is planned in skipped hours.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:

@@ -30,8 +30,8 @@ CLUSTER_LENGTH: Seconds = 90
 one, because little is published in that time."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Length of a cluster as a fraction of the time from now to its first poll. It applies if it is longer than
-CLUSTER_LENGTH, because distant polls are less predictable."""
+"""Longest cluster as a fraction of the time from now to its first poll. For distant polls, which are less predictable,
+this limit is longer than CLUSTER_LENGTH, and replaces it."""
 
 CLUSTERS_MAX = 32
 """Largest number of clusters in a plan. This many clusters cover more than a day, unless readers poll all the time.
@@ -88,7 +88,8 @@ class Planned:
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
 """Longest lifetime in seconds of a feed that changes once an hour and has no expected polls, if neither HTTP nor the
-feed states one. For other feeds, it grows with the cube root of the gap between changes (`lifetime_for`)."""
+feed states a lifetime. For other feeds, the limit grows with the cube root of the gap between changes
+(`lifetime_for`)."""
 
 
 def lifetime_for(
@@ -124,7 +125,8 @@ def plan(
 ) -> Planned | None:
     """Return the next refresh of the cheapest plan, or None if the cheapest plan has no refresh.
 
-    `polls` are in order of time; those later than HORIZON are ignored. The feed changes `per_second` times per second.
+    `polls` are in order of time; polls after HORIZON seconds are ignored. The feed changes `per_second` times per
+    second.
     `permitted` returns the first instant, from a given one on, at which the origin may be asked.
     """
     clusters = _clusters(polls, now)

@@ -36,7 +36,7 @@ LEAD_MAX: Seconds = 60
 """Longest time in seconds from the start of a refresh to the end of a copy's lifetime. It limits LEAD."""
 
 SPREAD: Seconds = 10
-"""Seconds over which refreshes are spread after skipped hours or a pause: thousands may be due at midnight."""
+"""Seconds over which refreshes are spread after skipped hours or a pause: thousands of feeds may be due at midnight."""
 
 GAP_MIN: Seconds = 30
 """Shortest interval between scheduled refreshes in seconds. Feeds with shorter lifetimes are fetched when clients

@@ -53,7 +53,7 @@ _OF_ONE_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The content of a push, as a fetched response and ingested."""
+    """The content of a push: as a fetched response, and in the form for the store."""
 
     fetched: Fetched
     ingested: IngestedContent

@@ -35,7 +35,7 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
 
 
 def _limit_feed(feed: Feed) -> Feed:
-    """Return the feed without elements beyond the limit of namespaces."""
+    """Return the feed without extensions that exceed NAMESPACES_MAX (xml_nodes.py)."""
     namespaces: set[str] = set()
     items = tuple(_with_namespaces(item, namespaces) for item in feed.items)
     return dataclasses.replace(_within_bounds(feed, namespaces), items=items)

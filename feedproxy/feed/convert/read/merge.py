@@ -217,7 +217,7 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Apply Dublin Core's elements if others are missing. Return all other extensions unchanged."""
+    """Use elements of Dublin Core in place of missing elements of the format. Return the remaining extensions."""
     extensions = list(statements.extensions)
     own = {
         "title": {"title", "atom:title"},

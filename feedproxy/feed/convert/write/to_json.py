@@ -75,7 +75,7 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
 
 
 def _add_beyond(written: dict[str, Any], model: Feed | Item, reread: Feed | Item) -> None:
-    """Add a custom object with the fields of `meant` that differ in `reread`, the model of the written document."""
+    """Add a custom object with the fields of `model` that differ in `reread`, the model of the written document."""
     names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(model, name) != getattr(reread, name)]
     custom: dict[str, Any] = dict(plain_data.nonempty_fields(model, differing))

@@ -106,7 +106,7 @@ def _dates(element: Element, item: Item) -> None:
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
     """Write the authors: "It's the email address of the author of the item" -- RSS 2.0.
 
-    An author without one becomes dc:creator.
+    An author without an email address becomes dc:creator.
     """
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:

@@ -111,7 +111,7 @@ class _Table(dict[int, str]):
 def _escaping(special: str, beyond: Callable[[int], str]) -> Callable[[str], str]:
     """Return a function that quotes a text.
 
-    It escapes `special` characters with a backslash, and others beyond ASCII with `beyond`.
+    The function escapes `special` characters with a backslash, and characters beyond ASCII with `beyond`.
     """
     table = _Table(special, beyond)
     return lambda text: f'"{text.translate(table)}"'

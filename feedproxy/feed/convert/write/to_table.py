@@ -1,13 +1,13 @@
-"""Rendering of the model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
+r"""Rendering of the model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
-Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula, and a formula from a feed could send the
+Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. A formula from a feed could send the
 sheet's other cells away. If the system's list separator is a semicolon, spreadsheets split a comma-separated file at
-the semicolons and treat most quotation marks as text: a cell may then begin after any semicolon, tab or line end. An
-apostrophe is therefore inserted before the sign at all these places. Spreadsheets do not show it at the beginning of a
-cell. `plain_cell` removes it again (docs/reference/formats.md).
+the semicolons and treat most quotation marks as text. A cell may then begin after any semicolon, tab or line end. An
+apostrophe is therefore inserted before the sign wherever a cell may begin. Spreadsheets hide an apostrophe at the
+beginning of a cell. `plain_cell` removes it again (docs/reference/formats.md).
 
 Several values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is
-written as \n, \t or \\.
+written as `\n`, `\t` or `\\`.
 """
 
 import csv
@@ -58,7 +58,8 @@ def _beginnings(separators: str) -> re.Pattern[str]:
 _LINE_ENDS = r"\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _CSV_BEGINNINGS = _beginnings(rf";\t{_LINE_ENDS}")
 _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
-"""Separators in TSV. Its cells have no quotation marks, so a spreadsheet may also split them at commas."""
+"""Matches beginnings of cells in TSV. The cells have no quotation marks, so a spreadsheet may also split them at
+commas."""
 
 
 def csv_of(feed: Feed) -> bytes:
@@ -114,7 +115,8 @@ def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
 
 
 def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """Return the text of a CSV cell without the apostrophes. A cell of TSV must have its `\n` and `\t` decoded."""
+    """Return the text of a CSV cell without the apostrophes. In a TSV cell, the escapes must have been decoded
+    before."""
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):
         cell = cell.removeprefix("'")

@@ -184,7 +184,7 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
-    """Write RSS's picture. It requires a title and a link, by default the channel's."""
+    """Write RSS's picture. The element requires a title and a link: the channel's, if the picture has none."""
     element = put(parent, core, "image")
     if about:
         element.set(about, picture.url)
@@ -246,7 +246,7 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
 
 def item_modules(element: Element, item: Item, bare: str = "") -> None:
-    """Write the elements of modules that an item has in all XML formats."""
+    """Write an item's duration, picture and extensions, which have the same elements in all XML formats."""
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
     put_image(element, item.image)
