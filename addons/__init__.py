@@ -1,4 +1,4 @@
-"""The addons of feedproxy, in the order in which a request passes them."""
+"""The addons of feedproxy, in the order in which a request passes through them."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ from feedproxy.addons import (
 
 
 def default_addons() -> Sequence[object]:
-    """Return a new instance of each addon."""
+    """Return a list with a new instance of each addon."""
     return [
         entrance.Entrance(),  # finds the target: gateway, explicit proxy or reverse mode
         access.Access(),  # authorizes clients

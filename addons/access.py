@@ -9,7 +9,7 @@ from feedproxy.server.mitm import secret_urls
 class Access(Addon):
     """Addon that declares the options for access control, and offers secret addresses as an endpoint.
 
-    The service checks passwords.
+    feedproxy's service checks passwords.
     """
 
     options = ("readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")

@@ -16,8 +16,8 @@ logger = logging.getLogger(REQUESTS)
 
 
 class AccessLog(Addon):
-    """Addon that logs each flow when it ends. It is the last of the addons, so that it sees the response as the client
-    gets it."""
+    """Addon that logs each flow when it ends. It is the last addon, so that it logs the response that the client
+    gets."""
 
     options = ("log_format", "log_level", "score_readers")
 
@@ -43,7 +43,7 @@ class AccessLog(Addon):
         size = len(response.raw_content or b"") if response is not None else 0
         reason = case.reason
         if flow.error is not None and case.error_page is None and case.streamed is None:
-            # A response that was not sent counts as none.
+            # A response that was not sent counts as no response.
             status, size, reason = 0, 0, CLIENT_GONE if flow.response is not None else reason
         if case.streamed is not None:
             size = case.streamed.size

@@ -22,7 +22,7 @@ class Admin(Addon):
     def __init__(self) -> None:
         self.server: AdminServer | None = None
         self.failure = ""
-        """Reason why the admin listener could not be opened, or empty. The proxy does not run without this listener."""
+        """Reason why the admin listener could not be opened, or "". The proxy does not run without this listener."""
 
     def configure(self, updated: set[str]) -> None:
         super().configure(updated)
@@ -54,12 +54,12 @@ class Admin(Addon):
         server, self.server = self.server, None
         if server is not None:
             await server.stop()
-        # If it is loaded alone, only this addon has opened the App. Further calls of `close` have no effect.
+        # If only this addon is loaded, it must close the App itself. Further calls of `close` have no effect.
         await self.app().close()
 
 
 def _listens(master: Master) -> bool:
-    """Return whether mitmproxy listens. The function is called only for a master that `feedproxy serve` did not
+    """Return True if mitmproxy listens. The function is called only for a master that `feedproxy serve` did not
     create."""
     proxy = master.addons.get("proxyserver")
     return proxy is not None and any(instance.is_running for instance in proxy.servers)

@@ -43,7 +43,7 @@ class Cache(Addon):
         "cors",
         "keep_unchanged",
         "drain_timeout",
-        # Loaded alone, this addon also makes the fetches.
+        # If only this addon is loaded, it also makes the fetches.
         "allow_private",
         "allow_networks",
         "allow_ports",

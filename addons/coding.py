@@ -18,8 +18,11 @@ Content-Encoding adds."""
 
 
 class Coding(Addon):
-    """Addon that compresses responses that feedproxy's service does not answer, as when mitmproxy runs this addon
-    without the others. The service compresses each stored response once."""
+    """Addon that compresses responses that feedproxy's service does not answer.
+
+    There are such responses if mitmproxy runs this addon without the other addons. The service compresses each stored
+    response once.
+    """
 
     options = ("codings", "feed_process")
 

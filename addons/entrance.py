@@ -81,7 +81,7 @@ class Entrance(Addon):
         self.flow_handler().on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:
-        # Checked in this addon, because each script that determines targets contains it.
+        # The check is made in this addon, because every script that determines targets contains this addon.
         passthrough.enforce(data, self.flow_handler().connect_approvals)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:

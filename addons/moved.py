@@ -10,13 +10,15 @@ from feedproxy.http import uri
 from feedproxy.server.addon import Addon
 
 CONTENT_MAX = 65_536
-"""Largest document in bytes that is parsed for an XML redirect. Such documents have a few hundred bytes."""
+"""Largest document in bytes that is parsed for an XML redirect. Redirect documents have a few hundred bytes."""
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents of origins to 301 and 410. It changes only responses that feedproxy's
-    service does not answer, as when mitmproxy runs this addon without the others. The service converts these documents
-    itself."""
+    """Addon that converts redirect documents of origins to 301 and 410.
+
+    It changes only responses that feedproxy's service does not answer. There are such responses if mitmproxy runs this
+    addon without the other addons. The service converts redirect documents itself.
+    """
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")
 

@@ -39,7 +39,8 @@ class Record(Addon):
             app.use_recorder(self._make_recorder)
 
     def running(self) -> None:
-        # Opened now, because a supervisor also reads the options, and must not open the file of its workers.
+        # The recorder is opened here, because a supervisor also reads the options, and must not open the file of its
+        # workers.
         app = self.app()
         try:
             _ = app.recorder
@@ -74,7 +75,7 @@ class Record(Addon):
         app = self.app()
         options = app.settings
         key = app.stored_secret("recording-secret")
-        # The prefix keeps names different when the recordings of several processes are merged.
+        # The prefix makes names different when the recordings of several processes are merged.
         self._connections = StableNames(f"{app.random_bytes(4).hex()}-")
         self._writer = HarWriter(Path(options.record).expanduser(), limit=options.record_max)
         return Recorder(

@@ -8,8 +8,11 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts the readers of requests that feedproxy's service does not answer, as when mitmproxy runs this
-    addon without the others. The service counts the readers of all other requests."""
+    """Addon that counts the readers of requests that feedproxy's service does not answer.
+
+    There are such requests if mitmproxy runs this addon without the other addons. The service counts the readers of all
+    other requests.
+    """
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")
 

@@ -9,8 +9,11 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm(Addon):
-    """Addon that edits feeds in responses that feedproxy's service does not answer, as when mitmproxy runs this addon
-    without the others. The service edits each stored feed once."""
+    """Addon that edits feeds in responses that feedproxy's service does not answer.
+
+    There are such responses if mitmproxy runs this addon without the other addons. The service edits each stored feed
+    once.
+    """
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")
 

@@ -11,25 +11,25 @@ MAX_BLOCKING_TIME: Seconds = 0.004
 trip."""
 
 THROTTLED_BLOCKING_TIME: Seconds = 0.0005
-"""Longest time in seconds for which background work blocks the event loop before it sleeps. Several kinds of such work
+"""Longest time in seconds for which background work blocks the event loop before it sleeps. Several background tasks
 may run in one iteration of the loop, and a hit waits for all of them."""
 
 IDLE_FACTOR = 3
-"""Ratio of the time for which background work sleeps to the time for which it ran before. Work of 0.14 ms for each of
-100,000 feeds then takes a minute, and a quarter of a CPU."""
+"""Ratio of the time for which background work sleeps to the time for which it ran before. At 0.14 ms for each of
+100,000 feeds, the work then takes a minute, and a quarter of a CPU."""
 
 
 LATE_MIN: Seconds = 0.002
-"""Seconds by which a pause may be too long even if the event loop is idle, because its timers have a resolution of a
-millisecond."""
+"""Seconds by which a pause may be too long even if the event loop is idle, because the loop's timers have a resolution
+of a millisecond."""
 
 LATE_FACTOR = 10
-"""Factor for the seconds by which the last pause was too long, beyond LATE_MIN. The product is added to the next
-pause."""
+"""Factor for the lateness of the last pause, in seconds above LATE_MIN. The product is added to the next pause."""
 
 
 async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
-    """Yield the values. After each `blocking_time` or MAX_BLOCKING_TIME seconds, the event loop runs other tasks."""
+    """Yield the values. After each `blocking_time` seconds (default: MAX_BLOCKING_TIME), the event loop runs other
+    tasks."""
     blocking_time = MAX_BLOCKING_TIME if blocking_time is None else blocking_time
     deadline = time.monotonic() + blocking_time
     for value in values:
@@ -42,7 +42,7 @@ async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None)
 async def throttled[T](values: Iterable[T]) -> AsyncIterator[T]:
     """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep IDLE_FACTOR times as long.
 
-    The pauses are longer while the event loop is late: other work comes first.
+    The pauses are longer while the event loop is late, so that other work comes first.
     """
     start, late = time.monotonic(), 0.0
     for value in values:

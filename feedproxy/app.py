@@ -1,4 +1,4 @@
-"""The App: settings, service, store, counts and metrics that the addons share. Each mitmproxy master has one.
+"""The App: settings, service, store, counts and metrics that the addons share. Each mitmproxy master has one App.
 
 Addons never import each other: each calls `get_app(ctx.master)`. An addon that is loaded alone uses the defaults of the
 options that it does not declare.
@@ -63,10 +63,11 @@ HISTORY_INTERVAL = 60
 """Seconds between two writes of the traffic history. A crash loses at most the traffic of this time."""
 
 DECISIONS_INTERVAL = 1.0
-"""Seconds between two reads of the operator's decisions by a worker. Another worker may have stored new ones."""
+"""Seconds between two reads of the operator's decisions by a worker, because another worker may have stored a new
+decision."""
 
 SAVE_INTERVAL = 600
-"""Seconds between two writes of the subscriber counts. A crash loses ten minutes of reads, and no feed."""
+"""Seconds between two writes of the subscriber counts. A crash loses at most ten minutes of reads, and no feed."""
 
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
@@ -74,7 +75,8 @@ type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class App:
-    """The settings, and the parts that are made from them. The store and the client are opened at their first use."""
+    """The settings, and the parts that are made from them. The store and the client are opened when they are first
+    used."""
 
     def __init__(
         self,
@@ -83,10 +85,11 @@ class App:
         make_client: Callable[[Settings], ClosableOriginClient] | None = None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """Create an App. `make_client` returns a client instead of that of upstream/client.py, such as one for a
-        replay.
+        """Create an App.
 
-        `random_bytes` returns random bytes for the names and secrets that are made at the first start.
+        `make_client` returns the client for origins, such as a client for a replay. By default it is the client of
+        upstream/client.py. `random_bytes` returns random bytes for the names and secrets that are made at the first
+        start.
         """
         self.clock: Clock = clock or SystemClock()
         self._make_client = make_client
@@ -105,7 +108,7 @@ class App:
         self.reports_failures = False
         """True if `feedproxy serve` prints `failure` when it exits. Under mitmdump, the addons log it."""
         self.failure = ""
-        """Reason why the proxy cannot run, set by an addon after the start, or empty."""
+        """Reason why the proxy cannot run, set by an addon after the start, or ""."""
         self.ready = False
         """True if all listeners are open."""
         self.requests = 0
@@ -117,8 +120,8 @@ class App:
         self.worker: WorkerContext | None = None
         """Context of this process if it is one of several workers, or None."""
         self.sockets: tuple[socket.socket, ...] = ()
-        """Listening sockets for clients, from the supervisor or systemd. If there are none, the process binds its
-        own."""
+        """Listening sockets for clients, from the supervisor or systemd. Without them, the process binds its own
+        sockets."""
         self.admin_sockets: tuple[socket.socket, ...] = ()
         """Listening sockets for the admin listener, from the supervisor or systemd."""
         self.terminating = False
@@ -136,7 +139,7 @@ class App:
         self.trusted_ca: str | None = None
         self.insecure = False
         self.endpoints = Endpoints()
-        """Endpoints below `/-/`, to which addons add theirs."""
+        """Endpoints below `/-/`. Addons add their endpoints."""
         self.admin_actions: dict[str, AdminHandler] = {}
         """POST handlers that addons add to the admin listener, by path."""
         self.admin_pages: dict[str, AdminHandler] = {}
@@ -154,7 +157,7 @@ class App:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings in force. A store or client that is open keeps the settings with which it was opened."""
+        """Return the settings in force. An open store or client keeps the settings with which it was opened."""
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
@@ -172,7 +175,7 @@ class App:
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take the settings from mitmproxy's options: feedproxy's declared ones, and those for upstream TLS.
+        """Take the settings from mitmproxy's options: feedproxy's declared options, and the options for upstream TLS.
 
         The options are read at the next use, because mitmproxy configures all addons again for each declared option.
         """
@@ -214,14 +217,14 @@ class App:
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:
-        """Return whether a response from `end` may be stored under the target `start`. `end` is None if its origin is
+        """Return True if a response from `end` may be stored under the target `start`. `end` is None if the sender is
         unknown."""
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return the names of a target in the log: its public address, and its upstream address if that differs.
+        """Return the names of a target in the log: its public address, and its upstream address if the two differ.
 
         If a resource is not public (proxy/visibility.py), or the `request` has credentials, only its host is named.
         Secrets are removed from all other addresses.
@@ -240,7 +243,7 @@ class App:
 
     @property
     def opened(self) -> bool:
-        """Return whether store and client are open."""
+        """Return True if store and client are open."""
         return self._services is not None
 
     @property
@@ -264,7 +267,7 @@ class App:
 
     @property
     def feed_list(self) -> FeedList:
-        """Return the list of feeds that are read or imported."""
+        """Return the list of the feeds that were requested or imported."""
         return self._open().feed_list
 
     @property
@@ -284,11 +287,11 @@ class App:
 
     @property
     def fleet(self) -> ClusterNode | None:
-        """Return this machine's node of the fleet, or None unless the store is in Redis and open."""
+        """Return this machine's node of the fleet, or None if the store is not in Redis or not open."""
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return a line for each part that has a state to report, for the health probe and the status page."""
+        """Return a status line of each part that has one, for the health probe and the status page."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -320,8 +323,7 @@ class App:
         return scores
 
     def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
-        """Start recording exchanges with the recorder that `make` returns at the first use. None stops the
-        recording."""
+        """Record exchanges with the recorder that `make` returns at the first use. With None, stop recording."""
         self._make_recorder, self._recorder = make, None
 
     @property
@@ -332,7 +334,7 @@ class App:
         return self._recorder
 
     def stored_secret(self, name: str) -> bytes:
-        """Return a secret of this installation: 32 random bytes, which are stored."""
+        """Return a secret of this installation: 32 random bytes, which are made at the first start and stored."""
         return self._open().stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
@@ -347,11 +349,12 @@ class App:
 
 
 class _Services:
-    """The parts of an App that need an event loop, and that are closed before the App can open them again."""
+    """The parts of an App that need an event loop. After `close`, the App can open new parts."""
 
     def __init__(self, app: App) -> None:
         settings = app.settings
-        uri.site_of_host("www.example")  # loads the list of public suffixes, so that no client waits for it
+        # Load the list of public suffixes at the start, so that no client waits for it.
+        uri.site_of_host("www.example")
         self.clock = app.clock
         self.store: Store = open_store(
             settings.local_store,
@@ -450,7 +453,7 @@ class _Services:
         self._saving = asyncio.ensure_future(self._save_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a stored value of this installation. At the first start, `make` returns it."""
+        """Return a stored value of this installation. At the first start, store and return the result of `make`."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored
@@ -484,11 +487,11 @@ class _Services:
         self._saving.cancel()
         if self._reloading is not None:
             self._reloading.cancel()
-        await asyncio.gather(self._saving, return_exceptions=True)  # it must not write after the last save
+        await asyncio.gather(self._saving, return_exceptions=True)  # the task must not write after the last save
         await self.feed_list.close()
         await self.service.close(timeout)
         if self.worker_peers is not None:
-            await self.worker_peers.send_reads()  # so that the last worker that saves has the reads of all
+            await self.worker_peers.send_reads()  # the last worker that saves must have the reads of all workers
         if self.fleet is not None:
             await self.fleet.close()
         await self.notifications.close(max(0.0, deadline - asyncio.get_running_loop().time()))
@@ -501,8 +504,10 @@ class _Services:
 
 
 def _nonce_file(store: str, worker: WorkerContext | None) -> Path | None:
-    """Return the file of used nonces, which workers share and a restart keeps, or None for one process with a store in
-    memory."""
+    """Return the file of used nonces, or None for one process with a store in memory.
+
+    Workers share the file, and a restart keeps it.
+    """
     file = database_file(store)
     if file is not None:
         return file.parent.parent / "nonces"
@@ -519,7 +524,8 @@ its App in memory."""
 
 
 def bind_app(master: object, app: App) -> None:
-    """Let `get_app` return this App for a mitmproxy master, before addons are added to it."""
+    """Let `get_app` return this App for a mitmproxy master. Call this function before addons are added to the
+    master."""
     setattr(master, _APP, app)
 
 

@@ -1,7 +1,7 @@
 """The command line: `feedproxy COMMAND …`.
 
-Exit codes: 0 for success, 1 for findings or a failure of the command, 2 for a wrong usage or configuration. The latter
-is reported in one line.
+Exit codes: 0 for success, 1 for findings or a failure of the command, 2 for a wrong usage or configuration. A wrong
+usage or configuration is reported in one line.
 """
 
 import argparse
@@ -34,11 +34,11 @@ SYNONYMS = {
     "grade": "score",
     "play": "replay",
 }
-"""Names of the commands in other programs. They are not accepted, but used for the hint after an unknown name."""
+"""Names of the commands in other programs. They are used only for the hint after an unknown name."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that reports a mistake in one line, with the most similar name."""
+    """Argument parser that reports a mistake in one line, and suggests the most similar name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # An abbreviation may become ambiguous with the next version.
@@ -77,9 +77,9 @@ def command_names() -> list[str]:
 
 
 def make_parser(*names: str) -> Parser:
-    """Return the parser of these commands, or of all commands without names.
+    """Return the parser of these commands, or of all commands if `names` is empty.
 
-    A command's module imports what the command needs. The parser of a single command takes a third of the time.
+    A command's module imports what the command needs. Making the parser of a single command takes a third of the time.
     """
     parser = Parser(prog="feedproxy", description="An HTTP caching proxy made for feeds.")
     parser.add_argument("-V", "--version", action="version", version=f"feedproxy {__version__}")

@@ -19,12 +19,12 @@ type Seconds = float
 
 
 CLOCK_TOLERANCE: Seconds = 10
-"""Seconds by which a recorded instant may be in the future before the clock counts as set back. The clocks of several
+"""Seconds by which a recorded instant may be in the future before the clock counts as set back. Clocks of several
 machines differ by less, and time synchronization makes smaller steps."""
 
 
 def is_set_back(recorded: Instant, now: Instant) -> bool:
-    """Return whether the clock was set back after it was read as `recorded`."""
+    """Return True if the clock was set back after it was read as `recorded`."""
     return recorded > now + CLOCK_TOLERANCE
 
 
@@ -51,7 +51,7 @@ class SystemClock:
 
 
 class AcceleratedClock:
-    """A clock that begins at `start` and runs `speed` times as fast as the machine's."""
+    """A clock that begins at `start` and runs `speed` times as fast as the machine's clock."""
 
     def __init__(self, start: Instant, speed: float = 1.0) -> None:
         self._start = start
@@ -86,7 +86,7 @@ class ManualClock:
 
     @property
     def next_wake(self) -> Instant:
-        """Return the instant at which the next sleeper wakes, or infinity."""
+        """Return the instant at which the next sleeper wakes, or infinity without a sleeper."""
         return self._sleepers[0][0] if self._sleepers else math.inf
 
     def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:

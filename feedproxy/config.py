@@ -51,13 +51,14 @@ RULES_KEY = "feeds"
 MATCH_KEY = "match"
 
 ENVIRONMENT = "FEEDPROXY_"
-"""Prefix of environment variables, which the option's name in upper case follows."""
+"""Prefix of environment variables for options. The option's name in upper case follows."""
 
 FILE_VARIABLE = "FEEDPROXY_CONFIG"
 """Environment variable with the path of the configuration file."""
 
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
-"""Environment variables that client commands (status, refresh, …) read as well. For `serve`, they set options."""
+"""Environment variables for client commands (status, refresh, …). For `serve`, they set the options of the same
+names."""
 
 SYNONYMS = {
     "access_log": "log_format",
@@ -134,7 +135,7 @@ SYNONYMS = {
     "verbose": "log_level",
     "verbosity": "log_level",
 }
-"""Options by their names in other programs. They are not accepted, but used for the hint after an unknown name."""
+"""Options by their names in other programs. They are used only for the hint after an unknown name."""
 
 _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
 
@@ -157,7 +158,7 @@ class Config:
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)
-    """Place of each option as `FILE:LINE`, for errors that are found later."""
+    """Place of each option as `FILE:LINE`, for errors that are found after parsing."""
 
 
 def option_specs() -> dict[str, OptionSpec]:
@@ -189,7 +190,8 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
 def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
     """Return the configuration in a file. At the first mistake, raises UsageError with `FILE:LINE: reason`.
 
-    With `foreign`, unknown names are skipped, because client commands do not know mitmproxy's options.
+    `known` contains the options by name. With `foreign`, unknown names are skipped, because client commands do not know
+    mitmproxy's options.
     """
     document = _read_document(Path(path))
     if document is None:
@@ -221,7 +223,7 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
     """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for an invalid value.
 
     Unknown names are skipped, because orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`. `unknown_variables`
-    finds those that may be typing errors.
+    finds typing errors.
     """
     options: dict[str, Any] = {}
     for variable in sorted(environment):
@@ -265,17 +267,17 @@ def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
 
 
 def _is_translated(name: str) -> bool:
-    """Return whether another option has replaced this one."""
+    """Return True if another option has replaced this option."""
     return name in RENAMED or name in DERIVED
 
 
 def _is_former(name: str) -> bool:
-    """Return whether the next release will lack this option."""
+    """Return True if the next release will lack this option."""
     return _is_translated(name) or name in deprecated_names()
 
 
 def _warn(name: str, where: str) -> None:
-    """Log that the next release will lack an option, and its replacement."""
+    """Log that the next release will lack an option, and what replaces it."""
     if name in DERIVED:
         advice = f"it is now {DERIVED[name]}"
     elif name in RENAMED:
@@ -312,8 +314,10 @@ def _translate_former(name: str, value: Any, where: str, options: Mapping[str, A
 
 
 def _parse_value(name: str, text: str, spec: OptionSpec, where: str) -> Any:
-    """Return the value of an option from its text. The text of a list is a YAML list, or has commas. Raises
-    UsageError."""
+    """Return the value of an option from its text. Raises UsageError.
+
+    The text of a list is a YAML list, or has commas between its items.
+    """
     parsed: Any = text
     if spec.kind is bool:
         parsed = {"true": True, "false": False}.get(text.strip().lower(), text)
@@ -427,7 +431,7 @@ def _parse_pattern(value: Any, where: str) -> TargetPattern:
 
 
 def _normalise_override(name: str, value: Any, where: str) -> Any:
-    """Return a value as in Settings. An address is normalised, because targets are compared in normal form."""
+    """Return a value in the form of Settings. An address is normalised, because targets are compared in normal form."""
     if name == "moved_to" and value:
         try:
             return uri.normalise(value)
@@ -494,7 +498,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _suggest(name: Any, names: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or an empty string. feedproxy's own options take precedence over mitmproxy's."""
+    """Return `; did you mean 'x'?`, or "". feedproxy's own options take precedence over mitmproxy's."""
     word = str(name).strip().lower().replace("-", "_")
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
     own = [known for known in names if known in own_names]

@@ -6,7 +6,7 @@ Cache-Status, log and metrics use.
 
 
 class FeedproxyError(Exception):
-    """The base class of errors: feedproxy refuses a request, or fails to carry it out."""
+    """The base class of errors. feedproxy refuses a request, or cannot carry it out."""
 
     status_hint = 500
     detail = "internal-error"
@@ -51,7 +51,7 @@ class Forbidden(FeedproxyError):
 
 
 class AccessDenied(FeedproxyError):
-    """Access is denied: 401 or 407 without credentials, 403 with insufficient ones, 429 after failed attempts."""
+    """Access is denied: 401 or 407 without credentials, 403 without permission, 429 after failed attempts."""
 
     detail = "access"
 
@@ -136,6 +136,6 @@ class NotAFeed(FeedproxyError):
 
 
 class StoreError(FeedproxyError):
-    """The store failed. This counts as a miss and in a metric. Clients get no error for it."""
+    """The store failed. The failure counts as a miss and in a metric. Clients get no error for it."""
 
     detail = "store-error"

@@ -3,14 +3,14 @@
 Each Note is a class below the code that yields it. Reports contain its name: `TTL_SHORTER_THAN_MAX_AGE` is
 `ttl-shorter-than-max-age`. The class has the texts; an instance adds the subject and the values for `%(name)s`.
 
-    class NO_VALIDATOR(Note):
+class NO_VALIDATOR(Note):
         level = Level.WARN
         category = Category.CONDITIONS
         summary = "The feed has neither ETag nor Last-Modified."
         advice = "Every reader gets all of its %(size)s anew each time. Let the server send one of them."
         reference = "RFC 9110, section 8.8"
 
-    NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
+NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
 """
 
 import re
@@ -22,19 +22,19 @@ from typing import Any, ClassVar
 
 
 class Level(StrEnum):
-    """Level of a Note, from good to bad."""
+    """Level of a Note. The levels are in order from good to bad."""
 
     GOOD = "good"
     INFO = "info"
     """Worth knowing; nothing is wrong."""
     WARN = "warn"
-    """The subject costs readers or the publisher something."""
+    """The subject causes unnecessary traffic or work for readers or the publisher."""
     BAD = "bad"
-    """The subject breaks a promise, or does harm."""
+    """The subject violates a specification, or does harm."""
 
     @property
     def is_finding(self) -> bool:
-        """Return whether something should be corrected."""
+        """Return True if the subject should be corrected."""
         return self in (Level.WARN, Level.BAD)
 
     @property
@@ -109,7 +109,7 @@ class Note:
         }
 
     def as_text(self, width: int = 100, *, advise: bool = True) -> str:
-        """Return level and summary for a terminal, followed by advice and reference, which are indented."""
+        """Return level and summary for a terminal, followed by indented advice and reference."""
         first = f"{self.level:<5} "
         lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
         if advise:
@@ -119,7 +119,7 @@ class Note:
 
 
 def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
-    """Return the notes, the worst first. Notes of the same level keep their order."""
+    """Return the notes, the worst level first. Notes of the same level keep their order."""
     ranks = {level: rank for rank, level in enumerate(reversed(Level))}
     return sorted(notes, key=lambda note: ranks[note.level])
 

@@ -40,7 +40,8 @@ class LRU[K, V]:
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Store a value of `size` bytes, and evict others if necessary. A value above `bytes_max` is not stored."""
+        """Store a value of `size` bytes, and evict other values if necessary. A value above `bytes_max` is not
+        stored."""
         self.drop(key)
         size += ENTRY_OVERHEAD
         if size > self._bytes_max:

@@ -1,7 +1,7 @@
 """Limits of the caches in memory, as fractions of the option `memory_max`.
 
-`memory_max` limits the stored responses in memory. The caches of values that are derived from stored responses may take
-as much again, all together. A full cache evicts the least recently used values, which are computed again when needed.
+`memory_max` limits the stored responses in memory. The caches of values that are derived from stored responses may
+together take as much again. A full cache evicts the least recently used values, which are computed again when needed.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ DIVISORS = {
     "fetches": 64,
     "scores": 16,
 }
-"""Divisors of `memory_max`, which give the limit of each cache. The limits add up to at most `memory_max`."""
+"""Divisors of `memory_max`: the limit of each cache is `memory_max` divided by its divisor. The limits add up to at
+most `memory_max`."""
 
 READER_SIZE = 256
 """Bytes of `memory_max` for each entry of the subscriber counts (subscribers/counts.py). An entry takes about 100
@@ -31,8 +32,8 @@ READERS_PER_FEED = 5
 """Number of entries of the subscriber counts that a feed with one reader takes."""
 
 MODELS_DIVISOR = 64
-"""Divisor of `memory_max` for the documents of which a helper process caches the parsed feeds. A parsed feed takes five
-times the bytes of its document."""
+"""Divisor of `memory_max` for the bytes of documents with cached parsed feeds in a helper process. A parsed feed takes
+five times the bytes of its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class MemoryLimits:
     scores: int
     """State of readers and their feeds for scores."""
     models: int
-    """Documents of which each helper process caches the parsed feed."""
+    """Documents with cached parsed feeds in each helper process."""
 
     @classmethod
     @lru_cache(maxsize=16)

@@ -1,9 +1,10 @@
 """Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config.py).
 
-Each request looks up its rules, so that the results are cached by target.
+Each request looks up its rules. Therefore the results are cached by target.
 
-The protecting options (`readers`, `private`) apply to each interpretation of an address (http/uri_interpretations.py).
-The strictest interpretation decides. Other options apply to the address as written.
+The protecting options (`readers`, `private`) apply to each interpretation of an address
+(http/target_uri/uri_interpretations.py). The strictest interpretation decides. Other options apply to the address as
+written.
 """
 
 from collections import OrderedDict
@@ -43,19 +44,19 @@ ANY_USER = "*"
 
 
 class _Protection(NamedTuple):
-    """The permitted readers of a target, and whether it is private. It is a tuple, because it is hashed for each
+    """The permitted readers of a target, and True if it is private. It is a tuple, because it is hashed for each
     request."""
 
     readers: tuple[str, ...]
     private: bool
 
     def combine(self, other: "_Protection") -> "_Protection":
-        """Return the protection that satisfies this one and `other`."""
+        """Return the protection that satisfies both this protection and `other`."""
         return _Protection(_intersect_readers(self.readers, other.readers), self.private or other.private)
 
 
 class _Match(NamedTuple):
-    """The numbers of the rules that match a target, and its protection, or None."""
+    """The numbers of the rules that match a target, and its protection or None."""
 
     matching: tuple[int, ...]
     protection: _Protection | None
@@ -100,12 +101,12 @@ class Rules:
 
     @property
     def protects_feeds(self) -> bool:
-        """Return whether a rule restricts the readers of a feed. A feed that is blocked for all clients does not
+        """Return True if a rule restricts the readers of a feed. A feed that is blocked for all clients does not
         count."""
         return any(map(_is_secret, self._protecting_rules))
 
     def protects_host(self, host: str, base: Settings) -> bool:
-        """Return whether a rule protects a feed at this host, which a tunnel would bypass.
+        """Return True if a rule protects a feed at this host. A tunnel to the host would bypass the rule.
 
         Blocked feeds do not count, because a block only limits what this proxy serves.
         """
@@ -150,9 +151,11 @@ class Rules:
 
 
 def may_serve_under(start: Settings, end: Settings) -> bool:
-    """Return whether all permitted readers of the target with the settings `start` may read the one with `end`.
+    """Return True if a response of the second target may be served under the first.
 
-    If not, the client instead of the proxy follows a redirect from the first target to the second.
+    `start` and `end` are the settings of the two targets of a redirect. All readers that `start` permits must be
+    permitted by `end`, and `end` may be private only if `start` is. Otherwise the client must follow the redirect
+    itself.
     """
     if end.private and not start.private:
         return False
@@ -196,7 +199,7 @@ def _apply(before: _Protection, rule: Rule) -> _Protection:
 
 
 def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the readers that both sets permit, or AMBIGUOUS if there are none."""
+    """Return the readers that both sets permit, or AMBIGUOUS if no reader is in both."""
     if BLOCKED in (one, other):
         return BLOCKED
     if not one or not other:

@@ -66,7 +66,7 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
     "rawtcp": False,
     "websocket": False,
     "http3": False,
-    # mitmproxy's only timeout of a connection. It must exceed the longest hook (answer_timeout).
+    # mitmproxy has only this timeout for connections. It must exceed the longest hook (answer_timeout).
     "tcp_timeout": 75,
     "listen_host": "127.0.0.1",
     "listen_port": 8080,
@@ -79,8 +79,8 @@ CONNECTION_WAIT: Seconds = 0.05
 """Seconds between closing the listeners and refusing connections, for connections that were just accepted."""
 
 SWITCH_INTERVAL: Seconds = 0.0005
-"""Seconds after which a computing thread must release Python's interpreter lock. Without it, clients would wait for 5
-ms, Python's default, each time the event loop releases the lock while a thread compresses or stores."""
+"""Seconds after which a computing thread must release Python's interpreter lock. With Python's default, clients would
+wait for 5 ms each time the event loop releases the lock while a thread compresses or stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Master(master.Master):
 
 
 def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
-    """Return a configured master and its App. The call requires a running event loop. Raises UsageError."""
+    """Return a configured master and its App. Requires a running event loop. Raises UsageError."""
     declared = options.Options()
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)
@@ -173,7 +173,7 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration again, apply its rules and the options that need no restart, and log the result.
 
     After a mistake, nothing is applied. An empty file is refused while rules protect feeds, because an editor may be
-    writing it.
+    writing the file.
     """
     protecting = app.configured_rules.protecting_count
     try:
@@ -201,7 +201,7 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
 
 
 def _apply(made: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
-    """Set rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
+    """Set both rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
     former, former_rules = {name: getattr(made.options, name) for name in options}, app.configured_rules
     app.set_rules(rules)
     try:
@@ -283,14 +283,15 @@ def _check_folders(settings: Settings) -> None:
 
 
 def _remove_log_events(made: master.Master) -> None:
-    """Remove mitmproxy's log handler that makes an event of each line. The events have no listeners and take long."""
+    """Remove mitmproxy's log handler that makes an event of each line. No addon uses the events, and making them is
+    slow."""
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is made:
             handler.uninstall()
 
 
 def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with `listen` as mitmproxy's listen_host and listen_port, unless these are set."""
+    """Return the values with `listen` split into mitmproxy's listen_host and listen_port, unless these are set."""
     if "listen" not in values:
         return dict(values)
     host, port = listen_address(values["listen"], "listen")
@@ -348,7 +349,8 @@ def _check(app: App) -> None:
 
 
 def _check_parents(app: App) -> None:
-    """Check `upstream_proxy`, also in rules. A parent proxy must not be this proxy itself. Raises UsageError."""
+    """Check `upstream_proxy` in the settings and in all rules. A parent proxy must not be this proxy itself. Raises
+    UsageError."""
     settings = app.settings
     own = {listen_address(settings.listen, "listen")[1]}
     if settings.admin:
@@ -361,8 +363,8 @@ def _check_parents(app: App) -> None:
 
 
 def _check_confdir(confdir: str) -> None:
-    """Check that mitmproxy can write its certificate authority to `confdir`, instead of logging a traceback. Raises
-    UsageError."""
+    """Check that mitmproxy can write its certificate authority to `confdir`, because mitmproxy would log a traceback.
+    Raises UsageError."""
     folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -373,7 +375,8 @@ def _check_confdir(confdir: str) -> None:
 
 
 def _reverse_mode(upstream: str) -> str:
-    """Return mitmproxy's mode for `upstream`. Its scheme is always http, because feedproxy makes the connections."""
+    """Return mitmproxy's mode for `upstream`. The mode's scheme is always http, because feedproxy makes the
+    connections."""
     try:
         host, port = uri.split_host_port(uri.normalise(upstream))
     except FeedproxyError as error:
@@ -434,7 +437,7 @@ class _Lifecycle:
             return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
-        """Run garbage collections if there is no fast path, which otherwise runs them while clients are idle."""
+        """Run garbage collections if there is no fast path. The fast path runs them itself, while clients are idle."""
         loop = asyncio.get_running_loop()
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
@@ -524,15 +527,15 @@ async def serve(
     lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
     _ = app.service  # opens the store now, so that a failure ends the start
     try:
-        _ = app.recorder  # the same for the recording
+        _ = app.recorder  # opens the recording now, so that a failure ends the start
     except UsageError as error:
         await app.close()
         raise UsageError(f"record: {error}") from error
     if app.settings.feed_process:
         app.service.helper_pool.start()
     if worker is not None:
-        loop.add_reader(worker.lifeline, stop)  # it becomes readable when the supervisor exits
-        await app.service.store.flush()  # so that the next worker finds the pseudonym and secrets of the installation
+        loop.add_reader(worker.lifeline, stop)  # the socket becomes readable when the supervisor exits
+        await app.service.store.flush()  # the next worker must find the pseudonym and secrets of the installation
         if isinstance(app.peer_metrics, WorkerPeers):
             await app.peer_metrics.start()
     if app.fleet is not None:
@@ -560,8 +563,10 @@ def _worker_options(made: master.Master, app: App) -> WorkerOptions:
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store that no other process may use, or None for a store in memory or with
-    reuse_port."""
+    """Return the folder of the store that no other process may use.
+
+    Return None for a store in memory or with reuse_port.
+    """
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
@@ -581,14 +586,16 @@ def _listen_as_given(app: App) -> None:
 
 
 def _short_reason(error: BaseException) -> str:
-    """Return the reason why a listener could not be opened, in the words of the operating system. mitmproxy's message
-    has three lines, and names options that feedproxy lacks."""
+    """Return the reason why a listener could not be opened, in the words of the operating system.
+
+    mitmproxy's message has three lines, and names options that feedproxy lacks.
+    """
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:
-    """Return whether a record is an error. asyncio before 3.12.3 also logs tasks that were cancelled at the end."""
+    """Return True if a record is an error. asyncio before 3.12.3 also logs tasks that were cancelled at the end."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 

@@ -30,8 +30,8 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Options by their former names, each with the new option and the list item for a true or non-zero value. `polling` is
-not a list: its item is the value that stands for false."""
+"""Options by their former names, each with the new option and the list item that stands for a true or non-zero value.
+`polling` is not a list: its item is the value that stands for false."""
 
 DERIVED: Mapping[str, str] = {
     "decoded_max": "five times buffer_max",
@@ -44,13 +44,13 @@ DERIVED: Mapping[str, str] = {
     "stale_max_refused": "stale_max, and a day at most",
     "subscriptions_per_site": "a fiftieth of subscriptions_max",
 }
-"""Former options that are now derived from other ones. Setting them has no effect."""
+"""Former options with values that now follow from other options. Setting a former option has no effect."""
 
 
 INSTEAD: Mapping[str, str] = {
     "changes_when": "ask for changes.xml?when=seconds",
 }
-"""Advice for deprecated options that no other option replaces, by their names."""
+"""Advice for deprecated options without a replacement, by their names."""
 
 
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
@@ -59,7 +59,7 @@ PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eage
 
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
-    """Return the price in seconds for a value of `polling`, or None if the value is invalid."""
+    """Return the price in seconds of staleness for a value of `polling`, or None if the value is invalid."""
     price = PRICES.get(polling)
     return (parse(polling, "s") or None) if price is None else price
 
@@ -77,9 +77,9 @@ def option(
 ) -> Any:
     """Return the field of an option: its default, its effect in a sentence, and a reason to change it.
 
-    `choices` are the permitted values, and `unit` is the unit of a number. Rules may override a `per_feed` option. A
-    reload (SIGHUP) does not change a `restart` option. A deprecated option works, is not listed, and is reported at the
-    start if it is set.
+    `choices` contains the permitted values, and `unit` is the unit of a number. Rules may override a `per_feed` option.
+    A reload (SIGHUP) does not change a `restart` option. A deprecated option still works, is not listed, and is
+    reported at the start if it is set.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
     return field(default=default, metadata={**metadata, "restart": restart, "deprecated": deprecated})
@@ -779,8 +779,8 @@ class Settings:
 
     @property
     def stale_max_refused(self) -> int:
-        """Return the seconds for which a stale copy is served while its origin answers 403 or 404, which may be
-        intended."""
+        """Return the seconds for which a stale copy is served while its origin answers 403 or 404. The operator of the
+        origin may intend these answers."""
         return min(self.stale_max, 86_400)
 
     @property
@@ -795,7 +795,7 @@ class Settings:
 
     @property
     def is_fleet(self) -> bool:
-        """Return whether several machines share the store."""
+        """Return True if several machines share the store."""
         return self.store.startswith(("redis://", "rediss://", "unix://"))
 
     @property
@@ -805,7 +805,7 @@ class Settings:
 
     @property
     def is_targeted(self) -> bool:
-        """Return whether targeted cache-control fields apply to this proxy (RFC 9213, section 2.2)."""
+        """Return True if targeted cache-control fields apply to this proxy (RFC 9213, section 2.2)."""
         return self.targeted_fields == "always" or (self.targeted_fields == "reverse" and bool(self.upstream))
 
 
@@ -845,7 +845,7 @@ def format_value(name: str, value: Any) -> Any:
 
 
 def option_names() -> list[str]:
-    """Return every option's name, in the order of this file, without the deprecated ones."""
+    """Return every option's name, in the order of this file, without deprecated options."""
     return [item.name for item in fields(Settings) if not item.metadata["deprecated"]]
 
 
@@ -860,7 +860,7 @@ def restart_names() -> list[str]:
 
 
 def defaults() -> dict[str, Any]:
-    """Return the default of each option in the form of a configuration, deprecated ones included."""
+    """Return the default of each option in the form of a configuration, including deprecated options."""
     found = {item.name: item.default for item in fields(Settings)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
@@ -871,7 +871,7 @@ def per_feed_names() -> list[str]:
 
 
 def from_options(values: Mapping[str, Any]) -> Settings:
-    """Return Settings with these option values. Missing options get their defaults, and unknown ones are ignored."""
+    """Return Settings with these option values. Missing options get their defaults, and unknown options are ignored."""
     known: dict[str, Any] = {}
     for item in fields(Settings):
         if item.name in values:
@@ -881,8 +881,8 @@ def from_options(values: Mapping[str, Any]) -> Settings:
 
 
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the listed ports and, with `allow_private`, all above 1024, because services in private networks use any
-    port."""
+    """Return the listed ports and, with `allow_private`, all ports above 1024, because services in private networks use
+    any port."""
     return (*listed, "1025-65535") if settings.allow_private else listed
 
 

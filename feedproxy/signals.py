@@ -14,7 +14,7 @@ class Signal[Event]:
         self._subscribers.append(on_event)
 
     def unsubscribe(self, on_event: Callable[[Event], None]) -> None:
-        """Remove a subscriber. The call has no effect if it is not subscribed."""
+        """Remove a subscriber. The call has no effect if `on_event` is not subscribed."""
         if on_event in self._subscribers:
             self._subscribers.remove(on_event)
 

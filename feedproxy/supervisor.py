@@ -1,9 +1,9 @@
 """Supervisor of several workers on one port. It starts them, restarts those that exit or hang, and ends them.
 
-It serves no requests, opens no store and has no event loop, so that it cannot hang on them. It forks the workers, which
-takes milliseconds. It has no threads, and these open files only:
+It serves no requests, opens no store and has no event loop. Therefore none of these can make it hang. It forks the
+workers, which takes milliseconds. It has no threads, and opens only these files:
 
-    listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so that a port in use
+listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so that a port in use
                         is reported once, and `--listen HOST:0` gives all workers the same port. They stay open while a
                         worker restarts: new connections wait instead of being refused. After two exits in a row, they
                         are closed, and the other workers get all connections until the worker starts again.
@@ -47,7 +47,7 @@ BACK_OFF_FIRST: Seconds = 0.5
 """Seconds before the restart after the second exit in a row. The pause doubles with each further exit."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
-"""Seconds beyond `drain_timeout` within which a worker must exit. Then it is killed."""
+"""Seconds after `drain_timeout` within which a worker must exit. After this time, it is killed."""
 
 HANG_TIMEOUT: Seconds = 3.5
 """Seconds without a heartbeat after which a worker is killed. The longest event-loop iterations take some 50 ms."""
@@ -55,7 +55,7 @@ CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
 """Delay of one of the supervisor's own checks, in seconds, above which the machine counts as suspended or overloaded.
-No worker is killed then, because a missing heartbeat does not show that the worker hangs."""
+No worker is killed after such a delay, because a missing heartbeat does not show that the worker hangs."""
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
@@ -137,7 +137,7 @@ class Supervisor:
 
     def _supervise(self, places: "list[Place]") -> int:
         for worker in self._workers:
-            # Workers start one after the other. The first one initializes the store, and reports its errors.
+            # Workers start one after the other. The first worker initializes the store, and reports its errors.
             self._start(worker)
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
@@ -175,8 +175,8 @@ class Supervisor:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. Only one is killed, because others may be waiting for
-        it."""
+        """Kill the worker with the oldest heartbeat if it hangs. Kill only one worker, because the others may be
+        waiting for it."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -252,7 +252,8 @@ class Supervisor:
         worker.started, worker.due = time.monotonic(), None
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker is ready. Return None, its exit code if it fails, or 0 after a signal to end."""
+        """Wait until a worker is ready and return None. Return its exit code if it fails, or 0 after a signal to
+        end."""
         assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
@@ -323,7 +324,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         systemd.disable_notifications()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        random.seed()  # otherwise all workers would generate the same numbers
+        random.seed()  # otherwise all workers would generate the same random numbers
         done = asyncio.run(serve.serve(plan, lambda _: worker.notify_ready(), worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
@@ -337,7 +338,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        # Not sys.exit, which would run the exit handlers of the supervisor.
+        # sys.exit is not used, because it would run the exit handlers of the supervisor.
         os._exit(code)
 
 

@@ -1,6 +1,6 @@
 """systemd's protocols for socket activation (sd_listen_fds(3)) and notification (sd_notify(3)).
 
-Both are small, so that no library is used. Without systemd, the functions have no effect.
+Both protocols are small, so that no library is used. Without systemd, the functions have no effect.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def notify(state: str) -> None:
     if address.startswith("@"):
         address = "\0" + address[1:]
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as wire:
-        # If it cannot be sent at once, the notification is dropped.
+        # A notification that cannot be sent at once is dropped.
         wire.setblocking(False)
         wire.sendto(state.encode(), address)
 
@@ -38,15 +38,15 @@ def watchdog() -> Seconds | None:
 
 
 def disable_notifications() -> None:
-    """Disable notifications in this process: the supervisor sends them for its workers."""
+    """Disable notifications in this process, because the supervisor sends them for its workers."""
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         os.environ.pop(name, None)
 
 
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
-    """Return the sockets that systemd passed: those for clients, and those for the admin listener. Raises UsageError.
+    """Return the sockets that systemd passed: the sockets for clients, and the sockets for the admin listener.
 
-    It must be called once only.
+    Raises UsageError. It must be called only once.
     """
     pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
