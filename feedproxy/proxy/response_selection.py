@@ -13,7 +13,6 @@ from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.reuse import Forward, NotInCache, Reuse, ReuseAndRevalidate, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.vary import nominated
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FetchError, FetchTimeout, Forbidden
 from feedproxy.http.message import Fields, Request, Response
@@ -197,8 +196,8 @@ class ResponseSelector:
                 return self._hit(context, variant, freshness, Detail.TIMEOUT, "the origin takes too long")
             raise FetchTimeout("the origin takes too long")
         self._coordinator.refresh_shared_copy(context, result)
-        varies_by = nominated(result.response.fields) if result.response is not None and result.stored else ()
-        if not is_retry and not context.withheld_names.isdisjoint(varies_by):
+        known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
+        if not is_retry and not context.withheld_names.isdisjoint(result.resource.varying_names - known_names):
             # The shared request to the origin lacked a field by which the response varies. Select again, with the
             # client's field.
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)

@@ -27,7 +27,7 @@ from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.push import Push
 from feedproxy.refresh.redirects import OriginClient
-from feedproxy.refresh.resource_update import RefreshJob
+from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob
 from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.refresh.site_limits import LimitRecordingClient, SiteLimits
@@ -53,8 +53,6 @@ FEED_TYPES = (
     "application/json",
 )
 
-
-_FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
 """Failures of a whole origin. A request with other credentials would fail, too."""
@@ -523,12 +521,12 @@ def _may_share(context: RequestContext, result: RefreshResult) -> bool:
 
 def _varying_fields(variant: StoredResponse) -> Fields:
     """Return the client's request fields that select this variant. A background refresh sends them again."""
-    return Fields(line for line in variant.vary_request if line[0].lower() not in _FIXED_FIELDS)
+    return Fields(line for line in variant.vary_request if line[0].lower() not in FIXED_FIELDS)
 
 
 def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
     """Return `fields` with the request fields that select the stored variant."""
     for name, value in variant.vary_request:
-        if name.lower() not in _FIXED_FIELDS:
+        if name.lower() not in FIXED_FIELDS:
             fields = fields.with_field(name, value)
     return fields

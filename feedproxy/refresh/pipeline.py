@@ -29,6 +29,7 @@ from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, Pas
 from feedproxy.refresh.resource_update import (
     CHANGES_MAX,
     RefreshJob,
+    client_fields_in_vary,
     final_target,
     is_worth_storing,
     received_response,
@@ -631,6 +632,9 @@ class RefreshPipeline:
             lease_expires = push.push_lease_after(resource, now, changed=changed)
             if lease_expires != resource.push_lease_expires:
                 facts["push_lease_expires"] = lease_expires
+            varies_by = () if stores else client_fields_in_vary(response.fields)
+            if varies_by != resource.varies_by:
+                facts["varies_by"] = varies_by
         if stores:
             content = with_last_modified(resource, response.content, self._clock.now())
             response = replace(response, content=content) if content is not response.content else response

@@ -33,6 +33,16 @@ CHANGES_MAX = 32
 VERSION_RECORDS_MAX = 32
 """Largest number of version records of a feed, at about fifty bytes each."""
 
+VARYING_NAMES_MAX = 8
+"""Largest number of names that are remembered from Vary of a response that is not stored. Origins name one or two
+client fields."""
+
+VARYING_NAME_LENGTH_MAX = 64
+"""Largest length of such a name, in characters. The longest names in use have about forty."""
+
+FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
+"""Fields that feedproxy itself writes into requests for shared copies of feeds."""
+
 VERSIONS_MAX = 16
 """Largest number of versions from which deltas can be made: a night of a feed that changes every hour."""
 
@@ -280,6 +290,12 @@ def with_history(
     if not published and "last-modified" not in response.fields:
         published = (before.first_seen,)
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], backfill_pending=False)
+
+
+def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
+    """Return the client fields that Vary names: those that feedproxy does not write itself."""
+    names = (name for name in vary.nominated(response) if name not in FIXED_FIELDS and name != "*")
+    return tuple(name for name in names if len(name) <= VARYING_NAME_LENGTH_MAX)[:VARYING_NAMES_MAX]
 
 
 def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:

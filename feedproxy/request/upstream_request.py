@@ -164,13 +164,12 @@ def build_upstream_request(
     Credentials always do.
     """
     client_fields = request.fields.end_to_end()
-    responses = resource.variants if resource is not None else ()
     keyed = resource.keyed if resource is not None else ()
     forwarded = _forwarded_fields(
         client_fields,
         client.entrance is Entrance.GATEWAY,
         resource is not None and resource.channel is not None,
-        frozenset(name for stored in responses for name in nominated(stored.fields)),
+        resource.varying_names if resource is not None else frozenset(),
         frozenset(name for stored in keyed for name in nominated(stored.fields)),
         shared_fields,
     )

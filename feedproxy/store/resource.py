@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.vary import nominated
 from feedproxy.clock import Instant, is_set_back
 from feedproxy.feed.channel import Channel
 from feedproxy.store.packing.packed_sequences import PackedInstants, PackedSequence
@@ -191,6 +192,9 @@ class Resource:
     previous: PreviousContents = NO_CONTENTS
     """Earlier contents that clients may have and may name as dictionaries. Only shared contents are included."""
 
+    varies_by: tuple[str, ...] = ()
+    """Names of client fields in Vary of the feed's last response, if HTTP forbids storing that response."""
+
     def __post_init__(self) -> None:
         # Compare the type, because isinstance() takes a microsecond for a subclass of an abstract class.
         if type(self.changes) is not PackedInstants and self.changes != ():
@@ -205,6 +209,11 @@ class Resource:
     def size(self) -> int:
         """Return the size of all stored contents, in bytes."""
         return sum(response.content.size() for response in self.responses) + len(self.previous.data)
+
+    @property
+    def varying_names(self) -> frozenset[str]:
+        """The names of fields by which shared responses of this target vary."""
+        return frozenset([*self.varies_by, *(name for variant in self.variants for name in nominated(variant.fields))])
 
     @property
     def feed_variant(self) -> StoredResponse | None:

@@ -349,3 +349,46 @@ async def test_accept_language_is_sent_for_a_new_target_of_a_site_with_a_feed_of
     for path, language in (("/second.rss", "de"), ("/third.rss", "fr")):
         seen = (await proxy.get(path, accept_language=language)).expect(200, cache="stored")
         assert f"<title>{language}</title>".encode() in seen.body
+
+
+@pytest.mark.parametrize("control", ["no-store", "private"])
+async def test_feed_that_is_not_stored_comes_in_the_language_of_each_request(stage, control):
+    proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
+    speaking(origin, clock, "Accept-Language", cache_control=control)
+    await proxy.get("/feed.rss", accept_language="en")
+    await proxy.settled()
+    asked = origin.requests
+
+    for language in ("en", "de", "de", "fr"):
+        seen = (await proxy.get("/feed.rss", accept_language=language)).expect(200)
+        assert f"<title>{language}</title>".encode() in seen.plain
+    assert b"<title>nothing</title>" in (await proxy.get("/feed.rss")).expect(200).plain
+
+    assert origin.requests == asked + 5
+    assert all(request.fields.get("accept-language") != "en" for request in origin.log[asked + 1 :])
+
+
+async def test_feed_that_becomes_multilingual_and_not_storable_comes_in_the_requested_language(stage):
+    proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
+    origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=60")
+    await proxy.get("/feed.rss")
+    clock.advance(minutes=5)
+    speaking(origin, clock, "Accept-Language", cache_control="no-store")
+
+    seen = (await proxy.get("/feed.rss", accept_language="de", cache_control="no-cache")).expect(200)
+
+    assert b"<title>de</title>" in seen.plain
+
+
+async def test_unusual_value_of_a_field_in_vary_causes_one_request_each(stage):
+    proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
+    speaking(origin, clock, "Accept-Language", cache_control="no-store")
+    await proxy.get("/feed.rss")
+    await proxy.settled()
+    asked = origin.requests
+
+    for _ in range(3):
+        seen = (await proxy.get("/feed.rss", accept_language="<de>")).expect(200)
+        assert b"<title>nothing</title>" in seen.plain
+
+    assert origin.requests == asked + 3

@@ -90,6 +90,7 @@ RESOURCE = Resource(
     has_expected_readers=True,
     keyed=(StoredResponse(TARGET, 404, Fields(), Content({}), 5.0, 6.0),),
     previous=PreviousContents(PREVIOUS),
+    varies_by=("accept-language",),
 )
 
 HEADER: dict[str, Any] = {
@@ -196,6 +197,7 @@ HEADER: dict[str, Any] = {
         }
     ],
     "previous": [7, 76],
+    "varies_by": ["accept-language"],
 }
 
 
