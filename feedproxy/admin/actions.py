@@ -46,7 +46,7 @@ SENTENCES = {
     "confirmed": "The origin says that the copy is still good.",
     "paused": "Not fetched: resume the feed first.",
     "later": "The feed was fetched a short while ago; it will be fetched when its interval is over.",
-    "failed": "The origin returned nothing usable.",
+    "failed": "The origin returned no usable response.",
     "not-stored": "The origin answered, but HTTP does not permit to store it.",
 }
 

@@ -51,6 +51,6 @@ async def test_configuration_is_a_page_and_json(proxy: Proxy) -> None:
 
     assert status == 200
     assert "<code>stale_max</code>" in text
-    assert "with a reload (SIGHUP)" in text
+    assert "at a reload (SIGHUP)" in text
     assert [each["name"] for each in told["options"]] == ["stale_max"]
     assert told["rules"] == []

@@ -86,7 +86,7 @@ async def test_finding_is_the_first_sentence_of_the_page(proxy: Proxy, monkeypat
         ("unreachable", "Open the address in a browser."),
         ("rate-limited", "asks for fewer requests"),
         ("html-where-feed", "feedproxy discover"),
-        ("no-such-detail", "retried automatically"),
+        ("no-such-detail", "feedproxy tries again"),
     ],
 )
 async def test_failing_feed_is_shown_with_advice(proxy: Proxy, detail: str, advice: str) -> None:
@@ -108,7 +108,7 @@ async def test_versions_of_a_feed_are_shown_with_their_new_entries(proxy: Proxy)
     assert [each["new"] for each in view["versions"]] == [1, 2, 1, 3, 1, 2, None]
     assert view["versions"][1]["changed"] == view["versions"][1]["gone"] == 0
     assert view["versions"][0]["size"] == len(feed.variants[-1].content.bodies["identity"])
-    assert "the first that was seen" in page
+    assert "first known version" in page
 
 
 async def test_moves_are_listed_with_remaining_readers_and_advice(proxy: Proxy) -> None:
@@ -124,8 +124,8 @@ async def test_moves_are_listed_with_remaining_readers_and_advice(proxy: Proxy) 
         (TARGET + "2", "https://example.org/2.xml"),
     ]
     assert "1 feed has moved or ended" in seen
-    assert "3 subscribers still ask under the old addresses" in seen
-    assert "1 more was seen once, and waits for confirmation" in seen
+    assert "3 subscribers still request the old addresses" in seen
+    assert "1 further move or end is not confirmed yet" in seen
     assert "Undo the move" in seen
 
 
@@ -136,10 +136,10 @@ async def test_purge_from_a_page_requires_confirmation(proxy: Proxy) -> None:
     seen = text_of((await proxy.get("/purge?pattern=https://example.com/*"))[1])
     none = text_of((await proxy.get("/purge?pattern=https://nobody.example/*"))[1])
 
-    assert "Forget 2 copies?" in seen
-    assert "2 subscribers read them" in seen
+    assert "Purge 2 copies?" in seen
+    assert "with 2 subscribers" in seen
     assert "other.xml" not in seen
-    assert "Nothing to forget" in none
+    assert "No copy to purge" in none
     assert len(list(proxy.app.service.store.targets())) == 3
 
 

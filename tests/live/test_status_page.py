@@ -155,9 +155,9 @@ async def test_feed_can_be_searched_read_refreshed_and_purged_without_javascript
     ]
 
     await page.get_by_role("link", name="Purge from cache").click()
-    assert "Forget 1 copy?" in await page.locator("h1").inner_text()
+    assert "Purge 1 copy?" in await page.locator("h1").inner_text()
     assert office.app.service.store.get(target) is not None
-    await page.get_by_role("button", name="Forget it").click()
+    await page.get_by_role("button", name="Purge it").click()
     assert "Purged" in await page.get_by_role("status").first.inner_text()
     assert office.app.service.store.get(target) is None
     assert office.complaints == []

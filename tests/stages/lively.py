@@ -40,7 +40,7 @@ FEEDS = (
     ("city.example.net/council/agenda.rss", "City council: agendas", 170, 2),
     ("library.example.org/new-books.rdf", "Library: new books", 25, 2),
     ("status.example.com/history.atom", "Cloud status", 1, 3),
-    ("caf.example.net/speisekarte.rss", "Kaffeehaus Sd – Tageskarte", 30, 1),
+    ("cafe.example.net/speisekarte.rss", "Kaffeehaus Süd – Tageskarte", 30, 1),
 )
 
 

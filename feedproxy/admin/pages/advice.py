@@ -5,36 +5,36 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.settings import Settings
 from feedproxy.store.resource import RelocationKind, Resource
 
-_TELL_PUBLISHER = "This usually passes; if it does not, consider letting the publisher know."
+_TELL_PUBLISHER = "This usually passes. If it does not, consider telling the publisher."
 
 _FAILING = {
     Detail.UNREACHABLE: "Open the address in a browser. If it opens there, check this machine's network and DNS. If "
     "the site is gone for good, tell its readers.",
-    Detail.TIMEOUT: "The publisher's server is slow or overloaded, and is asked less often meanwhile. If it always "
-    "takes this long, raise fetch_timeout.",
-    Detail.ERROR_STATUS: "The publisher's server is broken. Nothing to do here; consider letting the publisher know.",
-    Detail.RATE_LIMITED: "The site asks for fewer requests, and gets fewer. A rule with a higher site_interval or "
-    "feed_min_interval keeps this from happening again.",
+    Detail.TIMEOUT: "The publisher's server is slow or overloaded, and feedproxy asks it less often. If the server "
+    "always takes this long, raise fetch_timeout.",
+    Detail.ERROR_STATUS: "The publisher's server fails. You cannot repair it here. Consider telling the publisher.",
+    Detail.RATE_LIMITED: "The site asks for fewer requests, and feedproxy sends fewer. To prevent this, set a higher "
+    "site_interval or feed_min_interval in a rule.",
     Detail.REFUSED: "Open the address in a browser. If the feed is gone, tell its readers. If only programs are "
     "refused, set contact_url, so that the publisher can see who asks.",
-    Detail.CHALLENGE: "The site answers with a test for humans. Only the publisher can let feed readers through: send "
-    "them the feed's path.",
+    Detail.CHALLENGE: "The site answers with a test for humans. Only the publisher can exempt the feed from the test: "
+    "ask the publisher to do so.",
     Detail.HTML_WHERE_FEED: "The feed may have a new address: `feedproxy discover` finds it if the page names it.",
-    Detail.ILL_FORMED: "`feedproxy check` shows the publisher what is wrong. If this persists, the new version is "
-    "accepted after about six hours.",
-    Detail.NEW_SHAPE: "It is accepted once it was seen three times over six hours. To accept it at once, purge the "
-    "feed from the cache.",
+    Detail.ILL_FORMED: "`feedproxy check` shows the publisher what is wrong. If this persists, the new version replaces "
+    "the copy after about six hours.",
+    Detail.NEW_SHAPE: "The new version replaces the copy after it was seen three times over six hours. To accept it at "
+    "once, purge the feed.",
     Detail.TRUNCATED: f"The publisher's server cuts the feed off. {_TELL_PUBLISHER}",
     Detail.EMPTY: f"The publisher's server sends nothing. {_TELL_PUBLISHER}",
     Detail.UNDECODABLE: "The publisher's server labels its compression wrongly: `feedproxy check` shows how.",
-    Detail.TOO_LARGE: "The feed is larger than buffer_max allows: raise it if the feed is worth it.",
+    Detail.TOO_LARGE: "The feed is larger than buffer_max. Raise this option if the feed is worth it.",
     Detail.REDIRECT_LOOP: "The site's redirects are wrong. Open the address in a browser, and tell the publisher if it "
     "fails there, too.",
     Detail.FORBIDDEN_ADDRESS: "The address is in a private network. If it is yours, add it to allow_networks.",
 }
-_OTHERWISE = "It is retried automatically, at growing intervals. If this persists, open the address in a browser."
+_OTHERWISE = "feedproxy tries again, at growing intervals. If this persists, open the address in a browser."
 
-_READERS = "Readers that follow redirects change by themselves; tell the others the new address."
+_READERS = "Some readers adopt the new address by themselves. Tell it to the others."
 
 
 def advice(resource: Resource, state: State, settings: Settings) -> str:
@@ -42,16 +42,16 @@ def advice(resource: Resource, state: State, settings: Settings) -> str:
     sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
         what = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"
-        return f"The origin has reported {what}. No action needed; it takes effect once the origin repeats it."
+        return f"The origin has reported {what}. No action needed: it takes effect when the origin repeats it."
     match state:
         case State.FAILING:
             return next((text for token, text in _FAILING.items() if token == resource.failures.detail), _OTHERWISE)
         case State.MOVED | State.GONE if settings.moved_to or settings.gone:
-            return "A rule of the configuration says so (feeds:): change it there."
+            return "A rule of the configuration (feeds:) declares this. Change it there."
         case State.MOVED:
             return f"{_READERS} If the move is wrong, undo it."
         case State.GONE:
-            return "Readers should unsubscribe. If the feed has not ended, undo it: the origin is then asked again."
+            return "Readers should unsubscribe. If the feed has not ended, undo the end: feedproxy asks the origin again."
         case State.UNSTORED:
-            return "Every poll costs the origin a request. Only the publisher can change that, with Cache-Control."
+            return "Every poll causes a request to the origin. Only the publisher can change this, by Cache-Control."
     return ""

@@ -17,7 +17,7 @@ from feedproxy.store.resource import Resource
 class State(StrEnum):
     """The states of a feed. The first state needs most attention."""
 
-    FAILING = "failing"  # the last fetch returned no usable content
+    FAILING = "failing"  # the last fetch returned no usable response
     GONE = "gone"  # the feed has ended, or its rule says so
     MOVED = "moved"  # readers are redirected to a new address
     STALE = "stale"  # the copy must be validated before it is used again
@@ -27,12 +27,12 @@ class State(StrEnum):
 
 
 MEANING = {
-    State.FAILING: "The last fetch returned nothing usable.",
+    State.FAILING: "The last fetch returned no usable response.",
     State.GONE: "The feed has ended: readers get 410.",
     State.MOVED: "The feed has a new address: readers are redirected there.",
-    State.STALE: "The next reader's request is validated at the origin.",
-    State.UNSTORED: "HTTP does not permit to store a copy.",
-    State.HELD: "The freshness lifetime is over, but the feed's own schedule does not announce an update yet.",
+    State.STALE: "At the next request of a reader, feedproxy asks the origin whether the copy is current.",
+    State.UNSTORED: "HTTP does not permit storing a copy.",
+    State.HELD: "HTTP's lifetime is over. By the feed's own schedule the copy still answers.",
     State.FRESH: "The copy is fresh and answers readers.",
 }
 
@@ -67,10 +67,10 @@ def feed_condition(
             reason = f"readers are redirected to {to_public(active.location, settings)}"
             state = State.MOVED
         elif settings.gone or (sighting is not None and sighting.confirmed):
-            reason = "readers are told that it has ended"
+            reason = "the feed has ended, and readers get 410"
             state = State.GONE
         else:
-            reason = "the origin says that it has ended, and readers get its 410"
+            reason = "the origin answers that the feed has ended, and readers get its 410"
             state = State.FAILING
         if settings.moved_to or settings.gone:
             return Condition(state, f"{reason}, by a rule", next_at, next_reason)
