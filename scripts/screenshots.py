@@ -22,7 +22,12 @@ from feedproxy import cli  # noqa: E402
 from feedproxy.admin.pages import store_usage  # noqa: E402
 from feedproxy.admin.pages.health import StorePlace  # noqa: E402
 from feedproxy.admin.server import AdminServer  # noqa: E402
+from feedproxy.lab import score_page  # noqa: E402
+from feedproxy.lab.grading import grade_recording  # noqa: E402
+from feedproxy.lab.record.exchange import merge_recordings  # noqa: E402
+from feedproxy.lab.replay.replay_source import ReplayOptions  # noqa: E402
 from feedproxy.request.upstream_request import feed_id  # noqa: E402
+from tests.lab.behaviour import CorrectReader, play  # noqa: E402
 from tests.stages import lively  # noqa: E402
 
 GAZETTE = Path(__file__).parent / "gazette.rss"
@@ -31,6 +36,8 @@ DISK = StorePlace("/var/cache/feedproxy", 46_200_000_000, 120_000_000_000, 1_240
 """An artificial disk."""
 
 DESK, PHONE = (1200, 860), (360, 740)
+SIZES = {"score": (1000, 1080), "score-phone": (390, 1400)}
+"""Sizes of the documents that are not 900 by 900."""
 ADMIN_PAGES = (
     # name, path, size, theme
     ("status", "/", DESK, "light"),
@@ -40,6 +47,61 @@ ADMIN_PAGES = (
     ("feed", FEED, (1000, 1040), "light"),
     ("moves", "/moves", (1000, 660), "light"),
 )
+
+
+class Kestrel(CorrectReader):
+    """A correct reader."""
+
+    agent = "Kestrel/2.4 (+https://kestrel.example/; 12 subscribers)"
+    address = "reader-4f1c22aa90d1"
+
+
+class Sparrow(CorrectReader):
+    """A reader that sends no conditions, ignores refusals and skipHours, and adopts no new address."""
+
+    agent = "Sparrow/0.9 (+https://sparrow.example)"
+    address = "reader-90aa117b53e2"
+
+    def due(self, now: float) -> bool:
+        """Poll every 47 minutes."""
+        return now >= self.base + 2820
+
+    def conditions(self, now: float) -> list[tuple[str, str]]:
+        """Send no conditions."""
+        self.base = now
+        return []
+
+    def adopt(self, target: str) -> None:
+        """Keep the old address."""
+
+
+class Script(CorrectReader):
+    """A script that polls every eight minutes with the tag of the first answer."""
+
+    agent = "python-requests/2.32.0"
+    address = "reader-17cc80fe4d3a"
+
+    def due(self, now: float) -> bool:
+        """Poll every eight minutes."""
+        return now >= self.base + 480
+
+    def conditions(self, now: float) -> list[tuple[str, str]]:
+        """Send the first tag."""
+        self.base = now
+        return [("If-None-Match", self.tag)] if self.tag else []
+
+    def keep(self, tag: str, modified: str) -> None:
+        """Store only the first tag."""
+        self.tag = self.tag or tag
+
+
+def graded_readers() -> str:
+    """Return the page with the grades of three readers in three days, with skipped hours, failures and a move."""
+    options = ReplayOptions(
+        add=["ttl=60", "skipHours=1,2,3"], faults=["500@18h..21h", "retry-after-seconds@33h..36h", "redirect-301@50h"]
+    )
+    recordings = [play(reader(), options=options) for reader in (Kestrel, Sparrow, Script)]
+    return score_page.render_html(grade_recording(merge_recordings(recordings), None))
 
 
 async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
@@ -55,7 +117,7 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
             for name, path, size, theme in ADMIN_PAGES:
                 await _shoot(browser, folder / f"{name}.png", size, theme, admin.url + path)
             for name, text in documents.items():
-                await _shoot(browser, folder / f"{name}.png", (900, 900), "light", "about:blank", text)
+                await _shoot(browser, folder / f"{name}.png", SIZES.get(name, (900, 900)), "light", "about:blank", text)
         finally:
             await browser.close()
             await admin.stop()
@@ -91,6 +153,8 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"
     folder.mkdir(parents=True, exist_ok=True)
     documents = {
+        "score": graded_readers(),
+        "score-phone": graded_readers(),
         "as-html": printed("convert", str(GAZETTE), "--to", "html"),
         "check": printed("check", str(GAZETTE), "--format", "html").replace(str(GAZETTE), GAZETTE.name),
     }

@@ -31,8 +31,8 @@ LABELS, LABEL = 9, 70
 
 LANES = (
     ("new", "something new"),
-    ("same", "304, nothing new"),
-    ("vain", "whole feed, nothing new"),
+    ("same", "304: no change"),
+    ("vain", "all again, no change"),
     ("moved", "redirected"),
     ("failed", "refused or failed"),
 )

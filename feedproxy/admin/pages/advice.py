@@ -20,10 +20,10 @@ _FAILING = {
     Detail.CHALLENGE: "The site answers with a test for humans. Only the publisher can exempt the feed from the test: "
     "ask the publisher to do so.",
     Detail.HTML_WHERE_FEED: "The feed may have a new address: `feedproxy discover` finds it if the page names it.",
-    Detail.ILL_FORMED: "`feedproxy check` shows the publisher what is wrong. If this persists, the new version replaces "
-    "the copy after about six hours.",
-    Detail.NEW_SHAPE: "The new version replaces the copy after it was seen three times over six hours. To accept it at "
-    "once, purge the feed.",
+    Detail.ILL_FORMED: "`feedproxy check` shows the publisher what is wrong. If this persists, the new version "
+    "replaces the copy after about six hours.",
+    Detail.NEW_SHAPE: "The new version replaces the copy after it was seen three times over six hours. To accept it "
+    "at once, purge the feed.",
     Detail.TRUNCATED: f"The publisher's server cuts the feed off. {_TELL_PUBLISHER}",
     Detail.EMPTY: f"The publisher's server sends nothing. {_TELL_PUBLISHER}",
     Detail.UNDECODABLE: "The publisher's server labels its compression wrongly: `feedproxy check` shows how.",
@@ -51,7 +51,7 @@ def advice(resource: Resource, state: State, settings: Settings) -> str:
         case State.MOVED:
             return f"{_READERS} If the move is wrong, undo it."
         case State.GONE:
-            return "Readers should unsubscribe. If the feed has not ended, undo the end: feedproxy asks the origin again."
+            return "Readers should unsubscribe. If the feed has not ended, undo the end, and feedproxy asks again."
         case State.UNSTORED:
             return "Every poll causes a request to the origin. Only the publisher can change this, by Cache-Control."
     return ""
