@@ -85,7 +85,8 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
     if codec == "utf_7":
         codec = None  # UTF-7 can hide markup from filters
     if codec is None or is_wide(codec):
-        # The encoding is unknown, or contradicted: a declaration in a wide encoding cannot be read byte by byte.
+        # The declared encoding is unknown or wrong: a document in a wide encoding is recognised above by its zero
+        # bytes.
         text = _decode(body, "utf_8")
         return Utf8Text(text.data, text.encoding, sound=codec is not None and text.sound)
     return _decode(body, codec)

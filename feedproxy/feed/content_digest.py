@@ -106,7 +106,7 @@ def digest_of_text(data: bytes) -> str:
 
 def _strip_comments(data: bytes) -> bytes:
     parts, at = [], 0
-    # No pattern is used, because it would search the end of each of a million unclosed comments.
+    # A pattern would search the rest of the document for the end of each unclosed comment, of which there may be many.
     while (start := data.find(b"<!--", at)) >= 0 and (end := data.find(b"-->", start + 4)) >= 0:
         parts.append(data[at:start])
         at = end + 3

@@ -177,7 +177,7 @@ def _parse_page(body: bytes, content_type: str | None) -> _PageTarget:
             parser.feed(text[at : at + _PIECE])
         parser.close()
     except (_StopParsing, etree.LxmlError):
-        pass  # the links found before the error count
+        pass  # links before the error are kept
     return page
 
 

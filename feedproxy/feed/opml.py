@@ -85,7 +85,7 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
         parser.feed(text[at : min(end, at + _PIECE)])
         if not list_parser.consume(parser):
             break
-    with contextlib.suppress(etree.LxmlError):  # the feeds found before the error count
+    with contextlib.suppress(etree.LxmlError):  # feeds before the error are kept
         parser.close()
     list_parser.consume(parser)
     return list_parser.listing()

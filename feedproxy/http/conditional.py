@@ -145,7 +145,7 @@ def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None
     own_bases = {own_base, *map(tag_base, tags)} if own_base is not None else set()
     if any(tag_base(tag) in own_bases for tag in condition_tags):
         return False
-    # The same content may carry another validator of its origin.
+    # A tag for the same content may carry another validator of the origin.
     content = None if own_base is None else content_base(own_base)
     return not any(content_base(tag_base(tag)) == content for tag in condition_tags)
 

@@ -18,7 +18,7 @@ class Role(StrEnum):
     """The role of the other side."""
 
     SUBSCRIBER = "tell"  # has subscribed here and is notified
-    PUBLISHER = "hear"  # this proxy has subscribed there, and is notified
+    PUBLISHER = "hear"  # this proxy has subscribed there, and receives notifications
 
 
 class State(StrEnum):

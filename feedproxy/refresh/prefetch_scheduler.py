@@ -173,7 +173,7 @@ class PrefetchScheduler:
 
     def _put(self, target: str, at: Instant) -> None:
         if target in self._waiting:
-            return  # it is planned again when its turn comes
+            return  # the feed is planned again before its refresh starts
         if self._due.get(target) != at:
             self._due[target] = at
             heapq.heappush(self._heap, (at, target))
@@ -198,7 +198,7 @@ class PrefetchScheduler:
             wake_event.clear()
             now = self._clock.now()
             if is_set_back(self._latest, now):
-                # The clock was set back: all instants were computed with another clock.
+                # The clock was set back: all planned instants come from the clock before that.
                 async for target in throttled(list(self._due)):
                     self.note(target)
             self._latest = now

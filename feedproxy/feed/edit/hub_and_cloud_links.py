@@ -182,5 +182,5 @@ def _skip_space(text: str, at: int) -> int:
 def _skip_expected(text: str, at: int, expected: str) -> int:
     at = _skip_space(text, at)
     if text[at] != expected:
-        raise ValueError(f"{expected} expected")
+        raise ValueError(f"invalid JSON at character {at}: expected {expected}")
     return at + 1

@@ -186,7 +186,7 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
     try:
         for piece in pieces:
             if content.tell() + len(piece) > limit:
-                raise TooLarge(f"more than the limit after decoding {coding}")
+                raise TooLarge(f"more than {limit} bytes after decoding {coding}")
             content.write(piece)
         return content.getvalue()
     except (zlib.error, brotli.error, zstandard.ZstdError) as error:
@@ -286,7 +286,7 @@ def zstd_frames(
         if decoder.eof:
             if not _is_zstd_frame(body[offset : offset + 4]):
                 if strict:
-                    raise Undecodable("data behind the last zstd frame")
+                    raise Undecodable("data after the last zstd frame")
                 return
             decoder = decompressor.decompressobj()
         size = min(max(min(remaining, _ZSTD_STEP) // _ZSTD_EXPANSION, 64), _PIECE)

@@ -69,7 +69,7 @@ def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
     """
     if "etag" not in fields:
         raise ValueError("a 226 requires the ETag of the current version")
-    # "MUST be included … if the request included more than one entity tag"; it may be always (section 10.5.1).
+    # "MUST be included … if the request included more than one entity tag"; it may always be included (section 10.5.1).
     condition = "If-None-Match" if base else "If-Modified-Since"
     fields = fields.without("delta-base", "accept-ranges").with_field("IM", FEED)
     if base:

@@ -35,7 +35,7 @@ _PARAMETERS = re.compile(r";[^/]*")
 _IGNORABLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 _TRAILING = re.compile(r"(?<=[^/.])(?:\.|%20|\+)+(?=/|$)")
 
-# The characters that Windows substitutes for these in an 8-bit code page.
+# In 8-bit code pages, Windows replaces these characters with similar ones.
 _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216": "\\", "\u29f5": "\\"})
 
 

@@ -106,9 +106,9 @@ def registration(
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) <= 65535):
         raise RegistrationRefused("invalid port: expected a number from 1 to 65535")
     if not method.is_form and not _PROCEDURE.fullmatch(procedure):
-        raise RegistrationRefused("invalid or missing procedure name")
+        raise RegistrationRefused(f"invalid procedure {procedure[:40]!r}: expected a name such as rssCloud.notify")
     if not method.is_form and procedure.rpartition(".")[2].lower() in _CLOUD_PROCEDURES:
-        raise RegistrationRefused("invalid procedure: expected one of aggregators, not of clouds")
+        raise RegistrationRefused(f"invalid procedure {procedure!r}: expected one of the aggregator, not of a cloud")
     if not urls or not all(urls):
         raise RegistrationRefused("the URLs of feeds are missing")
     if len(urls) > URLS_MAX:

@@ -124,7 +124,7 @@ def read_callback(text: str) -> str:
     except BadTarget as error:
         raise InvalidRequest(f"invalid hub.callback: {error}") from error
     if not text.isascii():
-        raise InvalidRequest("invalid hub.callback: expected other than ASCII characters to be percent-encoded")
+        raise InvalidRequest("invalid hub.callback: expected ASCII, with other characters percent-encoded")
     return _PERCENT.sub(lambda match: chr(int(match[1], 16)), text)
 
 

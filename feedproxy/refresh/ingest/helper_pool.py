@@ -401,7 +401,7 @@ class HelperPool:
         loop.add_reader(own_end, self._on_template_exit)  # the pipe becomes readable when the template exits
         self._control = own_end
         try:
-            with contextlib.suppress(Overload):  # the next job starts one
+            with contextlib.suppress(Overload):  # the next job starts a helper
                 self._add_helper()
             await self._ended.wait()
         finally:
