@@ -413,5 +413,10 @@ class CacheAdmin:
         if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
             self.scheduler.note(target)  # a peer has already refreshed the target
             return
+        if await self._coordinator.read_history(target) and not isinstance(
+            self._own_prefetch_plan(target), prefetch.Refresh
+        ):
+            self.scheduler.note(target)  # the feed changes less often than was assumed without its history
+            return
         self._observer.scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))

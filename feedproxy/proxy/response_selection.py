@@ -5,6 +5,7 @@ if the client disconnects.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
 from feedproxy.cache import reuse, serving_stale
@@ -169,10 +170,15 @@ class ResponseSelector:
     ) -> SelectedResponse:
         resource, target = context.resource, context.request.target
         permission = self._coordinator.check_fetch_allowed(resource, target, context.settings)
-        is_resting = now < rests_until(resource, stored, freshness, context.settings)
-        if isinstance(permission, throttle.Allowed) and not stored.authorized and not is_resting:
-            self._coordinator.refresh(target)
+        is_resting = partial(self._is_resting, target, stored, freshness, context.settings, now)
+        if isinstance(permission, throttle.Allowed) and not stored.authorized and not is_resting():
+            self._coordinator.refresh_stale(target, is_resting)
         return self._hit(context, stored, freshness, detail)
+
+    def _is_resting(
+        self, target: str, stored: StoredResponse, freshness: Freshness, settings: Settings, now: Instant
+    ) -> bool:
+        return now < rests_until(self._store.get(target), stored, freshness, settings)
 
     def _unsatisfiable(self, context: RequestContext, reason: str) -> ProxyResponse:
         status = CacheStatus(detail=Detail.ONLY_IF_CACHED)

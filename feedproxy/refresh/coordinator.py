@@ -10,11 +10,14 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from feedproxy.cache import vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed.publication_dates import find_publications
 from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
@@ -27,7 +30,7 @@ from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.push import Push
 from feedproxy.refresh.redirects import OriginClient
-from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob
+from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob, stored_document, with_publications
 from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.refresh.site_limits import LimitRecordingClient, SiteLimits
@@ -80,6 +83,7 @@ class RefreshCoordinator:
         self._events = events
         self._via = via
         self._agent = agent
+        self._has_expected_readers = has_expected_readers
         self.threads = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
         self.helper_pool = HelperPool(self.threads)
         self.site_limits = SiteLimits(store.coordination.sites, clock)
@@ -100,6 +104,7 @@ class RefreshCoordinator:
         self._non_feed_redirects: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._storable_jobs: dict[str, set[object]] = {}
+        self._histories_in_progress = 0
 
     def _is_for_shared_feed(self, request: Request) -> bool:
         """Return whether the request is for a known feed outside `upstream` and has no credentials.
@@ -114,7 +119,7 @@ class RefreshCoordinator:
         )
 
     def __len__(self) -> int:
-        return len(self._refreshes)
+        return len(self._refreshes) + self._histories_in_progress
 
     def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
         """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
@@ -224,24 +229,64 @@ class RefreshCoordinator:
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
         return task
 
+    async def read_history(self, target: str) -> bool:
+        """Add the publication dates in the stored document to the changes of a feed that was fetched only once. Return
+        whether they were added now."""
+        resource = self._store.get_latest(target)
+        if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):
+            return False
+        self._histories_in_progress += 1
+        try:
+            published = await self.helper_pool.submit(partial(find_publications, document, resource.first_seen))
+        except FeedproxyError:
+            return False  # the refresh reads them again
+        finally:
+            self._histories_in_progress -= 1
+        resource = self._store.get_latest(target)
+        if resource is None or not resource.backfill_pending or (copy := resource.feed_variant) is None:
+            return False
+        resource = with_publications(resource, copy, published)
+        await self._store.put(replace(resource, has_expected_readers=self._has_expected_readers(target)))
+        return True
+
+    def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
+        """Refresh a target in the background. If the feed was fetched only once, its history is read first. Then the
+        refresh is omitted if `is_resting` returns True."""
+        resource = self._store.get(target)
+        if resource is None or not resource.backfill_pending:
+            self.refresh(target)
+        else:
+            self._start_once(target, partial(self._refresh_after_history, target, is_resting))
+
+    async def _refresh_after_history(self, target: str, is_resting: Callable[[], bool]) -> None:
+        if not (await self.read_history(target) and is_resting()):
+            await asyncio.shield(self.refresh(target))
+
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
         """Refresh a target after `seconds`, unless it is invalidated before. Until then, further calls have no
         effect."""
-        if target in self._scheduled:
-            return
-
         epoch = self._coordination.invalidation_epoch(target)
 
         async def wait() -> None:
+            await self._clock.sleep(seconds)
+            if self._coordination.invalidation_epoch(target) == epoch:
+                await asyncio.shield(self.refresh(target))
+
+        self._start_once(target, wait)
+
+    def _start_once(self, target: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Start a task that leads to a refresh of the target, unless another one has not ended yet."""
+        if target in self._scheduled:
+            return
+
+        async def run() -> None:
             try:
-                await self._clock.sleep(seconds)
-                if self._coordination.invalidation_epoch(target) == epoch:
-                    await asyncio.shield(self.refresh(target))
+                await work()
             finally:
                 if self._scheduled.get(target) is asyncio.current_task():
                     del self._scheduled[target]
 
-        self._scheduled[target] = asyncio.ensure_future(wait())
+        self._scheduled[target] = asyncio.ensure_future(run())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
         """Cancel the scheduled refreshes of all targets for which `matches` returns True. Invalidate running ones."""

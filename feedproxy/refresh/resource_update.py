@@ -278,8 +278,8 @@ def with_history(
 ) -> Resource:
     """Return the resource with `published`, the publication dates from before the first fetch, among its changes.
 
-    The dates are read at the second refresh, because freshness does not need them earlier (feed_freshness.py). Without
-    entry dates and Last-Modified, the first fetch counts as the last change.
+    The dates are read before or at the second refresh, because freshness does not need them earlier
+    (feed_freshness.py). Without entry dates and Last-Modified, the first fetch counts as the last change.
     """
     if resource.channel is None:
         return resource
@@ -287,8 +287,13 @@ def with_history(
         return resource if resource.changes else replace(resource, first_seen=now, backfill_pending=True)
     if not before.backfill_pending or published is None:
         return resource
+    return with_publications(resource, response, published)
+
+
+def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
+    """Return the resource with these publications, which are older than its known changes."""
     if not published and "last-modified" not in response.fields:
-        published = (before.first_seen,)
+        published = (resource.first_seen,)
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], backfill_pending=False)
 
 

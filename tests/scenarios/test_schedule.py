@@ -255,6 +255,20 @@ async def test_max_age_is_exceeded_for_a_rarely_changed_feed_with_stale_while_re
     assert await asked_within(proxy, origin, clock, 360) <= 4
 
 
+@pytest.mark.parametrize("polling", ["off", "balanced"])
+@pytest.mark.parametrize(("gap", "requests"), [(7 * 86_400, 1), (1200, 2)])
+async def test_dates_of_a_feed_fetched_once_are_read_before_it_is_refreshed(stage, polling, gap, requests):
+    proxy, origin, clock = await stage(polling=polling, **STALE)
+    dates = [format_http_date(clock.now() - number * gap) for number in range(1, 9)]
+    items = "".join(f"<item><title>{date}</title><pubDate>{date}</pubDate></item>" for date in dates)
+    origin.publish("/feed.rss", a_feed("one", extra=items), cache_control="max-age=3600")
+    for _ in range(4):
+        (await proxy.get("/feed.rss")).expect(200)
+        await pass_time(proxy, clock, minutes=25)
+
+    assert origin.requests == requests
+
+
 async def test_max_age_is_obeyed_without_stale_while_refreshing(stage):
     proxy, origin, clock = await changed_once(stage, "max-age=60")
 

@@ -110,10 +110,9 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
     """Return the lifetime in seconds that follows from the feed's history and the price of a request, or None without
     history.
 
-    The entry dates of a feed that was fetched only once are not used yet. Without entry dates, the lifetime is at most
-    the time for which the feed has been observed.
+    Without entry dates, the lifetime is at most the time for which the feed has been observed.
     """
-    if stored.response_time <= resource.first_seen or not resource.changes:
+    if not resource.changes:
         return None
     # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,
     # and never end.
