@@ -1,8 +1,8 @@
-"""The rate at which a feed's content changes, with a prior for a feed that is hardly known.
+"""The rate at which a feed's content changes, with a prior for feeds with a short history.
 
 Changes are modelled as a Poisson process with a Gamma prior for its rate (PRIOR_CHANGES in PRIOR_EXPOSURE).
 Observations are weighted by exp(-age / MEMORY), so the rate follows a feed that changes more or less often than before.
-Only changes of content count (content_digest.py). The first ones are taken from the dates of the document's entries
+Only changes of content count (content_digest.py). The first changes are taken from the dates of the document's entries
 (publication_dates.py).
 
 A `ChangeRate` consists of two sums and the instant for which they are valid, so an update or a query takes constant

@@ -92,5 +92,5 @@ class Channel:
     cloud: Cloud | None = None
     items: int = 0
     content_digest: str = ""
-    """Digest in hexadecimal; two documents with the same digest have the same content. After a channel scan it is a
-    pending digest (feed/content_digest.py)."""
+    """Digest in hexadecimal; two documents with the same digest have the same content. After a channel scan, it is a
+    marker for a digest that is computed later (feed/content_digest.py)."""

@@ -8,8 +8,8 @@ an XML processor's events, with expanded names and sorted attributes.
 Computing the digest takes longer than the rest of parsing, and it is needed only when a second version has different
 bytes. Until then, the hash of the bytes represents the digest (`pending_digest`).
 
-For an ill-formed document, the text is digested after the same parts have been removed by pattern, because a recovering
-parser may drop the very item that is new.
+A recovering parser may drop an item of an ill-formed document, even the new one. The digest of such a document is
+therefore made from its text, without the parts above, which are found by pattern.
 """
 
 import hashlib

@@ -1,8 +1,9 @@
 """Autodiscovery of the feeds of a page, and of the address at which a feed should be subscribed to.
 
 A page names its feeds by links with `rel=alternate` and the media type of a feed, in its head or in the field Link of
-its response. A feed names its own address by its self link, and its page by the channel's link (USM). Both can be
-followed in turn, feed → page → feed: "So, we can always find where the feed originated, even after we've moved it."
+its response. A feed names its own address by its self link, and its page by the channel's link (USM). A client can
+follow these links in turn, feed → page → feed: "So, we can always find where the feed originated, even after we've
+moved it."
 
 A page is parsed without a tree, up to BYTES_MAX. Addresses that cannot be fetched are ignored.
 """

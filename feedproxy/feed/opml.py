@@ -1,8 +1,8 @@
 """Subscription lists: OPML of any version is read, OPML 2.0 is written.
 
 "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds": outlines with an address are
-feeds, those without are folders. Lists are as untrusted as feeds and are parsed with the same restrictions (xml.py): in
-pieces, without entities, within limits. An invalid outline is skipped.
+feeds, outlines without are folders. Lists are as untrusted as feeds and are parsed with the same restrictions (xml.py):
+in pieces, without entities, within limits. An invalid outline is skipped.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Publication history of a feed before its first fetch, from the dates of its entries.
 
-With the history, the first fetch already gives a polling interval (change_rate.py). Without it, feedproxy would poll
-too often or too seldom for weeks.
+With the history, the first fetch already gives a polling interval (change_rate.py). Without the history, feedproxy
+would poll too often or too seldom for weeks.
 
 The dates are found by pattern, without parsing the document: a missing or additional date does no harm, and invalid
 dates are ignored.

@@ -4,10 +4,10 @@ RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for 
 to refresh from source when the TTL is exceeded". The syndication module is "similar to TTL", a schedule of updates.
 skipHours and skipDays tell readers "when to avoid reading the RSS feed".
 
-ttl, sy and CDF's interval define an expiry, counted from the time of the fetch; the latest of them applies. skipHours
-and skipDays define no expiry of their own: an expiry in skipped hours moves to the end of these hours. If the expiry
-has passed and the present lies in skipped hours, the copy may answer until their end. Both kinds are limited, because a
-hint of months is a mistake.
+ttl, the syndication module and CDF's interval define an expiry, counted from the time of the fetch; the latest of them
+applies. skipHours and skipDays define no expiry of their own: an expiry in skipped hours moves to the end of these
+hours. If the expiry has passed and the present lies in skipped hours, the copy may answer until their end. Both kinds
+of hints are limited, because a hint of months is a mistake.
 """
 
 import math

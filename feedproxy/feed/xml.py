@@ -3,9 +3,9 @@
 Feeds are often nearly well-formed, so libxml2 recovers from faults; then `well_formed` is False. Protection against
 hostile documents:
 
-- Entities remain references (resolve_entities), and external ones are never opened (load_dtd, no_network). libxml2
-  still expands entities in attribute values; its own limit of amplification applies while huge_tree is off. The same
-  option limits depth (256 elements) and single texts (10 MB).
+- Entities remain references (resolve_entities), and external entities are never opened (load_dtd, no_network). libxml2
+  still expands entities in attribute values. While huge_tree is off, libxml2 limits this expansion, the depth (256
+  elements) and single texts (10 MB).
 - Documents are parsed in pieces, and `parse_streaming` removes each item once it is processed. The tree in memory is
   that of the channel without items. Parsing ends if that tree becomes too large.
 """

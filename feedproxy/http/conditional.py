@@ -1,7 +1,7 @@
 """Evaluation of conditional requests, in the order of RFC 9110, section 13.2.2.
 
 A representation has several tags: one for each content coding, and the origin's. A client that has the content in one
-coding does not need it in another, so If-None-Match is compared with all of them. If none matches, the tag bases are
+coding does not need it in another, so If-None-Match is compared with all tags. If no tag matches, the tag bases are
 compared, because other software may have changed the tag (etag.py).
 """
 

@@ -1,6 +1,6 @@
 """Content negotiation: choice of content coding and media type.  RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members of a field are ignored; its other members still count.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored; the other members still count.
 """
 
 import re

@@ -5,8 +5,8 @@ word into its product comment or after dashes: `457 subscribers`, `2 readers`, `
 `subscribers 1`. Some services add their own id of the feed. Any client can claim any number: subscribers/claims.py
 decides which claims are believed.
 
-One service may use several strings, such as one for feeds and one for pages, or an old one and a new one. Claims are
-therefore counted under the name of the service, reduced to the part that its strings have in common. A number in an
+One service may use several User-Agent strings, such as one for feeds and one for pages, or an old and a new one. Claims
+are therefore counted under the name of the service, reduced to the part that its strings have in common. A number in an
 address is not taken for a feed's id, because a count that is too low is the smaller error.
 """
 

@@ -15,10 +15,10 @@ How to add a protocol
    `NotificationService.add`, and methods for `/-/RPC2` to `notifications.xmlrpc.add`. Endpoints go to `app.endpoints`.
    `addons/pings.py` does all three.
 3. A subscriber is a `Subscription` with role SUBSCRIBER: `subscriptions.put(...)`, first PENDING, and ACTIVE once its
-   callback has proved that it wants to be called. Only active ones get deliveries, `what="notify"`. A proof that needs
-   an exchange (a challenge, a test notification) is a delivery too, which survives a restart and respects the limits
-   per host: `queue.add(DeliveryRequest(name, "verify", topic, callback, ...))`. If the subscriber waits for the
-   outcome, use `delivery_worker.request_now`, which respects the same limits.
+   callback has proved that it wants to be called. Only active subscriptions get deliveries, `what="notify"`. A proof
+   that needs an exchange (a challenge, a test notification) is a delivery too, which survives a restart and respects
+   the limits per host: `queue.add(DeliveryRequest(name, "verify", topic, callback, ...))`. If the subscriber waits for
+   the outcome, use `delivery_worker.request_now`, which respects the same limits.
 4. A subscription of this proxy at another server is a `Subscription` with role PUBLISHER. The request to the hub is a
    delivery with `what="subscribe"`. At `renew_at` the service calls `Protocol.renew`, which enqueues the next request.
    Check `notifications.can_receive_calls` first: without `public_url` no server can call back. For protocols in which

@@ -4,8 +4,8 @@ A feed is private if a rule says so, or if its origin forbids shared caches to s
 no-store). Its subscriptions end at once instead of with their leases. Subscriptions to a public feed that is not stored
 stay.
 
-If a feed has moved, its subscriptions have both addresses, and subscribers are notified of changes at either. A WebSub
-delivery names the address that changed.
+If a feed has moved, its subscriptions have both addresses, and subscribers are notified of changes at either address. A
+WebSub delivery names the address that changed.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
-"""Subscriptions to feeds: those of subscribers here, and those of this proxy at other servers. Each expires unless
-renewed."""
+"""Subscriptions to feeds, of subscribers at this proxy and of this proxy at other servers.
+
+A subscription expires unless it is renewed.
+"""
 
 import json
 import sqlite3

@@ -5,10 +5,11 @@ process has refreshed in the meantime gets a new instant. Nothing is stored for 
 from the store and the readers' polls.
 
 A refresh that is due waits in the lane of its site, so that a slow site does not delay others. A lane runs at most
-LANE_WIDTH refreshes at a time. All lanes together run as many as are needed to finish the due refreshes within
-DRAIN_TIME seconds, by the recent duration of refreshes. Many feeds that are due at the same second are therefore
-fetched in parallel. A start after a long stop does not fetch all feeds at once. Refreshes that take longer than
-SLOW_AFTER seconds are not counted as running. Sites that do not answer therefore do not delay other sites.
+LANE_WIDTH refreshes at a time. All lanes together run as many refreshes as are needed to finish the due ones within
+DRAIN_TIME seconds. The number is computed from the recent duration of refreshes. Many feeds that are due at the same
+second are therefore fetched in parallel. A start after a long stop does not fetch all feeds at once. Refreshes that
+take longer than SLOW_AFTER seconds are not counted as running. Sites that do not answer therefore do not delay other
+sites.
 """
 
 import asyncio

@@ -174,7 +174,9 @@ def with_last_modified(before: Resource, content: Content, now: Instant) -> Cont
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
-    """Return the resource with `new` in place of the variant that the same request selected, and with `facts`.
+    """Return the resource with `new` in place of the variant that the same request selected.
+
+    `facts` are attributes of the resource to replace.
 
     If a job for a later request has already stored its response, that response stays.
     """

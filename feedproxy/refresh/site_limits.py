@@ -2,7 +2,7 @@
 
 When a limit is reached, no request is sent to the site until the limit is reset. The price of a scheduled refresh at
 the site (policy/polling.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is made only
-if it saves more staleness than before. The permitted requests therefore go to the feeds for which they save most.
+if it saves more staleness than before. The permitted requests therefore go to the feeds for which a refresh saves most.
 """
 
 from collections.abc import Callable

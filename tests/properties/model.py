@@ -218,9 +218,7 @@ class Model:
                 and old.request.method == "GET"
                 and old.status == 200
                 and selects(old, head.request)
-                # "each of its stored GET responses that could have been chosen for that request"
                 and not is_apart(head, old.request)
-                and not is_apart(old, head.request)
             ):
                 if all(head.fields.get(name) in (None, old.fields.get(name)) for name in ("etag", "last-modified")):
                     updated[freshened(old, head)] = None

@@ -1,7 +1,7 @@
 """Parsing of dates in feeds, which is lenient, and formatting of dates for each format.
 
-RSS has RFC 822's dates, Atom RFC 3339's, and Dublin Core those of the W3C's profile of ISO 8601; each occurs in the
-other formats, too. An invalid date counts as absent: a guess would put an item into the wrong year.
+Dates have the form of RFC 822 in RSS, of RFC 3339 in Atom, and of the W3C's profile of ISO 8601 in Dublin Core. Each
+form occurs in the other formats, too. An invalid date counts as absent: a guess would put an item into the wrong year.
 """
 
 import math

@@ -40,8 +40,8 @@ this length."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Upper limit for the product of namespaces and elements in a text. Each child that is serialised alone repeats all
-namespaces."""
+"""Upper limit for the product of namespaces and child elements of a text. Each child is serialised alone and repeats
+all namespaces, so that the product determines the size of the result."""
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:

@@ -3,10 +3,10 @@
 This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and encoding of the
 whole feed. A feed reader that merges entries by their ids needs nothing else. Only the known entries are removed, with
 the white space (in JSON the comma) between them. In RSS 1.0, each `rdf:li` that names a removed item is removed, too,
-because the document must contain every item that they name.
+because the document must contain every item that an `rdf:li` names.
 
 A delta cannot express that an entry was removed. Complete feeds (RFC 5005; Simple List Extensions) therefore have no
-delta: a feed reader would delete its other entries. Signed feeds have none either, because the signature would become
+delta: a feed reader would delete its other entries. Signed feeds have no delta, because the signature would become
 invalid.
 """
 

@@ -1,12 +1,13 @@
 """Entries of a feed: identity, digest and byte range of each.
 
-The identity of an entry is its `guid`, `id` or `rdf:about`; without these its link, and without a link its content. If
-several entries have the same name, the last one keeps it, and the identity of the others includes their content. A new
-entry, which usually comes first, therefore leaves the identities of the others unchanged.
+The identity of an entry is made from its name: `guid`, `id` or `rdf:about`, or else its link. The identity of an entry
+without a name is made from its content. If several entries have the same name, the identity of the last one is made
+from the name alone, and the identities of the others from name and content. A new entry, which usually comes first,
+therefore leaves the identities of the others unchanged.
 
-Identity and digest are hashes of eight bytes each. Sixteen bytes of an entry are therefore stored in order to detect
-later whether it is new or changed (`pack`). Only entries of one feed are compared. Two different entries agree in both
-hashes once in 2¹²⁸ pairs; a publisher that forces a collision hides only its own entry.
+Identity and digest are hashes of eight bytes each. Sixteen bytes of each entry are stored (`pack`), and show later
+whether the entry is new or changed. Only entries of one feed are compared. Two different entries agree in both hashes
+once in 2¹²⁸ pairs; a publisher that forces a collision hides only its own entry.
 """
 
 from collections import Counter

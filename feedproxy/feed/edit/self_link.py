@@ -2,15 +2,15 @@
 Construct).
 
 The link is inserted directly after the channel's own `link`, because some feed readers use the first `link` of any
-namespace ("The <channel/atom:link> Bug"). In a channel without one, it is inserted directly after the start tag. No
+namespace ("The <channel/atom:link> Bug"). In a channel without `link`, it is inserted directly after the start tag. No
 other byte changes.
 
 `add` replaces an address that is not absolute, because a reader cannot resolve it in a saved file. `correct` also
 corrects href, type, namespace and rel of each self link. In RSS it corrects a title that differs from the channel's
 ("The title attribute should be set to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2)
-is correct. A relative one is not: "The RSS file may have been downloaded and saved in a new location."
+is correct. A relative address is wrong: "The RSS file may have been downloaded and saved in a new location."
 
-A missing type is added in RSS (USM); in Atom it is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
+A missing type is added in RSS (USM). In Atom, the type is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
 specifically allowed" in RSS 1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
 
 Formats without a self link (RSS 0.90 and 0.91, CDF) and JSON Feed are not edited. Neither are signed documents,
@@ -227,7 +227,7 @@ def _correct_links(
 
 
 def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield the corrections of a link: the subject of each, and the name and value of the attribute to set."""
+    """Yield the corrections of a link: a name for each, and the name and value of the attribute to set."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:

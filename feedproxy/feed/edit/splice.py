@@ -2,11 +2,11 @@
 
 Offsets are in bytes of the document's UTF-8 form, as in the standard library's parser. They are mapped to the
 document's own encoding, in which only the new text is encoded. The result is decoded and compared with the expected
-text; if they differ, the document is not changed. This covers encodings with states (ISO-2022-JP) and those with
-several codes for one character.
+text; if they differ, the document is not changed. This check covers encodings with states (ISO-2022-JP) and encodings
+with several codes for one character.
 
-If Content-Type and the XML declaration name different encodings, feed readers differ in which one they use. Then only
-ASCII is written, with references for all other characters: its bytes are the same in both.
+If Content-Type and the XML declaration name different encodings, feed readers differ in the encoding that they use.
+Then only ASCII is written, with references for all other characters: ASCII has the same bytes in both encodings.
 """
 
 import codecs

@@ -1,8 +1,8 @@
 """Offsets of the channel's start tag, of its own link and of its self links in a feed's document.
 
-expat parses the UTF-8 form only as far as needed: most feeds have these elements before their first item. It does not
-resolve namespaces, so prefixes stay as written; the declarations of the root, the channel and the link are tracked
-here. The caller must know that the document is well-formed, including namespaces (`Channel.well_formed`).
+expat parses the UTF-8 form only as far as needed: most feeds have these elements before their first item. Namespaces
+are not resolved, so that prefixes stay as written. This module tracks the declarations of the root, the channel and the
+link. The caller must know that the document is well-formed, including namespaces (`Channel.well_formed`).
 """
 
 import re

@@ -4,8 +4,8 @@ Other vocabularies also use `rss`, `feed` and `channel`: for memory in use, anim
 differ for each client, so the name alone does not make a feed.
 
 A version number or a namespace declares the vocabulary, and one element of it confirms the declaration. Without a
-declaration, the elements decide: one that only feeds have, two others, or the absence of unknown elements. Empty
-elements are accepted. Elements in other namespaces are extensions and are ignored.
+declaration, the elements decide: one element that only feeds have, two other elements of feeds, or the absence of
+unknown elements. Empty elements are accepted. Elements in other namespaces are extensions and are ignored.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Compression dictionaries: earlier responses as dictionaries, and the content coding `dcz`.  RFC 9842
 
-A response offers itself as a dictionary with Use-As-Dictionary. A client that stores it sends the SHA-256 of its
-content in Available-Dictionary and lists `dcz` in Accept-Encoding. A later response can then be a Zstandard stream that
-was made with this dictionary. A header of 40 bytes in front of the stream names the dictionary.
+A response offers itself as a dictionary with Use-As-Dictionary. A client that has stored the response sends the SHA-256
+of its content in Available-Dictionary and lists `dcz` in Accept-Encoding. A later response can then be a Zstandard
+stream that was made with this dictionary. A header of 40 bytes in front of the stream names the dictionary.
 
 Fields are parsed strictly: an invalid field counts as absent.
 """

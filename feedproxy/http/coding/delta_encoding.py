@@ -4,7 +4,7 @@ The only supported instance manipulation is `feed`. Its result is the document w
 changed since the base, which is a version that the client has. The client names the base as in a conditional request:
 by entity tags or by a date. RFC 3229 defines only tags, but feed readers and servers have long used both.
 
-The fields of a 226 prevent caches from treating it as the whole representation.
+The fields of a 226 prevent caches from treating the delta as the whole representation.
 """
 
 import re

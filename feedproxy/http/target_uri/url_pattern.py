@@ -1,7 +1,7 @@
 """Patterns of target URIs, as in rules.
 
-`*` matches any characters: in the host those of a host, in path and query all characters including slashes. It is the
-only wildcard, because `?` begins a query. There are three forms:
+`*` matches any characters: in the host all except slashes, in path and query all. It is the only wildcard, because `?`
+begins a query. There are three forms:
 
     https://example.com/blog/*   one scheme and port
     example.com/blog/*           any scheme; any port, unless the pattern names one
@@ -10,7 +10,7 @@ only wildcard, because `?` begins a query. There are three forms:
 A pattern is normalised (http/uri.py) and compared with normalised target URIs. The case of hosts, percent-encoding, and
 the form of international names therefore do not matter.
 
-In rules that protect feeds, a pattern matches more URIs (`protects`): those that lax servers answer with the same feed.
+In rules that protect feeds, a pattern matches all URIs that lax servers answer with the same feed (`protects`).
 
 Purges and refreshes compare whole addresses as written (`compile_glob`).
 """

@@ -1,4 +1,4 @@
-"""The log of changes of feeds, with their times. The lists of changes are made from the log. Each change is in it once.
+"""The log of the changes of feeds, which contains each change once. The lists of changes are made from the log.
 
 The table `known` contains the digest of each feed's content at its last recorded change. Content with another digest is
 a change. A feed that the store evicted and fetched again is therefore not reported twice. A change right before a crash

@@ -1,7 +1,8 @@
 """changes.xml and the other lists of changes in the format of weblogs.com, version 2 (RSS Feed State).
 
 The times in a list are relative to the beginning of the current minute, or to the newest change if that is later. The
-bytes of a list therefore stay equal for up to a minute, so that its validators work. A new change appears at once.
+bytes of a list therefore stay equal for up to a minute, so that conditional requests get a 304. A new change appears at
+once.
 """
 
 import calendar
@@ -22,7 +23,7 @@ SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Largest number of entries in one document, the newest ones: about 800 KB."""
+"""Largest number of entries in one document, which then has the newest. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,8 +7,8 @@ when their content changes. A subscription that was lost by a restart, an outage
 requested again.
 
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
-subscriptions are renewed"). Only the last verified token is valid. The token before it is answered with 410.
-content_distribution.py answers these calls.
+subscriptions are renewed"). Only the last verified token is valid; an earlier token gets a 410. content_distribution.py
+answers these calls.
 """
 
 from collections.abc import Callable

@@ -165,8 +165,8 @@ class HelperPool:
         """Run a job and return its result. `work` is a `functools.partial` of a module-level function with picklable
         arguments.
 
-        Raises the exceptions of the function, and JobLimitExceeded beyond the limits. Raises FeedproxyError if helpers
-        exited during the job, and Overload if this machine has no capacity for it.
+        Raises the exceptions of the function, and JobLimitExceeded if the job exceeds its limits. Raises FeedproxyError
+        if helpers exited during the job, and Overload if this machine has no capacity for the job.
         """
         if self._in_threads:
             try:

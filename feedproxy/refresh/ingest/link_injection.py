@@ -1,4 +1,4 @@
-"""Links to this proxy's hub and cloud in a publisher's feeds, in reverse mode (options `announce_*`)."""
+"""Links to this proxy's hub and cloud in a publisher's feeds, in reverse mode (option `announce`)."""
 
 from dataclasses import replace
 from urllib.parse import urlsplit

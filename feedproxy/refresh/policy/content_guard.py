@@ -19,8 +19,8 @@ How long a stale copy is served depends on the fault:
 
 The limits count from the instant at which the copy was last received or validated by a 304.
 
-A feed in another format, one that has become ill-formed, and one that has suddenly lost most of its items are format
-changes. A format change is accepted after several sightings over some hours.
+There are three format changes: a feed has another format, has become ill-formed, or has suddenly lost most of its
+items. A format change is accepted after several sightings over some hours.
 """
 
 import time
@@ -57,7 +57,7 @@ a format change."""
 
 
 class StaleAllowance(Enum):
-    """The option that limits how long a stale copy is served in place of a fault."""
+    """The option that limits how long a stale copy is served in place of a faulty response."""
 
     LONG = "stale_max"
     SHORT = "stale_max_refused"

@@ -1,8 +1,8 @@
 """Policy for compression dictionaries: which contents serve as dictionaries and are sent as `dcz` (RFC 9842, section
 9).
 
-A dictionary discloses something about the content that is compressed with it, and vice versa ("Reading Content",
-section 9.2). Therefore only contents that all clients may read take part.
+The size of compressed content discloses something about the dictionary, and about the content ("Reading Content",
+section 9.2). Therefore only contents that all clients may read are used.
 """
 
 from feedproxy.cache.stored_response import StoredResponse

@@ -1,9 +1,9 @@
-"""The next refresh of a feed, decided by one price: the staleness that a refresh saves against the cost of a request.
+"""The next refresh of a feed. It is made when it saves more staleness than a request costs.
 
 A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, until the next
-refresh. Both are computed for the expected polls (subscribers/poll_rhythms.py), with the rate at which the feed changes
-(feed/change_rate.py). Dynamic programming over clusters of expected polls finds the cheapest plan. Only the first
-refresh of a plan is carried out. Then a new plan is made. All functions are pure.
+refresh. The savings are computed for the expected polls (subscribers/poll_rhythms.py), with the rate at which the feed
+changes (feed/change_rate.py). Dynamic programming over clusters of expected polls finds the cheapest plan. Only the
+first refresh of a plan is carried out. Then a new plan is made. All functions are pure.
 
 A refresh comes shortly before the first poll that it serves. At any other time, the refresh would cost the same and
 save less staleness.
@@ -61,7 +61,7 @@ thirty waited with the value 0, and one in two hundred with 2. Values above 10 h
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The current copy of a feed, and a function that returns the end of the lifetime of a later copy."""
+    """The current copy of a feed, and a function that returns until when a later copy may answer."""
 
     refreshed: Instant
     expires: Instant

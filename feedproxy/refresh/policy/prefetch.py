@@ -2,13 +2,13 @@
 
 If the readers' rhythms are known, the price of a request decides (polling.py). The feed is refreshed shortly before an
 expected poll if that saves enough staleness. For readers without a rhythm, the feed is refreshed shortly before its
-copy expires. This must not cost more requests than these readers send polls. All functions are pure.
+copy expires, but not more often than these readers poll. All functions are pure.
 
 These limits apply to refreshes for both kinds of readers:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped, even if HTTP permits a request then.
-* No refresh of a feed without a usable copy: no-cache, no-store, moved or ended.
+* No refresh of a feed that has no usable copy because of no-cache or no-store, or because it has moved or ended.
 * Minimum intervals, Retry-After and back-off (throttle.py) apply as to all other requests.
 """
 

@@ -1,7 +1,7 @@
 """Relocations: moves and ends of feeds, how they are recorded, and how clients learn of them.
 
 A single 301 or 410 may be a mistake, and feed readers act on it permanently. So the proxy records it as *sighted*. It
-is confirmed after `relocation_confirmations` equal sightings, `relocation_spacing` seconds apart. XML documents with
+is *confirmed* after `relocation_confirmations` equal sightings, `relocation_spacing` seconds apart. XML documents with
 the same meaning are deliberate and take effect at once. Until the confirmation, clients get:
 
     permanent redirect  the feed from its new address; a 301 after the confirmation

@@ -1,7 +1,7 @@
 """Extraction of the statements about a channel or an item from elements of RSS, Atom and modules.
 
 Documents mix vocabularies: elements of Atom occur in RSS, those of RSS in Atom, and those of Dublin Core in both. All
-of them are therefore read in documents of every format. merge.py decides between several statements.
+of them are therefore read in documents of every format. If several statements differ, merge.py chooses one.
 """
 
 from base64 import b64decode

@@ -1,4 +1,4 @@
-"""Elements of Atom in documents of RSS 2.0 and RSS 1.0."""
+"""Writing of Atom's elements into documents of Atom, and into RSS 2.0 and 1.0 for parts that RSS lacks."""
 
 from feedproxy.feed.convert import dates
 from feedproxy.feed.convert.model import Feed

@@ -1,7 +1,8 @@
 """Rendering of the model as Atom 1.0 (RFC 4287), with elements of RSS for parts that Atom lacks.
 
 Atom requires an id and a date for every entry, and an author for each entry or for the feed. A missing id is generated
-from the address or the content, and is always the same. A missing date is the feed's, or 1970.
+from the address or the content, so that it stays the same. In place of a missing date, the feed's date or 1970 is
+written.
 """
 
 import uuid

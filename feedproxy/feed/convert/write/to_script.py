@@ -16,30 +16,30 @@ _LONGEST = 2**63
 
 
 def javascript(feed: Feed) -> bytes:
-    """Return JSON (RFC 8259) that is also a JavaScript expression, and safe within a script element."""
+    """Return the feed as JSON (RFC 8259) that is also a JavaScript expression, and safe within a script element."""
     text = json.dumps(_data(feed), ensure_ascii=False, indent=1)
     return re.sub(r"[<>&\u2028\u2029]", lambda match: _IN_SCRIPT[match[0]], text).encode() + b"\n"
 
 
 def php(feed: Feed) -> bytes:
-    """Return the form of PHP's serialize(): arrays, strings, integers and booleans. Lengths are in bytes of UTF-8."""
+    """Return the feed in the form of PHP's serialize(). Lengths are in bytes of UTF-8."""
     pieces: list[bytes] = []
     _serialize(_data(feed), pieces)
     return b"".join(pieces)
 
 
 def python(feed: Feed) -> bytes:
-    """Return a literal for ast.literal_eval."""
+    """Return the feed as a literal of Python, which `ast.literal_eval` reads."""
     return _literal(_data(feed), _PYTHON).encode("ascii") + b"\n"
 
 
 def ruby(feed: Feed) -> bytes:
-    """Return a literal of Ruby: a Hash with Strings as keys."""
+    """Return the feed as a literal of Ruby: a Hash with Strings as keys."""
     return _literal(_data(feed), _RUBY).encode("ascii") + b"\n"
 
 
 def perl(feed: Feed) -> bytes:
-    """Return a literal of Perl: a reference to a hash, as `do FILE` returns it. Booleans are 1 and 0."""
+    """Return the feed as a literal of Perl: a reference to a hash, which `do FILE` returns. Booleans are 1 and 0."""
     return _literal(_data(feed), _PERL).encode("ascii") + b"\n"
 
 
