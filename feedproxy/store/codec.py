@@ -147,7 +147,9 @@ def _header(
         return written
 
     try:
-        header = json.dumps(plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"))
+        header = json.dumps(
+            plain(resource), default=plain, ensure_ascii=False, separators=(",", ":"), check_circular=False
+        )
         # Titles of JSON feeds may contain lone surrogates.
         return header.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:

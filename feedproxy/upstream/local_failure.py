@@ -95,10 +95,14 @@ def is_local(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and error.errno in NO_NETWORK and network.is_down
 
 
+_ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+"""A descriptor to duplicate, which takes a fifth of the time of opening a file."""
+
+
 def is_nearly_exhausted() -> bool:
     """Return True if too few descriptors or too little address space remain for an exchange."""
     try:
-        lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        lowest = os.dup(_ANY_DESCRIPTOR)
     except OSError as error:
         return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
     os.close(lowest)

@@ -9,6 +9,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import schedule
 from feedproxy.feed.change_rate import ChangeRate, age_for, from_changes
+from feedproxy.http.memoize import memoize_last
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.policy import polling, push
 from feedproxy.settings import Settings
@@ -27,7 +28,9 @@ to a third."""
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
     """Return the freshness of a stored response with its reason. Cache, status page and log use the same result."""
     channel = resource.channel if stored.content.feed else None
-    learned = learned_lifetime(resource, stored, settings) if channel is not None else None
+    learned = None
+    if channel is not None and freshness.explicit_lifetime(stored, targeted=settings.is_targeted) is None:
+        learned = learned_lifetime(resource, stored, settings)  # it counts only if HTTP states no lifetime
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
@@ -101,6 +104,7 @@ def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: 
     return Allowance(until, Detail.ILL_FORMED, "it is not well-formed: it is fetched again soon")
 
 
+@memoize_last
 def rate_of(resource: Resource, at: Instant) -> ChangeRate:
     """Return the rate at which the feed's content changes, as it was known at the instant `at`."""
     return from_changes(resource.changes, at, since=resource.first_seen or None)
