@@ -38,12 +38,12 @@ class ChangeRate:
 
     @property
     def per_second(self) -> float:
-        """Posterior mean of the rate, in changes per second; always positive."""
+        """Return the posterior mean of the rate, in changes per second. It is always positive."""
         return (PRIOR_CHANGES + self.changes) / (PRIOR_EXPOSURE + self.exposure)
 
     @property
     def usual_gap(self) -> Seconds:
-        """Mean time between two changes, in seconds."""
+        """Return the mean time between two changes, in seconds."""
         return 1 / self.per_second
 
     def observe(self, changes: float, now: Instant) -> "ChangeRate":

@@ -54,7 +54,7 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Return the marker that stands for the digest of the content with this hash until the digest is computed."""
+    """Return a marker for a digest that is computed later. `content_hash` is the hash of the content's bytes."""
     return _PENDING + content_hash
 
 

@@ -13,9 +13,13 @@ from feedproxy.notify.subscriptions import Role, Subscription
 class ProtocolSide(Shape):
     """One side of a protocol: the message of a delivery, and the verdict on the response (protocol.py)."""
 
-    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None: ...
+    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+        """Return the message to send now, or None to drop the delivery."""
+        ...
 
-    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict: ...
+    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+        """Return the verdict on a response, or on the error in place of a response."""
+        ...
 
 
 class SubscriberSide(ProtocolSide, Shape):
@@ -40,16 +44,19 @@ class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """Return the message of the side to which the subscription belongs."""
         return await self._side(subscription).message(delivery, subscription) if subscription is not None else None
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
+        """Return the verdict of the side to which the subscription belongs."""
         if subscription is None:
             return Refused("the subscription has ended")
         return await self._side(subscription).interpret(subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
+        """Request a subscription at another server again."""
         await self.subscriber.subscriptions.renew(subscription)
 
     def _side(self, subscription: Subscription) -> ProtocolSide:

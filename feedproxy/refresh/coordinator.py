@@ -250,8 +250,11 @@ class RefreshCoordinator:
         return True
 
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
-        """Refresh a target in the background. If the feed was fetched only once, its history is read first. Then the
-        refresh is omitted if `is_resting` returns True."""
+        """Refresh a target in the background.
+
+        If the feed was fetched only once, its history is read first. The refresh is omitted if `is_resting` then
+        returns True.
+        """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending:
             self.refresh(target)

@@ -247,7 +247,7 @@ class PrefetchScheduler:
         return self._busy.get(lane, 0) < LANE_WIDTH
 
     async def _wait(self, wake_event: asyncio.Event) -> None:
-        """Wait until a feed is due, a refresh becomes slow while others wait, or something has changed.
+        """Wait until a feed is due, a refresh becomes slow while others wait, or `wake_event` is set.
 
         The longest wait is SLEEP_MAX seconds.
         """

@@ -19,7 +19,9 @@ REDIRECTS = relocation.PERMANENT | relocation.TEMPORARY
 class OriginClient(Protocol):
     """A client that sends one request to its origin."""
 
-    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized: ...
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
+        """Return the response, or Oversized if its content exceeds `buffer_max`. Raises FeedproxyError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

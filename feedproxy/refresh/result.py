@@ -15,9 +15,13 @@ from feedproxy.store.resource import Resource
 class RefreshObserver(Protocol):
     """A receiver of the records of refreshes, for metrics and log."""
 
-    def updated(self, update: "RefreshFinished") -> None: ...
+    def updated(self, update: "RefreshFinished") -> None:
+        """Record a finished refresh."""
+        ...
 
-    def scheduled(self, target: str) -> None: ...
+    def scheduled(self, target: str) -> None:
+        """Count a refresh that the prefetch schedule starts."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

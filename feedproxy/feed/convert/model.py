@@ -30,12 +30,12 @@ class Node:
 
     @property
     def text(self) -> str:
-        """All text in the element and in the elements it contains, without surrounding white space."""
+        """Return all text in the element and in the elements that it contains, without surrounding white space."""
         return "".join(part if isinstance(part, str) else part.text for part in self.content).strip()
 
     @property
     def children(self) -> "tuple[Node, ...]":
-        """The elements that the element contains directly."""
+        """Return the elements that the element contains directly."""
         return tuple(part for part in self.content if isinstance(part, Node))
 
 
@@ -149,7 +149,7 @@ class _Statements:
 
     @property
     def link(self) -> str:
-        """Address of the page; empty if there is none."""
+        """Return the address of the page, or an empty text if there is none."""
         return next((link.href for link in self.links if link.rel == "alternate"), "")
 
     def first_href(self, rel: str) -> str:
@@ -190,5 +190,5 @@ class Feed(_Statements):
 
     @property
     def address(self) -> str:
-        """The feed's own address; empty if it has no self link."""
+        """Return the feed's own address, or an empty text if the feed has no self link."""
         return self.first_href("self")

@@ -44,7 +44,7 @@ def is_email(text: str) -> bool:
 
 
 def without_false_names(person: Person) -> Person:
-    """Return the person without a name that is an address."""
+    """Return the person. If its name is an address, the name is removed, and becomes the missing email."""
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:

@@ -30,7 +30,7 @@ class EncodedDocument:
 
     @property
     def is_utf8(self) -> bool:
-        """True if the body is in UTF-8."""
+        """Return True if the body is in UTF-8."""
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:

@@ -165,6 +165,7 @@ class PingSinks:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
+        """Return the verdict on the sink's response."""
         return interpret_response(read_ping_sink(delivery.request.callback), answer)
 
     async def renew(self, subscription: Subscription) -> None:

@@ -45,8 +45,8 @@ CLOCK_SLACK = 300
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings in which ingestion encodes a feed: `codings`, and the waiting client's preferred coding by
-    `accept_encoding`."""
+    """The codings in which ingestion encodes a feed: `codings`, and the coding that the waiting client prefers
+    (`accept_encoding`)."""
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None

@@ -141,8 +141,10 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether `newer`, a move of `target`, leads to an address with a confirmed `older` move back to
-    `target`."""
+    """Return whether a feed has moved back: `newer` is a move of `target` to an address that had moved to `target`.
+
+    `older` is the relocation of that address, which must be confirmed.
+    """
     return (
         newer is not None
         and newer.kind is RelocationKind.MOVED

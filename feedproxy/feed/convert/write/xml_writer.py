@@ -57,7 +57,7 @@ def finish(root: Element) -> bytes:
 
 
 def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
-    """Write an element without empty attributes, and return it."""
+    """Write an element and return it. Attributes with empty values are left out."""
     element = etree.SubElement(parent, clark_name(namespace, local))
     if text:
         element.text = text
