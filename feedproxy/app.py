@@ -25,11 +25,12 @@ from feedproxy.errors import StoreError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.redaction import host_alone, without_secrets
+from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.lab.record.recorder import Recorder, RecordingClient
 from feedproxy.notify.database import database_file
 from feedproxy.notify.notification_service import NotificationService
+from feedproxy.proxy.public_feeds import is_public
 from feedproxy.proxy.service import Service
-from feedproxy.proxy.visibility import is_public
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
 from feedproxy.refresh.events import Events
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
@@ -226,7 +227,7 @@ class App:
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
         """Return the names of a target in the log: its public address, and its upstream address if the two differ.
 
-        If a resource is not public (proxy/visibility.py), or the `request` has credentials, only its host is named.
+        If a resource is not public (proxy/public_feeds.py), or the `request` has credentials, only its host is named.
         Secrets are removed from all other addresses.
         """
         public = to_public(target, self.settings)
@@ -354,7 +355,7 @@ class _Services:
     def __init__(self, app: App) -> None:
         settings = app.settings
         # Load the list of public suffixes at the start, so that no client waits for it.
-        uri.site_of_host("www.example")
+        site_of_host("www.example")
         self.clock = app.clock
         self.store: Store = open_store(
             settings.local_store,

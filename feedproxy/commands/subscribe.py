@@ -12,6 +12,7 @@ from feedproxy.client import desktop_integration
 from feedproxy.client.feed_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.settings import Settings
 
 PLACES = ("%u", "%U", "%s", "{}")
@@ -56,7 +57,7 @@ def subscribe(args: argparse.Namespace) -> int:
     known = desktop_integration.read_record(folders) or desktop_integration.InstallationRecord()
     address, through = found.feeds[0].address, args.through or known.through
     if through and not address.startswith(through.rstrip("/") + "/"):
-        address = through.rstrip("/") + uri.gateway_path(address)
+        address = through.rstrip("/") + gateway_path(address)
     command = _command(args.reader or known.reader, address)
     if not command:
         print(address)

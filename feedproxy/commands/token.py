@@ -9,6 +9,7 @@ from feedproxy.access import secret_tokens
 from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.settings import Settings, listen_address
 
 
@@ -73,7 +74,7 @@ def _path(pattern: str, options: dict[str, Any]) -> str:
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)
-    return uri.gateway_path(target) if not options.get("upstream") else "/" + target.split("/", 3)[3]
+    return gateway_path(target) if not options.get("upstream") else "/" + target.split("/", 3)[3]
 
 
 def _local_address(options: dict[str, Any]) -> str:

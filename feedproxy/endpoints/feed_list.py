@@ -3,7 +3,7 @@
 Both are stored as state, so that all workers and machines with one store have the same list. Requested feeds are saved
 periodically, each with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed becomes public after
 `list_readers_min` different readers have requested it. URLs that contain a secret are never recorded. Visibility is
-checked each time the list is built (visibility.py), because a rule may have made a feed private.
+checked each time the list is built (public_feeds.py), because a rule may have made a feed private.
 
 Imported feeds are fetched in the background, one at a time for each site, at the site's interval. In the schedule, an
 import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the import says so: requests for
@@ -26,8 +26,9 @@ from feedproxy.feed.discovery import page_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
 from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
-from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.policy import relocation
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.rules import BLOCKED
@@ -298,7 +299,7 @@ class FeedList:
         sites: dict[str, list[str]] = {}
         async for feed in yielding(self.imported.feeds):
             if self._store.peek(feed.address) is None and self._is_reachable(feed.address):
-                sites.setdefault(uri.site_of(feed.address), []).append(feed.address)
+                sites.setdefault(site_of(feed.address), []).append(feed.address)
         gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)
 
         async def one(targets: Iterable[str]) -> None:

@@ -13,6 +13,7 @@ from feedproxy.feed.opml import SubscriptionList
 from feedproxy.http import generated_document, proxy_autoconfig, uri
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.lru import LRU
 from feedproxy.request.endpoints import Call
 from feedproxy.request.entrance import Entrance
@@ -94,7 +95,7 @@ class FeedListDocuments:
                         replace(feed, address=public, page=displayed_url(feed.page, settings, call.client.base))
                     )
             else:
-                feeds.append(replace(feed, address=through + uri.gateway_path(feed.address)) if through else feed)
+                feeds.append(replace(feed, address=through + gateway_path(feed.address)) if through else feed)
         return SubscriptionList(listing.title or DEFAULT_TITLE, tuple(feeds))
 
     async def _respond(

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 from feedproxy import __version__
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import subscription_address
-from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.web import templates
 
 ROBOTS = "User-agent: *\nDisallow: /\n"
@@ -69,7 +69,7 @@ def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
 def gateway_redirect(target: str, base: str) -> Response:
     """Return the redirect from an unusual form of a gateway address to the usual form."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
-    return answer.with_fields(answer.fields.with_added("Location", base + uri.gateway_path(target)))
+    return answer.with_fields(answer.fields.with_added("Location", base + gateway_path(target)))
 
 
 def _pasted_text(query: str) -> str | None:
@@ -94,7 +94,7 @@ def _page(
     status: int, base: str, own: str, message: str = "", value: str = "", preview: Preview | None = None
 ) -> Response:
     shown = {"base": base, "own": own, "message": message, "value": value[:2000], "version": __version__}
-    address = base + uri.gateway_path(preview.target) if preview is not None else ""
+    address = base + gateway_path(preview.target) if preview is not None else ""
     body = templates.page("landing.html", **shown, preview=preview, address=address)
     return _response(status, templates.HTML, body, "no-store" if value or message else "private, max-age=300", base)
 

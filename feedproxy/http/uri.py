@@ -1,4 +1,4 @@
-"""Target URIs: their normal form, and their form in gateway paths.  RFC 3986
+"""Target URIs and their normal form.  RFC 3986
 
 Resources are stored and requested under the normal form. Normalisation must not change the resource that a URI
 identifies, and must be idempotent. The input is either bytes of the wire decoded as ISO-8859-1, or Unicode from a
@@ -7,32 +7,20 @@ document; both become percent-encoded UTF-8.
 
 import ipaddress
 import re
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 import idna
 
-from feedproxy.errors import BadTarget, FeedproxyError, NotFound
+from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
-
-if TYPE_CHECKING:
-    from publicsuffixlist import PublicSuffixList
 
 _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 """Matches any URI and captures its components.  RFC 3986, appendix B"""
-_GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 """Matches names that resolvers accept. The underscore occurs, although it is not allowed."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
-SUFFIX_LABELS = 8
-"""Number of labels of a name, counted from the right, that are compared with the public suffixes. Suffixes have at
-most five."""
-PRIVATE_SUFFIXES = frozenset({"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet"})
-"""Top-level names that do not exist in the public DNS (RFC 6761; RFC 6762, appendix G; ICANN for `internal` in
-2024)."""
 _HOST_MAX = 253
 """Maximum length of a host name, in characters: 255 octets on the wire.  RFC 1035, section 2.3.4"""
 
@@ -69,23 +57,6 @@ def normalise(uri: str) -> str:
     host_and_port = host if port in (None, _PORTS[scheme]) else f"{host}:{port}"
     target = f"{scheme}://{host_and_port}{_remove_dot_segments(_normalise_text(path))}"
     return target if query is None else f"{target}?{_normalise_text(query)}"
-
-
-def gateway_target(path: str) -> str:
-    """Return the normalised target in a gateway path, which follows the first slash.
-
-    Clients may have folded `//` into `/`. `path` is the path of the request line, including the query. Raises NotFound
-    if the target does not begin with http or https, and BadTarget if it is invalid.
-    """
-    match = _GATEWAY.fullmatch(path)
-    if match is None:
-        raise NotFound("not a gateway path: expected the whole address of a feed, with https://, after the first slash")
-    return normalise(f"{match[1]}://{match[2] or ''}")
-
-
-def gateway_path(target: str) -> str:
-    """Return the path of a target at the gateway, including the query: the inverse of gateway_target."""
-    return "/" + target
 
 
 def resolve(base: str, reference: str) -> str:
@@ -171,65 +142,6 @@ def is_this_machine(host: str) -> bool:
 def join_host_port(host: str, port: int) -> str:
     """Return host and port as in a URI, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def site_of(uri: str) -> str:
-    """Return the site of a normalised target: its registrable domain.
-
-    A name with a single label is its own site. At an IP address and at localhost, each port is a site: there, only
-    ports distinguish servers.
-    """
-    host, port = split_host_port(uri)
-    if ":" in host:
-        return f"[{host}]:{port}"
-    if host == "localhost" or _IPV4.fullmatch(host):
-        return f"{host}:{port}"
-    return site_of_host(host)
-
-
-def site_or_self(url: str) -> str:
-    """Return the site of a URL, or the URL itself if it is invalid."""
-    try:
-        return site_of(normalise(url))
-    except FeedproxyError:
-        return url
-
-
-def site_of_host(host: str) -> str:
-    """Return the registrable domain of a host name in lower case. A name with a single label is returned unchanged."""
-    return _registrable(host) if "." in host else host
-
-
-def has_known_suffix(host: str) -> bool:
-    """Return True if a name is below a public suffix, or below a suffix for private use."""
-    labels = host.split(".")
-    is_private = (len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES) or _is_residential(host)
-    return is_private or is_below_public_suffix(host)
-
-
-def is_below_public_suffix(host: str) -> bool:
-    """Return True if a name in lower case is a registrable domain of the public DNS, or below one."""
-    if _is_residential(host):
-        return False
-    tail = ".".join(host.split(".")[-SUFFIX_LABELS:])
-    return _suffixes().privatesuffix(tail, accept_unknown=False) is not None
-
-
-def _is_residential(host: str) -> bool:
-    """Return True if a name is "not globally unique" although its suffix is public (RFC 8375, section 3)."""
-    return host.endswith(".home.arpa")
-
-
-@lru_cache(maxsize=4096)
-def _registrable(host: str) -> str:
-    return _suffixes().privatesuffix(".".join(host.split(".")[-SUFFIX_LABELS:])) or host
-
-
-@cache
-def _suffixes() -> "PublicSuffixList":
-    from publicsuffixlist import PublicSuffixList  # noqa: PLC0415 -- reads a list of 300 KB: only if needed
-
-    return PublicSuffixList()
 
 
 def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:

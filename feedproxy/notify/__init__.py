@@ -28,5 +28,5 @@ How to add a protocol
    `proxy.admin.apply_push`, which returns a reason if the content is not used.
 
 The topic of a subscription is always the target URI that the proxy fetches; the URL that the subscriber wrote belongs
-into `data`. Feeds that may not be listed (proxy/visibility.py) are named in no notification.
+into `data`. Feeds that may not be listed (proxy/public_feeds.py) are named in no notification.
 """

@@ -25,8 +25,8 @@ from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher
 from feedproxy.notify.subscriptions import Subscriptions
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
-from feedproxy.proxy.visibility import may_be_listed
 from feedproxy.refresh.events import FeedChanged, RefreshEnded
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings

@@ -23,7 +23,7 @@ class Change:
     url: str
     at: Instant
     listed: bool = True
-    """True if public lists may name the feed (proxy/visibility.py)."""
+    """True if public lists may name the feed (proxy/public_feeds.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
-from feedproxy.http import uri
+from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.database import NotificationDatabase
 
 
@@ -93,7 +93,14 @@ class Subscriptions:
                 " state = CASE WHEN state = 'paused' THEN state ELSE excluded.state END,"
                 " renew_at = excluded.renew_at, secret = excluded.secret, data = excluded.data RETURNING *",
                 (
-                    *(new.role, new.protocol, new.topic, new.callback, uri.site_or_self(new.callback), new.state),
+                    *(
+                        new.role,
+                        new.protocol,
+                        new.topic,
+                        new.callback,
+                        site_or_self(new.callback),
+                        new.state,
+                    ),
                     *(new.since, new.expires, new.renew_at, new.secret, json.dumps(dict(new.data))),
                 ),
             ).fetchone()
@@ -117,7 +124,7 @@ class Subscriptions:
 
         Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
-        site = uri.site_or_self(callback)
+        site = site_or_self(callback)
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
             counted = [

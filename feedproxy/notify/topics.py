@@ -10,8 +10,9 @@ from collections.abc import Callable
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_last
+from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.policy import relocation
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
@@ -77,7 +78,7 @@ def named_address(service: NotificationService, address: str, base: str) -> str:
         prefix = own_url.rstrip("/") + "/"
         if own_url and not settings.upstream and url.startswith(prefix):
             with contextlib.suppress(NotFound):
-                return uri.gateway_target("/" + url.removeprefix(prefix))
+                return gateway_target("/" + url.removeprefix(prefix))
     return url
 
 

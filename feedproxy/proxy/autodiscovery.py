@@ -17,6 +17,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decoded
@@ -108,7 +109,7 @@ def _find_feeds(
 
 
 def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed, ...]) -> Response:
-    addresses = [client.base + uri.gateway_path(feed.address) for feed in feeds]
+    addresses = [client.base + gateway_path(feed.address) for feed in feeds]
     body = "This page names these feeds:\n" + "".join(f"{feed}\n" for feed in addresses)
     lines = [("Location", addresses[0])]
     lines += [("Link", _link(address, feed)) for address, feed in zip(addresses, feeds, strict=True)]

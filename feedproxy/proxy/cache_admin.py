@@ -17,8 +17,8 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
+from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_pattern import compile_glob
-from feedproxy.http.uri import site_of
 from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.equivalent_targets import without_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies

@@ -7,7 +7,8 @@ from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.request.context import RequestContext
 from feedproxy.request.entrance import ClientContext, Entrance
-from feedproxy.request.upstream_request import build_upstream_request, is_loop, shared_names
+from feedproxy.request.loop_detection import is_loop
+from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings
 from feedproxy.subscribers.counts import SubscriberCounts
 

@@ -16,7 +16,7 @@ from feedproxy.http.message import Request
 from feedproxy.http.target_uri.query_variance import no_vary_search, parse_no_vary_search, without_parameters
 from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.lru import LRU
-from feedproxy.proxy.visibility import is_public
+from feedproxy.proxy.public_feeds import is_public
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.upstream_request import is_credential

@@ -18,9 +18,10 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.publication_dates import find_publications
-from feedproxy.http import negotiation, uri
+from feedproxy.http import negotiation
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh import peer_result, personal_responses, range_requests
 from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.fetch_lease import FetchLease
@@ -126,7 +127,7 @@ class RefreshCoordinator:
         # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
         free, now = 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
-            free = self._coordination.sites.next_free(uri.site_of(target), settings.site_interval, now)
+            free = self._coordination.sites.next_free(site_of(target), settings.site_interval, now)
         return throttle.check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
@@ -487,7 +488,7 @@ class RefreshCoordinator:
         if is_upstream_target(target, settings):
             return
         now = self._clock.now()
-        slot: Instant = self._coordination.sites.reserve(uri.site_of(target), now, settings.site_interval)
+        slot: Instant = self._coordination.sites.reserve(site_of(target), now, settings.site_interval)
         if slot > now:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 

@@ -8,8 +8,8 @@ if it saves more staleness than before. The permitted requests therefore go to t
 from collections.abc import Callable
 
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
-from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.lru import LRU
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.redirects import OriginClient
@@ -50,7 +50,7 @@ class SiteLimits:
             until = throttle.retry_after(fields, now)
         elif (until := throttle.rate_limit_reset(fields, now)) is None:
             return
-        site = uri.site_of(target)
+        site = site_of(target)
         # Responses within BACK_OFF_FIRST seconds report the same limit.
         _, since = self._reached.get(site) or (1.0, 0.0)
         if is_set_back(since, now) or now - since >= throttle.BACK_OFF_FIRST:

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.request.url_mapping import rebase
 
 
@@ -44,7 +45,7 @@ def rewrite_location(location: str, client: ClientContext, *, target: str, upstr
     try:
         absolute = uri.resolve(target, location)
         if client.entrance is Entrance.GATEWAY:
-            return client.base + uri.gateway_path(absolute)
+            return client.base + gateway_path(absolute)
         public = _public_url(absolute, client, upstream)
         as_read = uri.resolve(public_url_for(target, client, upstream=upstream), location)
         return location if public is None or as_read == uri.normalise(public) else public

@@ -353,14 +353,6 @@ def with_via(fields: Fields, via: str) -> Fields:
     return fields.with_field("Via", f"{before}, {via}" if before else via)
 
 
-def is_loop(fields: Fields, pseudonym: str) -> bool:
-    """Return True if Via contains this installation's pseudonym, which means a loop."""
-    via = fields.combined("via")
-    return via is not None and any(
-        len(parts := member.split()) >= 2 and parts[1] == pseudonym for member in via.split(",")
-    )
-
-
 def surrogate_key(target: str) -> str:
     """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of this target."""
     return f"feed-{feed_id(target)}"

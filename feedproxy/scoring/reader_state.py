@@ -11,6 +11,7 @@ from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
+from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
@@ -304,7 +305,7 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
         is_proxied = absolute.startswith(f"{public_prefix}/")
         return (target_prefix + absolute.removeprefix(public_prefix), True) if is_proxied else (absolute, False)
     try:
-        return uri.gateway_target(absolute.removeprefix(uri.origin_of(absolute))), True
+        return gateway_target(absolute.removeprefix(uri.origin_of(absolute))), True
     except (BadTarget, NotFound):
         return absolute, False
 

@@ -1,6 +1,6 @@
 """Coordination of the processes that use one store: changes, invalidations, fetch leases, and request slots of sites.
 
-`LocalCoordination` serves a single process. Several processes on one folder share a small file (shared_memory.py).
+`LocalCoordination` serves a single process. Processes on one folder share a small file (worker_coordination.py).
 Several machines share a Redis (cluster/leases.py).
 """
 

@@ -23,8 +23,8 @@ from feedproxy.store.interface import OnFailure, Precondition, Store
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
-from feedproxy.store.shared_memory import SharedMemoryCoordination
 from feedproxy.store.shared_overflow import DELETED
+from feedproxy.store.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.write_behind import WriteQueue
 
 type Key = tuple[EnvelopeKind, str]
@@ -67,8 +67,8 @@ def open_store(
     folder.
 
     Sizes are in bytes. `shared` is true if other processes use the same folder. Then no process answers with a replaced
-    value. A path as `shared` names the file for their coordination (shared_memory.py). Broken files are set aside with
-    a warning. Raises UsageError if the location cannot be used.
+    value. A path as `shared` names the file for their coordination (worker_coordination.py). Broken files are set
+    aside with a warning. Raises UsageError if the location cannot be used.
     """
     if location == MEMORY:
         if shared:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, Overload, Unreachable, UsageError
-from feedproxy.http import uri
+from feedproxy.http.target_uri.registrable_domain import is_below_public_suffix
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.resolver import LOOKUP_TIMEOUT, Lookup, system_lookup
@@ -171,7 +171,7 @@ class AddressPolicy:
         try:
             found = await self._resolve_name(host, port)
         except _UnknownSite as unknown:
-            if may_be_unknown and uri.is_below_public_suffix(_normalise_host(host)):
+            if may_be_unknown and is_below_public_suffix(_normalise_host(host)):
                 return []
             raise unknown.error from unknown.__cause__
         for address in found:

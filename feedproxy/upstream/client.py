@@ -19,8 +19,8 @@ from yarl import URL
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
-from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.settings import Settings
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -381,7 +381,13 @@ def _host_of(root: str) -> _Host:
     line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
     authority = request.headers["Host"].encode("ascii")
     return _Host(
-        name, port, url.authority, line, request, uri.site_or_self(root), b"%b://%b" % (url.scheme.encode(), authority)
+        name,
+        port,
+        url.authority,
+        line,
+        request,
+        site_or_self(root),
+        b"%b://%b" % (url.scheme.encode(), authority),
     )
 
 

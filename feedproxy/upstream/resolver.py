@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
-from feedproxy.http import uri
+from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot, current_requester
 
@@ -92,7 +92,7 @@ class Resolver:
             task.exception()  # retrieve the exception, so that asyncio does not warn if no task waits for the result
 
     async def _look_up(self, host: str) -> list[str]:
-        slot = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=uri.site_of_host(host))
+        slot = await self._shares.acquire(timeout=THREAD_WAIT_MAX, site=site_of_host(host))
         loop = asyncio.get_running_loop()
         result: asyncio.Future[list[str]] = loop.create_future()
         try:

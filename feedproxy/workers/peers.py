@@ -1,8 +1,8 @@
 """Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
 
-Coherence of the store does not depend on this exchange: workers coordinate through the store (store/shared_memory.py)
-within an iteration of the event loop. The data that workers exchange here may be a second late. Each worker answers the
-others by HTTP, over a socket in their folder:
+Coherence of the store does not depend on this exchange: workers coordinate through the store within an iteration of the
+event loop (store/worker_coordination.py). The data that workers exchange here may be a second late. Each worker answers
+the others by HTTP, over a socket in their folder:
 
 GET  /families   its metrics, after it has sent its reads
     POST /news       reads of feeds (subscribers/replication.py)
@@ -34,7 +34,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.scoring import serialization
 from feedproxy.scoring.aggregate import ReaderAccount
 from feedproxy.scoring.live_scores import LiveScores
-from feedproxy.store.shared_memory import SharedMemoryCoordination
+from feedproxy.store.worker_coordination import SharedMemoryCoordination
 from feedproxy.subscribers.replication import ReadEvents, ReadRecord, read_events
 from feedproxy.telemetry import aggregation, history
 from feedproxy.telemetry.aggregation import Plain

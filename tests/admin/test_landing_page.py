@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.endpoints.landing_page import SANDBOX, Preview, landing_page, pasted_target, preview_page
 from feedproxy.errors import NotFound
-from feedproxy.http import uri
+from feedproxy.http.target_uri.gateway_address import gateway_path
 
 BASE = "http://proxy.example:8080"
 
@@ -53,7 +53,7 @@ def test_landing_page_runs_no_script_and_loads_nothing_from_other_hosts() -> Non
     ],
 )
 def test_pasted_address_is_interpreted_as_the_target(address: str, path: str) -> None:
-    assert uri.gateway_path(pasted_target(f"/?url={address}", BASE)) == path
+    assert gateway_path(pasted_target(f"/?url={address}", BASE)) == path
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 import pytest
 
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.http.uri import gateway_path, gateway_target, normalise, origin_of, resolve, site_of, split_host_port
+from feedproxy.http.target_uri.gateway_address import gateway_path, gateway_target
+from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.http.uri import normalise, origin_of, resolve, split_host_port
 
 
 @pytest.mark.parametrize(

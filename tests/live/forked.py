@@ -152,13 +152,13 @@ def import_feedproxy() -> Callable[[list[str]], int | None]:
     """Return the command, with all that its processes would import and compute each."""
     import feedproxy.cli
     from feedproxy import serve, supervisor  # noqa: F401
-    from feedproxy.http import uri
+    from feedproxy.http.target_uri.registrable_domain import site_of_host
     from feedproxy.server.fastpath import compatibility, proxy_mode  # noqa: F401
     from feedproxy.web import templates
 
     feedproxy.cli.make_parser()
     templates.make_ready()
-    uri.site_of_host("www.example")
+    site_of_host("www.example")
     compatibility.find_missing()
     return feedproxy.cli.main
 

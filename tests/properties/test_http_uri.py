@@ -8,7 +8,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from feedproxy.errors import BadTarget
-from feedproxy.http.uri import gateway_path, gateway_target, normalise, origin_of, resolve, split_host_port
+from feedproxy.http.target_uri.gateway_address import gateway_path, gateway_target
+from feedproxy.http.uri import normalise, origin_of, resolve, split_host_port
 
 pieces = st.lists(
     st.sampled_from([*"/.?#%[]@:a1é日\\|~", "..", "/../", "%2e", "%2F", "%4", "%25", "%C3%A9", "Ã©", "%%34%31"])

@@ -18,7 +18,7 @@ from feedproxy.store.resource import (
     Resource,
     correct_future_instants,
 )
-from feedproxy.store.shared_memory import SharedMemoryCoordination
+from feedproxy.store.worker_coordination import SharedMemoryCoordination
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.stages.admin import a_resource

@@ -8,6 +8,7 @@ from feedproxy.access.secret_tokens import issue
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.message import Fields
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.request.entrance import Entrance
 from feedproxy.store.resource import Resource
 from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
@@ -98,7 +99,7 @@ async def test_redirect_to_a_protected_feed_is_forwarded_and_its_target_requires
 
     for status in STATUSES:
         seen = (await proxy.get(f"/{status}")).expect(status)
-        assert seen.location.endswith(uri.gateway_path(origin.url(SECRET)))
+        assert seen.location.endswith(gateway_path(origin.url(SECRET)))
     (await proxy.get(SECRET)).expect(401)
     (await proxy.get(SECRET, authorization=says("bob"))).expect(200)
     (await proxy.get("/302", authorization=says("bob"))).expect(302)

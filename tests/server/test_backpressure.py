@@ -13,7 +13,7 @@ import h2.events
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.http import uri
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.server.mitm import backpressure
 from feedproxy.server.mitm.http_layer import CONTENT_MAX
 from tests.stages.play import UPSTREAM, OnProxy
@@ -36,7 +36,7 @@ async def connect(stage: OnProxy, **tls: Any) -> tuple[asyncio.StreamReader, asy
 
 
 def a_request(stage: OnProxy, path: str, *lines: str) -> bytes:
-    target = uri.gateway_path(stage.origin.url(path))
+    target = gateway_path(stage.origin.url(path))
     return "\r\n".join([f"GET {target} HTTP/1.1", "Host: proxy.example", *lines, "", ""]).encode()
 
 

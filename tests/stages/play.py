@@ -12,6 +12,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import decode
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.http.target_uri.url_pattern import TargetPattern
 from feedproxy.proxy.service import Service
 from feedproxy.request.context import PassThrough, ProxyResponse
@@ -115,7 +116,7 @@ def line_for(stage: Stage, entrance: Entrance, path: str) -> str:
     """Return the request target in the form for this entrance."""
     match entrance:
         case Entrance.GATEWAY:
-            return uri.gateway_path(stage.origin.url(path))
+            return gateway_path(stage.origin.url(path))
         case Entrance.PROXY:
             return stage.origin.url(path)
         case Entrance.REVERSE:

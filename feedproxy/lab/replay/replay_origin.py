@@ -20,6 +20,7 @@ from feedproxy.http.date import format_http_date, format_rfc3339, parse_http_dat
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import choose_coding
+from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.lab.replay.faults.base import FaultContext, PlannedFault
 from feedproxy.lab.replay.forced_hints import Change
 from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResponse, Representation, original_target
@@ -221,7 +222,7 @@ def _parse_target(head: ReplayRequestHead) -> tuple[Form, str, str]:
         return Form.ABSOLUTE, uri.normalise(head.target), ""
     host = head.fields.get("host") or ""
     try:
-        return Form.GATEWAY, uri.gateway_target(head.target), f"http://{host}/"
+        return Form.GATEWAY, gateway_target(head.target), f"http://{host}/"
     except NotFound:
         if not host:
             raise BadTarget("missing Host field: an origin-form target requires one") from None

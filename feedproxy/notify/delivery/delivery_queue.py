@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import uri
+from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryRequest, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import remove_in
@@ -147,7 +147,7 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
                     request.what,
                     request.topic,
                     request.callback,
-                    uri.site_or_self(request.callback),
+                    site_or_self(request.callback),
                 ),
                 *(request.subscription, request.change, request.data, now, now),
             )

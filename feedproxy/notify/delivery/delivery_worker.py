@@ -16,8 +16,8 @@ from ipaddress import ip_address
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
-from feedproxy.http import uri
 from feedproxy.http.message import Response
+from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.subscriptions import State, Subscription, Subscriptions
@@ -123,7 +123,7 @@ class DeliveryWorker:
         The request counts towards the limits of its host. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and
         the errors of CallbackClient.
         """
-        host = uri.site_or_self(message.url)
+        host = site_or_self(message.url)
         await self._wait_for_capacity(host)
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):

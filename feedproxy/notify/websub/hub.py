@@ -25,7 +25,7 @@ from feedproxy.notify.subscriptions import Role, State, Subscription
 from feedproxy.notify.topics import current_topic, may_notify, named_address
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
-from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
 from feedproxy.request.endpoints import Call
 from feedproxy.request.upstream_request import own_user_agent

@@ -22,6 +22,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
 from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304
 from feedproxy.refresh.ingest.coding_policy import level_of
@@ -193,7 +194,7 @@ class Conversions:
             return _gateway_target(rest, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")
         try:
-            target = uri.gateway_target(f"/{rest}")
+            target = gateway_target(f"/{rest}")
         except NotFound:
             path = uri.normalise(f"http://upstream/{rest}").removeprefix("http://upstream")
             return uri.normalise(upstream + path)
@@ -206,7 +207,7 @@ class Conversions:
 def _gateway_target(rest: str, base: str) -> str:
     """Return the target that follows `FORMAT/`, as a gateway path or pasted address. Raises NotFound, BadTarget."""
     try:
-        return uri.gateway_target(f"/{rest}")
+        return gateway_target(f"/{rest}")
     except NotFound:
         with contextlib.suppress(BadTarget):
             return subscription_address.read(rest, base)

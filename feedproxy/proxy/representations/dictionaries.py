@@ -17,6 +17,7 @@ from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
@@ -142,7 +143,7 @@ def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
 def _url(target: str, client: ClientContext, settings: Settings) -> str:
     """Return the URL by which this client requests the feed."""
     if client.entrance is Entrance.GATEWAY:
-        return client.base + uri.gateway_path(target)
+        return client.base + gateway_path(target)
     return public_url_for(target, client, upstream=settings.upstream)
 
 

@@ -19,7 +19,7 @@ from feedproxy.http.message import Response
 from feedproxy.proxy.cached_hit import HitState, advance_hit, recompute_hit, reusable_hit
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.entrance import Entrance
-from feedproxy.request.upstream_request import is_loop
+from feedproxy.request.loop_detection import is_loop
 from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, AccessRecord
 from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection

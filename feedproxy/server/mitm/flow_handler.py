@@ -27,8 +27,8 @@ from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoints import Call, Endpoint
 from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules
+from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem import problem_response
-from feedproxy.request.upstream_request import is_loop
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connection_limits import ConnectionLimiter

@@ -11,8 +11,8 @@ from feedproxy.app import App
 from feedproxy.endpoints.landing_page import Preview
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.feed.discovery import FEED_TYPES
-from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.request.context import ProxyResponse
 from feedproxy.request.entrance import ClientContext
 from feedproxy.rules import AMBIGUOUS, BLOCKED
@@ -60,7 +60,7 @@ def _location(answer: ProxyResponse, base: str) -> str | None:
     if not 300 <= answer.response.status < 400 or not location.startswith(f"{base}/"):
         return None
     try:
-        return uri.gateway_target(location.removeprefix(base))
+        return gateway_target(location.removeprefix(base))
     except (BadTarget, NotFound):
         return None
 

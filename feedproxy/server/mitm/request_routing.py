@@ -17,6 +17,8 @@ from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import subscription_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request import forwarded
 from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
@@ -120,7 +122,7 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 def route(
     head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
-    """Return the route of a request. Raises BadTarget and NotFound (uri.gateway_target).
+    """Return the route of a request. Raises BadTarget and NotFound (gateway_target).
 
     `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
     """
@@ -140,7 +142,7 @@ def route(
     if bare == RPC:
         return LocalPath(settings.endpoint_prefix + head.path.removeprefix("/"), client)
     try:
-        target = uri.gateway_target(head.path)
+        target = gateway_target(head.path)
     except (NotFound, BadTarget):
         return MisspelledTarget(_guess_target(head.path, client.base), client)
     if target.startswith(f"{client.base}/"):
@@ -166,7 +168,7 @@ def _guess_target(path: str, base: str) -> str:
         target = ""
     if target and not path.startswith("//") and not _OTHER_SCHEME.match(written):
         host = uri.host_of(target)
-        if _HOST_WITH_PORT.match(written) or host.rpartition(".")[2].isdigit() or uri.has_known_suffix(host):
+        if _HOST_WITH_PORT.match(written) or host.rpartition(".")[2].isdigit() or has_known_suffix(host):
             return target
     if "/" in written.rstrip("/"):
         example = target or example
@@ -219,7 +221,7 @@ def target_of_path(path: str, settings: Settings) -> str:
     """Return the target of a path and query, in reverse mode or in the gateway. Raises BadTarget and NotFound."""
     if settings.upstream:
         return uri.normalise(settings.upstream.rstrip("/") + _normalize_path(path))
-    return uri.gateway_target(path)
+    return gateway_target(path)
 
 
 def _normalize_path(path: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.http.message import Fields
-from feedproxy.proxy.visibility import may_be_listed
+from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.settings import Settings
 from tests.stages.admin import TARGET, a_resource
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import StoreError, UsageError
-from feedproxy.store import shared_memory as shared_module
+from feedproxy.store import worker_coordination
 from feedproxy.store import write_behind as queue_module
 from feedproxy.store.coordination import LocalSiteThrottle
 from feedproxy.store.interface import Store
 from feedproxy.store.shard import Shard
-from feedproxy.store.shared_memory import RING_SIZE, SharedMemoryCoordination
 from feedproxy.store.shared_overflow import DELETED, SharedOverflow
 from feedproxy.store.tiered import open_store
+from feedproxy.store.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from tests.store.conftest import MakeFeed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -378,7 +378,7 @@ def test_shared_overflow_counts_overwritten_value_as_lost(tmp_path: Path) -> Non
     file = tmp_path / "common"
     shared = SharedMemoryCoordination(file)
     small = SharedOverflow(
-        shared._map, shared_module._OVERFLOW, shared._leases, shared_module._SIZE, shared._mutex, 10_000
+        shared._map, worker_coordination._OVERFLOW, shared._leases, worker_coordination._SIZE, shared._mutex, 10_000
     )
     choose, expected = random.Random(4), {}
     for round_ in range(300):
