@@ -204,7 +204,7 @@ class Settings:
     )
     reload_interval: int = option(
         900,
-        "Time after a fetch for which a feed reader's no-cache gets the copy. 0 = none.",
+        "Time after a fetch in which a feed reader that sends no-cache gets the copy. 0 = none.",
         "Some feed readers send no-cache with every poll. In skipped hours they also get the copy. A person's"
         " reload in a browser always causes a request to the origin, at most one per feed_min_interval.",
         per_feed=True,
@@ -229,17 +229,17 @@ class Settings:
     # -- refreshing ahead of readers
     polling: str = option(
         "balanced",
-        "Price of a request to an origin, as the staleness that it has to save: off, frugal (2h), balanced (30m),"
-        " eager (5m), or a duration.",
-        "feedproxy refreshes a feed shortly before its readers are expected, if the staleness that this saves for"
-        " all of them is worth the price. The price also decides how long a copy answers if neither HTTP nor the"
-        " feed states a lifetime. `off` disables these refreshes. Copies then answer for as long as with `eager`.",
+        "Price of a request to an origin: off, frugal (2h), balanced (30m), eager (5m), or a duration.",
+        "feedproxy refreshes a feed shortly before its readers are expected, if all of them together get new items"
+        " earlier by at least this time. A lower price causes more requests. The price also decides how long a copy"
+        " answers if neither HTTP nor the feed states a lifetime. `off` disables these refreshes. Copies then answer"
+        " for as long as with `eager`.",
         per_feed=True,
     )
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, unless HTTP forbids it.",
-        "A reader that comes after a pause then does not wait, and gets the news with its next poll. The reader waits"
+        "A reader that polls after a pause then does not wait, and gets new items at its next poll. The reader waits"
         " if a copy of this age has probably been outdated for more than two hours. An origin's own"
         " stale-while-revalidate applies without this option.",
         per_feed=True,
@@ -295,8 +295,9 @@ class Settings:
     )
     state_freshness: bool = option(
         False,
-        "In reverse mode, state the remaining time of a hint in place of the origin's Cache-Control.",
-        "CDNs and readers then also follow the feed's own schedule.",
+        "In reverse mode, send a max-age that follows the feed's own schedule (ttl, skipHours, skipDays, sy:*).",
+        "CDNs and readers then keep a feed for as long as its schedule says, even if the origin's Cache-Control is"
+        " shorter.",
     )
 
     # -- when origins fail, move or end

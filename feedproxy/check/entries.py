@@ -210,7 +210,7 @@ class DATE_UNREADABLE(Note):
     level = Level.WARN
     category = Category.CONTENT
     summary = "A date is invalid: `%(text)s` in %(name)s (%(count)s in total)."
-    advice = "RSS: `Sat, 21 Nov 2026 08:00:00 GMT`. Atom and JSON Feed: `2026-11-21T08:00:00Z`."
+    advice = "In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`."
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
 
 
@@ -219,8 +219,8 @@ class DATE_IN_ANOTHER_FORM(Note):
     category = Category.CONTENT
     summary = "A date does not have the form that the format requires: `%(text)s` in %(name)s (%(count)s in total)."
     advice = """\
-    Lenient readers understand it. Others treat the entry as undated. RSS: `Sat, 21 Nov 2026 08:00:00 GMT`. Atom and
-    JSON Feed: `2026-11-21T08:00:00Z`. Names of days and months are English in every language."""
+    Lenient readers understand it. Others treat the entry as undated. In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in
+    Atom and JSON Feed `2026-11-21T08:00:00Z`. Names of days and months are English in every language."""
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 4287, section 3.3"
 
 

@@ -173,8 +173,9 @@ class Metrics:
         )
         self._fleet_events = Counter(
             "feedproxy_fleet_events",
-            "Events of the fleet: sent (a copy), taken-in (a copy of another machine), refused (a copy, by Redis or as "
-            "older), lease-lost, gap (messages were missed), compared (the whole store), away (Redis did not answer).",
+            "Events of the fleet: sent (a copy to Redis), taken-in (a copy of another machine), refused (a copy, "
+            "because a newer one exists), lease-lost (before the end of a fetch), gap (messages were missed), "
+            "compared (all copies with Redis), away (Redis did not answer).",
             ("event",),
             registry=self.registry,
         )
