@@ -8,7 +8,7 @@ week, 58.6 % within a month, 73.5 % within 3 months, and 91 % within a year. 9.5
 size was 234 KB. Here, a feed has 2 KB. Nearly all responses of the origin are 304, so that the size matters to the disk
 alone.
 
-Each site is a loopback address (127.0.0.0/8) with four feeds. One site has more feeds, and takes five seconds for each
+Each site is a loopback address (127.0.0.0/8) with four feeds. One site has more feeds, and takes 30 seconds for each
 response. The others take 0.1 to 0.3 s. A reader polls a hundred feeds, one after the other.
 """
 
@@ -40,7 +40,8 @@ SPACING = 0.1
 SLOW_FEEDS = 200
 """Number of feeds of the slow site, which are the first ones: at most a twentieth of all feeds."""
 
-SLOW = 5.0
+SLOW = 30.0
+"""Delay of the slow site's responses in seconds."""
 FAST, SLOWEST = 0.1, 0.3
 """Least and largest delay of the other sites' responses, in seconds."""
 

@@ -27,8 +27,9 @@ def test_benchmark_measures_correct_responses_and_leaves_no_process(tmp_path: Pa
     assert "| 304 keep-alive |" in done.stdout
 
 
-def test_small_million_is_simulated_and_every_poll_is_answered() -> None:
+def test_small_million_is_simulated_and_every_poll_is_answered(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.million", "--feeds", "400", "--seconds", "3", "--polls", "1"]
+    command += ["--folder", str(tmp_path / "million")]
 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=330, check=False)
 
