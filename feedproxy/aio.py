@@ -39,8 +39,8 @@ async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None)
             deadline = time.monotonic() + blocking_time
 
 
-async def throttled[T](values: Iterable[T]) -> AsyncIterator[T]:
-    """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep IDLE_FACTOR times as long.
+async def throttled[T](values: Iterable[T], idle_factor: float = IDLE_FACTOR) -> AsyncIterator[T]:
+    """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep `idle_factor` times as long.
 
     The pauses are longer while the event loop is late, so that other work comes first.
     """
@@ -49,7 +49,7 @@ async def throttled[T](values: Iterable[T]) -> AsyncIterator[T]:
         yield value
         elapsed = time.monotonic() - start
         if elapsed >= THROTTLED_BLOCKING_TIME:
-            pause = IDLE_FACTOR * elapsed + LATE_FACTOR * late
+            pause = idle_factor * elapsed + LATE_FACTOR * late
             await asyncio.sleep(pause)
             woken = time.monotonic()
             start, late = woken, max(0.0, woken - start - elapsed - pause - LATE_MIN)

@@ -106,6 +106,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told = list[str]()
     for name in ("collect", "freeze", "unfreeze"):
         monkeypatch.setattr(gc, name, lambda name=name: told.append(name))
+    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, 0))
     return told
 
 
@@ -128,6 +129,18 @@ def test_partial_collection_runs_each_minute_under_load(looked: list[str]) -> No
 
     assert times == [60, 120, 180, 240, 300]
     assert looked == ["collect"] * 5
+
+
+def test_partial_collection_runs_early_if_many_objects_were_added(
+    looked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = GcScheduler(0.0, perf_counter=lambda: 0.0)
+    assert not held.maybe_collect(1.0, 1)
+
+    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, gc_policy.PARTIAL_AFTER))
+
+    assert held.maybe_collect(2.0, 2)
+    assert looked == ["collect"]
 
 
 def test_free_memory_is_returned_each_minute(looked: list[str]) -> None:
