@@ -77,9 +77,9 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])
-    counted = past[1:] if past and past[0] == begin else past
+    observed = past[1:] if past and past[0] == begin else past
     # The result is the same as that of `observe` for one change after another.
-    changes = sum(math.exp((instant - now) / MEMORY) for instant in counted)
+    changes = sum(math.exp((instant - now) / MEMORY) for instant in observed)
     return ChangeRate(changes, -MEMORY * math.expm1((begin - now) / MEMORY), now)
 
 

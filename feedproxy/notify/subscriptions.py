@@ -127,11 +127,11 @@ class Subscriptions:
         site = site_or_self(callback)
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
-            counted = [
+            counts_by_table = [
                 db.execute(f"SELECT count(*), coalesce(sum(host = ?), 0) FROM {rows}", (site,)).fetchone()  # noqa: S608
                 for rows in ("subscriptions WHERE role = 'tell'", "deliveries WHERE what = 'verify'")
             ]
-            return sum(counts[0] for counts in counted), sum(counts[1] for counts in counted)
+            return sum(counts[0] for counts in counts_by_table), sum(counts[1] for counts in counts_by_table)
 
         total, of_site = await self._database.run(work)
         if total >= self.max_count or (per_site and of_site >= per_site):
@@ -178,10 +178,10 @@ class Subscriptions:
         """Return the matching subscriptions with ids above `after`, by id. An empty argument matches all."""
         query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
         conditions = {name: value for name, value in query.items() if value}
-        where = " AND ".join(["id > ?", *(f"{name} = ?" for name in conditions)])
+        condition = " AND ".join(["id > ?", *(f"{name} = ?" for name in conditions)])
         rows = await self._database.run(
             lambda db: db.execute(
-                f"SELECT * FROM subscriptions WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608 -- fixed column names
+                f"SELECT * FROM subscriptions WHERE {condition} ORDER BY id LIMIT ?",  # noqa: S608 -- fixed column names
                 (after, *conditions.values(), limit),
             ).fetchall()
         )
@@ -218,8 +218,8 @@ class Subscriptions:
             key = (protocol, new_topic, topic)
             affected = "role = 'tell' AND protocol = ?1 AND topic <> ?2 AND (topic = ?3 OR moved_from = ?3)"
             previous = "CASE moved_from WHEN '' THEN topic WHEN ?2 THEN '' ELSE moved_from END"
-            moved = f"UPDATE OR IGNORE subscriptions SET topic = ?2, moved_from = {previous} WHERE {affected}"  # noqa: S608
-            db.execute(moved, key)
+            update = f"UPDATE OR IGNORE subscriptions SET topic = ?2, moved_from = {previous} WHERE {affected}"  # noqa: S608
+            db.execute(update, key)
             for row in db.execute(f"SELECT id FROM subscriptions WHERE {affected}", key).fetchall():  # noqa: S608
                 remove_in(db, row["id"])
 

@@ -116,8 +116,8 @@ class DictionaryClient:
         without a dictionary."""
         if request.target != self._target:
             return await self._client.fetch(request, skip_address_check=skip_address_check)
-        named = replace(request, fields=self._dictionary.add_to(request.fields))
-        fetched = await self._client.fetch(named, skip_address_check=skip_address_check)
+        dictionary_request = replace(request, fields=self._dictionary.add_to(request.fields))
+        fetched = await self._client.fetch(dictionary_request, skip_address_check=skip_address_check)
         fields = fetched.fields if isinstance(fetched, Oversized) else fetched.response.fields
         if DCZ not in content_coding.layers(fields.combined("content-encoding")):
             return fetched
@@ -137,13 +137,13 @@ class DictionaryClient:
                 logger.exception("dictionary: decoding dcz of %s failed", self._target)
                 reason = repr(error)
         logger.warning("dictionary: dcz of %s not used, fetching without it: %s", self._target, reason)
-        whole = await self._client.fetch(request, skip_address_check=skip_address_check)
-        if isinstance(whole, Oversized):
-            return whole
+        plain = await self._client.fetch(request, skip_address_check=skip_address_check)
+        if isinstance(plain, Oversized):
+            return plain
         # Without this field, the next refresh names no dictionary. So an origin that sends broken dcz does not get two
         # requests at each refresh.
-        response = whole.response.with_fields(whole.response.fields.without("use-as-dictionary"))
-        return replace(whole, response=response, received_size=size + len(response.body))
+        response = plain.response.with_fields(plain.response.fields.without("use-as-dictionary"))
+        return replace(plain, response=response, received_size=size + len(response.body))
 
     async def _decode(self, fetched: Fetched) -> Fetched:
         """Return the response without its coding. Raises FeedproxyError if the content cannot be decoded."""

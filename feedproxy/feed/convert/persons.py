@@ -84,8 +84,8 @@ def _merge_pair(one: Person, other: Person) -> Person | None:
         return None
     values = {}
     for field in ("name", "email", "uri", "avatar", "extensions"):
-        mine, theirs = getattr(one, field), getattr(other, field)
-        if mine and theirs and mine != theirs:
+        value, other_value = getattr(one, field), getattr(other, field)
+        if value and other_value and value != other_value:
             return None
-        values[field] = mine or theirs
+        values[field] = value or other_value
     return replace(one, **values)

@@ -76,15 +76,15 @@ def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[Enco
 def assign_identities(all_items: Sequence[ItemSpan]) -> list[str]:
     """Return the identity of every item of a document."""
     identities: list[str] = []
-    taken: set[str] = {""}
+    names: set[str] = {""}
     copies: Counter[tuple[str, str]] = Counter()
     for item in reversed(all_items):
         name = item.name
-        if name in taken:
+        if name in names:
             copy = name, item.digest
             name = f"{item.digest} {copies[copy]} {name}"
             copies[copy] += 1
-        taken.add(item.name)
+        names.add(item.name)
         identities.append(hash_entry(name.encode("utf-8", "surrogatepass")))
     identities.reverse()
     return identities

@@ -53,13 +53,13 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
     `mark` is the codec that the first bytes of the document indicate, or an empty text.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
-    written = [proper]
+    parts = [proper]
     for name, value in parameters.items():
         # `q` belongs to Accept; some servers copy it from there.
-        stays = _is_plausible(value, mark) if name == "charset" else essence == proper and name != "q"
-        if stays and value and is_token(name):
-            written.append(f"{name}={value if is_token(value) else quote(value)}")
-    return "; ".join(written)
+        remains = _is_plausible(value, mark) if name == "charset" else essence == proper and name != "q"
+        if remains and value and is_token(name):
+            parts.append(f"{name}={value if is_token(value) else quote(value)}")
+    return "; ".join(parts)
 
 
 def _is_plausible(label: str, mark: str) -> bool:

@@ -50,11 +50,11 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     text = to_utf8(body, charset_of(content_type))
     if text.data is not body:
         return None
-    around = xml.parse_small(Utf8Text(body[: first.start()] + others[-1], text.encoding, text.sound))
-    if around is None or around.items:
+    without_items = xml.parse_small(Utf8Text(body[: first.start()] + others[-1], text.encoding, text.sound))
+    if without_items is None or without_items.items:
         return None
     count = len(others)
-    channel = parser.channel_of(around.document, Items(entries=count) if name == b"entry" else Items(count))
+    channel = parser.channel_of(without_items.document, Items(entries=count) if name == b"entry" else Items(count))
     if channel is None or _ITEM_NAMES[channel.kind] != name or not channel.version:
         return None  # without version and namespace, the structure of items decides (feed/parse/structure.py)
     return replace(channel, items=count, content_digest=digest)

@@ -143,14 +143,14 @@ class ChangeLog:
 
         `url` is the site's normalised URL. A feed belongs to the site if it links to that URL or is below it.
         """
-        place = host_and_path(url)
-        folder = place if place.endswith("/") else place + "/"
+        site = host_and_path(url)
+        folder = site if site.endswith("/") else site + "/"
         folder_end = folder[:-1] + "0"  # the first text that sorts after all paths below the folder: "0" follows "/"
 
         def work(db: sqlite3.Connection) -> list[str]:
             rows = db.execute(
                 "SELECT target FROM known WHERE link = ? OR (place >= ? AND place < ?) ORDER BY at DESC LIMIT ?",
-                (place.rstrip("/"), folder, folder_end, SITE_FEEDS_MAX),
+                (site.rstrip("/"), folder, folder_end, SITE_FEEDS_MAX),
             ).fetchall()
             return [row["target"] for row in rows]
 

@@ -84,8 +84,8 @@ class Publisher:
         if is_callback_to_self(callback, settings, client.base):
             raise SubscriberRejected("the notificationURL leads back to this proxy")
         topics = await resolve_topics(service, request.resource, settings.cnws_publisher, client.base)
-        known = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
-        if not all(known):
+        subscriptions = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
+        if not all(subscriptions):
             await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
             try:
                 await self._verify(callback, topics[0], request.resource, client.address)

@@ -150,9 +150,9 @@ def from_soap(call: SoapCall) -> Registration:
     Raises MalformedCall, RegistrationRefused.
     """
     order = ("notifyprocedure", "port", "path", "protocol", "urllist", "domain")
-    named = {name.lower(): value for name, value in call.parameters}
-    if all(name in named for name in order[:5]):
-        return from_parameters([named[name] for name in order if name in named])
+    values = {name.lower(): value for name, value in call.parameters}
+    if all(name in values for name in order[:5]):
+        return from_parameters([values[name] for name in order if name in values])
     return from_parameters([value for _, value in call.parameters])
 
 

@@ -81,10 +81,12 @@ class Hub:
             except (Forbidden, BadTarget) as error:
                 raise InvalidRequest(f"hub.callback cannot be called: {error}", 403) from error
         target = self._target(request, call.client.base)
-        known = await service.subscriptions.find_current_or_moved(Role.SUBSCRIBER, NAME, target, request.callback)
-        if request.mode is Mode.UNSUBSCRIBE and known is None:
+        subscription = await service.subscriptions.find_current_or_moved(
+            Role.SUBSCRIBER, NAME, target, request.callback
+        )
+        if request.mode is Mode.UNSUBSCRIBE and subscription is None:
             raise InvalidRequest("no such subscription", 404)
-        if known is None:
+        if subscription is None:
             await service.subscriptions.check_capacity(request.callback, settings.subscriptions_per_site)
         data = {
             "mode": request.mode,
@@ -235,11 +237,11 @@ class Hub:
             return Refused("the callback did not repeat the challenge")
         data, now = json.loads(request.data), service.clock.now()
         if data["mode"] == Mode.UNSUBSCRIBE:
-            known = await service.subscriptions.find_current_or_moved(
+            subscription = await service.subscriptions.find_current_or_moved(
                 Role.SUBSCRIBER, NAME, request.topic, request.callback
             )
-            if known is not None:
-                await service.subscriptions.remove(known.id)
+            if subscription is not None:
+                await service.subscriptions.remove(subscription.id)
             return Delivered("unsubscribed")
         lease: Seconds = data["lease"]
         new = Subscription(

@@ -235,11 +235,11 @@ class HelperPool:
         if helper.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick
-        state, spent = _process_usage(helper.pid)
+        state, cpu_time = _process_usage(helper.pid)
         if state in ("T", "t"):
             logger.warning("helper pool: helper stopped by a signal, replacing it")
             self._stop_helper(helper)
-        elif spent - helper.cpu_before < quick / 2 and loop.time() - helper.started_at < 4 * quick:
+        elif cpu_time - helper.cpu_before < quick / 2 and loop.time() - helper.started_at < 4 * quick:
             helper.timer = loop.call_later(
                 quick / 2, self._on_quick_limit, helper, job
             )  # the job has used little processor time, because the machine is busy
@@ -314,13 +314,13 @@ class HelperPool:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readexactly(2 * NUMBER_SIZE)
-                spent, count = decode_numbers(head)
+                cpu_time, count = decode_numbers(head)
                 if not 0 < count <= PARTS_MAX:
                     break
                 lengths = decode_numbers(await reader.readexactly(count * NUMBER_SIZE))
                 if sum(lengths) > RESULT_MAX:
                     break
-                helper.cpu_before = spent / _MICRO
+                helper.cpu_before = cpu_time / _MICRO
                 self._on_result(helper, [await reader.readexactly(length) for length in lengths])
         self._on_helper_exit(helper)
         self._assign()

@@ -175,8 +175,8 @@ def _extend_cpu_limit(cpu: Seconds) -> None:
 
 def _cpu_time() -> Seconds:
     """Return the processor time of this process in seconds."""
-    spent = resource.getrusage(resource.RUSAGE_SELF)
-    return spent.ru_utime + spent.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _run_helper(descriptor: int, cpu: Seconds) -> None:

@@ -83,18 +83,18 @@ class IngestedContent:
     """The previously stored channel with its content digest, if this ingestion computed that digest
     (`_defers_digest`)."""
 
-    def is_change(self, known: Channel | None) -> bool:
-        """Return whether the content of the feed differs from that of the known channel."""
-        if self.channel is None or known is None:
-            return self.channel is not known
-        return self.channel.content_digest != self.resolved_channel(known).content_digest
+    def is_change(self, previous: Channel | None) -> bool:
+        """Return whether the content of the feed differs from that of the previous channel."""
+        if self.channel is None or previous is None:
+            return self.channel is not previous
+        return self.channel.content_digest != self.resolved_channel(previous).content_digest
 
-    def resolved_channel(self, known: Channel) -> Channel:
-        """Return `known`, or the same channel with its content digest if this ingestion computed that digest."""
+    def resolved_channel(self, previous: Channel) -> Channel:
+        """Return `previous`, or the same channel with its content digest if this ingestion computed that digest."""
         return (
             self.previous_channel
-            if self.previous_channel is not None and pending_hash(known.content_digest) is not None
-            else known
+            if self.previous_channel is not None and pending_hash(previous.content_digest) is not None
+            else previous
         )
 
 
@@ -256,7 +256,7 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 
 
 def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the known channel with the content digest that was deferred. Return None if no digest was deferred, or if
+    """Return the channel with the content digest that was deferred. Return None if no digest was deferred, or if
     its content is not stored."""
     if channel is None or (content_hash := pending_hash(channel.content_digest)) is None:
         return None

@@ -28,9 +28,9 @@ to a third."""
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
     """Return the freshness of a stored response with its reason. Cache, status page and log use the same result."""
     channel = resource.channel if stored.content.feed else None
-    learned = None
+    learned_seconds = None
     if channel is not None and freshness.explicit_lifetime(stored, targeted=settings.is_targeted) is None:
-        learned = learned_lifetime(resource, stored, settings)  # it counts only if HTTP states no lifetime
+        learned_seconds = learned_lifetime(resource, stored, settings)  # it counts only if HTTP states no lifetime
 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
@@ -57,7 +57,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
             return pushed
         heuristic, _ = freshness.heuristic_lifetime(
             stored,
-            learned=learned,
+            learned=learned_seconds,
             default=settings.default_lifetime,
             minimum=settings.lifetime_min,
             maximum=settings.lifetime_max,
@@ -68,7 +68,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         stored,
         now,
         hint=hint,
-        learned=learned,
+        learned=learned_seconds,
         # The heuristic default applies to feeds only; HTTP alone decides about other content.
         default=settings.default_lifetime if channel is not None else 0,
         minimum=settings.lifetime_min if channel is not None else 0,
@@ -164,7 +164,7 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
         return 0.0
     if fresh.limit is not None:
         return 0.0
-    learned = learned_lifetime(resource, stored, settings)
-    if learned is None:
+    lifetime = learned_lifetime(resource, stored, settings)
+    if lifetime is None:
         return 0.0
-    return min(stored.response_time + learned, fresh.expires + limit)
+    return min(stored.response_time + lifetime, fresh.expires + limit)

@@ -150,8 +150,8 @@ class _Bounds:
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
     stated_end = freshness.allowance.until if freshness.allowance is not None else freshness.expires
     end = max(stated_end, rests_until(resource, resource.variants[-1], freshness, settings))
-    granted = max(0.0, end - (freshness.expires - freshness.lifetime))
-    lead = min(LEAD * granted, LEAD_MAX) * (1 + jitter) / 2
+    lifetime = max(0.0, end - (freshness.expires - freshness.lifetime))
+    lead = min(LEAD * lifetime, LEAD_MAX) * (1 + jitter) / 2
     is_stated = freshness.allowance is not None or freshness.limit is not None or freshness.source in STATED
     earliest = max(
         resource.fetched + max(GAP_MIN, float(settings.feed_min_interval)), stated_end - lead if is_stated else 0
@@ -172,11 +172,11 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
     is_held = settings.feed_hints != "off" and may_extend_lifetime(resource.variants[-1], freshness.control)
 
     def until(at: Instant) -> Instant:
-        end = at + max(granted, GAP_MIN)
+        end = at + max(lifetime, GAP_MIN)
         return next_unskipped(resource.channel.schedule, end) if is_held and resource.channel is not None else end
 
     ahead = permitted(max(end - lead, resource.fetched + GAP_MIN))
-    return _Bounds(end, granted, ahead, until, permitted)
+    return _Bounds(end, lifetime, ahead, until, permitted)
 
 
 def _worthwhile_refresh(
@@ -251,11 +251,11 @@ def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, set
 
 def _unread_reason(audience: Audience, bounds: _Bounds) -> str:
     """Return the reason why a refresh for readers without a rhythm would cost too much, or an empty string."""
-    granted = max(bounds.granted, GAP_MIN)
-    window = max(granted, IDLE)
+    lifetime = max(bounds.granted, GAP_MIN)
+    window = max(lifetime, IDLE)
     readers = audience.recent(window)
     if readers == 0:
         return f"not requested within {span(window)}: the next reader's request"
-    if readers * granted / window < 1:
+    if readers * lifetime / window < 1:
         return "requested too seldom for its short lifetime: the next reader's request"
     return ""

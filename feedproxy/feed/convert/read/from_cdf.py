@@ -13,14 +13,14 @@ from feedproxy.feed.xml import Element, attributes, named_children, text_of
 _MINUTE = 60
 
 
-def channel(root: Element, known: Channel, base: str) -> Feed:
+def channel(root: Element, parsed: Channel, base: str) -> Feed:
     """Return the channel without its items. Its interval becomes a ttl, as in other formats."""
     base = markup.resolve(base, _attribute(root, "base"))
-    interval = known.schedule.interval
+    interval = parsed.schedule.interval
     logo = next((child for child in named_children(root, "logo")), None)
     href = _attribute(logo, "href") if logo is not None else ""
     own = _attribute(root, "self")
-    links = [Link(markup.resolve(base, known.link))] if known.link else []
+    links = [Link(markup.resolve(base, parsed.link))] if parsed.link else []
     if own:
         links.append(Link(markup.resolve(base, own), "self"))
     return Feed(

@@ -30,8 +30,8 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
 
     `address` is the feed's address: the base of relative links if the document gives no other base.
     """
-    known = read_channel(body, content_type)
-    return read_parsed(known, body, content_type, address=address) if known is not None else None
+    parsed = read_channel(body, content_type)
+    return read_parsed(parsed, body, content_type, address=address) if parsed is not None else None
 
 
 def _limit_feed(feed: Feed) -> Feed:
@@ -61,19 +61,17 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
     return dataclasses.replace(model, **changed) if changed else model
 
 
-def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of a document with a known channel (feed/parse/parser.py).
-
-    Return None if it cannot be parsed.
-    """
+def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
+    """Return the model of a document from which parser.py has parsed this channel. Return None if that is
+    impossible."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
-    if known.kind is Kind.JSON:
+    if parsed.kind is Kind.JSON:
         from_data = from_json.read(text.data, address=address)
         return _limit_feed(from_data) if from_data is not None else None
     if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
-    reading = _ModelReader(known, address)
+    reading = _ModelReader(parsed, address)
     document = xml.parse_streaming(text, reading.on_element)
     return _limit_feed(reading.feed(document.root)) if document is not None else None
 
@@ -81,10 +79,10 @@ def read_parsed(known: Channel, body: bytes, content_type: str | None = None, *,
 class _ModelReader:
     """A streaming reader of one XML document."""
 
-    def __init__(self, known: Channel, address: str) -> None:
-        self._known = known
+    def __init__(self, parsed: Channel, address: str) -> None:
+        self._parsed = parsed
         self._address = address
-        self._local = "entry" if known.kind is Kind.ATOM else "item"
+        self._local = "entry" if parsed.kind is Kind.ATOM else "item"
         self._base: str | None = None
         self._items: list[Item] = []
 
@@ -92,20 +90,20 @@ class _ModelReader:
         """Read an element, once it is complete, if it is an item."""
         if len(self._items) >= ITEMS_MAX or xml.qualified_name(element)[1].lower() != self._local:
             return
-        around = element.getparent()
-        base = self._base_of(around) if around is not None else self._address
-        if self._known.kind is Kind.CDF:
+        parent = element.getparent()
+        base = self._base_of(parent) if parent is not None else self._address
+        if self._parsed.kind is Kind.CDF:
             self._items.append(from_cdf.item(element, base))
             return
         core = xml.qualified_name(element)[0]
-        statements = extract(element, core=core, is_atom=self._known.kind is Kind.ATOM, base=base, is_item=True)
+        statements = extract(element, core=core, is_atom=self._parsed.kind is Kind.ATOM, base=base, is_item=True)
         self._items.append(merge.item(statements))
 
     def feed(self, root: xml.Element) -> Feed:
         """Return the feed after all elements were read."""
-        kind = self._known.kind
+        kind = self._parsed.kind
         if kind is Kind.CDF:
-            channel = from_cdf.channel(root, self._known, self._base_of(root))
+            channel = from_cdf.channel(root, self._parsed, self._base_of(root))
         else:
             channel = self._channel(root, kind)
         items = tuple(merge.drop_inherited(item, channel) for item in self._items)
@@ -114,7 +112,7 @@ class _ModelReader:
     def _channel(self, root: xml.Element, kind: Kind) -> Feed:
         container = root if kind is Kind.ATOM else _channel_in(root)
         core = xml.qualified_name(container)[0]
-        schedule = self._known.schedule
+        schedule = self._parsed.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
             schedule = xml_elements.schedule(container, RSS2)
         statements = extract(
@@ -123,13 +121,13 @@ class _ModelReader:
         statements.language = statements.language or _inherited(container, "lang")
         statements.direction = statements.direction or (root.get("dir") or "").strip().lower()
         if kind is Kind.RDF:
-            beside = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
+            root_statements = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
             # RSS 1.0 has picture and text input beside the channel, which only refers to them.
             statements.image, statements.text_input = (
-                beside.image or statements.image,
-                beside.text_input or statements.text_input,
+                root_statements.image or statements.image,
+                root_statements.text_input or statements.text_input,
             )
-        return merge.channel(statements, kind, self._known.version, schedule)
+        return merge.channel(statements, kind, self._parsed.version, schedule)
 
     def _base_of(self, element: xml.Element) -> str:
         base = self._fallback(element)
@@ -145,12 +143,12 @@ class _ModelReader:
         if self._base is None:
             root = next(reversed(list(element.iterancestors())), element)
             own = self._address
-            if not own and self._known.kind is not Kind.CDF:
+            if not own and self._parsed.kind is not Kind.CDF:
                 links = xml_elements.atom_links(root, (xml.qualified_name(root)[0], xml.ATOM, xml.ATOM03))
                 links += xml_elements.atom_links(_channel_in(root))
                 own = next((link.href for link in xml_elements.self_links(links) if markup.is_web(link.href)), "")
-            if not own and markup.is_web(self._known.link):
-                own = self._known.link
+            if not own and markup.is_web(self._parsed.link):
+                own = self._parsed.link
             self._base = own
         return self._base
 
@@ -170,8 +168,8 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
     The address of the original becomes a link with rel="via".
     """
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
-    known = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
-    return dataclasses.replace(feed, links=(*known.values(), Link(address, "self")))
+    unique = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
+    return dataclasses.replace(feed, links=(*unique.values(), Link(address, "self")))
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:

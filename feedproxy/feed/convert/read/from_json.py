@@ -60,16 +60,16 @@ def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max:
 
     If `with_custom` is True, feedproxy's own custom objects are read, too.
     """
-    known = read_channel(data, sound=True)
-    if known is None:
+    parsed = read_channel(data, sound=True)
+    if parsed is None:
         return None
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
     document = json.JSONDecoder().raw_decode(text)[0]
-    feed = channel(document, known.version, address, with_custom=with_custom)
+    feed = channel(document, parsed.version, address, with_custom=with_custom)
     items = document.get("items")
     base = address or feed.address or feed.link
-    listed = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-    read_items = (item(entry, base, with_custom=with_custom) for entry in listed[:items_max])
+    objects = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    read_items = (item(entry, base, with_custom=with_custom) for entry in objects[:items_max])
     return dataclasses.replace(feed, items=tuple(drop_inherited(item, feed) for item in read_items))
 
 
@@ -176,12 +176,12 @@ def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
     return tuple(enclosures.values())
 
 
-def _members(document: dict[str, Any], known: frozenset[str]) -> tuple[tuple[str, str], ...]:
+def _members(document: dict[str, Any], defined: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """Return the members that the format does not define: custom objects and others."""
     return tuple(
         (clean(key), clean(json.dumps(value, ensure_ascii=True, sort_keys=True)))
         for key, value in document.items()
-        if key not in known and key != CUSTOM_OBJECT and value is not None
+        if key not in defined and key != CUSTOM_OBJECT and value is not None
     )
 
 

@@ -23,9 +23,9 @@ def render(feed: Feed) -> bytes:
     feed = _with_required_elements(feed)
     atom_channel(root, feed, RSS2)
     _write_rss_elements(root, feed)
-    taken: set[str] = set()
+    previous_ids: set[str] = set()
     for position, item in enumerate(feed.items):
-        _entry(root, item, feed, taken, position)
+        _entry(root, item, feed, previous_ids, position)
     return out.finish(root)
 
 
@@ -66,12 +66,12 @@ def item_id(item: Item, feed: Feed) -> str:
     )
 
 
-def own_id(item: Item, feed: Feed, taken: set[str]) -> str:
-    """Return a unique `item_id` and add it to `taken`, the ids of the previous items."""
+def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
+    """Return a unique `item_id` and add it to `previous_ids`, the ids of the previous items."""
     identity = item_id(item, feed)
-    if identity in taken and not item.id:
-        identity = _name_based_uuid(f"{identity} {len(taken)}")
-    taken.add(identity)
+    if identity in previous_ids and not item.id:
+        identity = _name_based_uuid(f"{identity} {len(previous_ids)}")
+    previous_ids.add(identity)
     return identity
 
 
@@ -105,10 +105,10 @@ def _date(item: Item) -> int | None:
     return item.updated if item.updated is not None else item.published
 
 
-def _entry(root: Element, item: Item, feed: Feed, taken: set[str], position: int) -> None:
+def _entry(root: Element, item: Item, feed: Feed, previous_ids: set[str], position: int) -> None:
     element = put(root, ATOM, "entry")
     out.language_attributes(element, item.language, item.direction, atom=True)
-    identity = own_id(item, feed, taken)
+    identity = own_id(item, feed, previous_ids)
     put(element, ATOM, "id", identity)
     out.identifier(element, item, identity)
     if item.title is None:

@@ -79,13 +79,13 @@ def address(url: str) -> str:
     return url if colon and scheme.lower() in _SCHEMES else ""
 
 
-def direction(model: Feed | Item, around: str = "") -> str:
-    """Return the direction of a channel's or item's text: the stated one, that of its language, or `around`."""
+def direction(model: Feed | Item, default: str = "") -> str:
+    """Return the direction of a channel's or item's text: the stated one, that of its language, or `default`."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")
     if not tag:
-        return around or "auto"
+        return default or "auto"
     return "rtl" if tag.partition("-")[0] in _RIGHT_TO_LEFT else "ltr"
 
 

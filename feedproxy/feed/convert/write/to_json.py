@@ -23,7 +23,7 @@ def render(feed: Feed) -> bytes:
 
 def document(feed: Feed) -> dict[str, Any]:
     """Return the document as plain data."""
-    written = _nonempty(
+    members = _nonempty(
         version=VERSION,
         title=markup.to_line(feed.title),
         home_page_url=feed.link,
@@ -37,14 +37,14 @@ def document(feed: Feed) -> dict[str, Any]:
         hubs=_hubs(feed),
         **_members(feed),
     )
-    written.setdefault("title", "")  # JSON Feed requires a title
-    reread = from_json.channel(written, "1.1", "", with_custom=True)
-    _add_beyond(written, feed, reread)
-    return {**written, "items": [_item(item, feed) for item in feed.items]}
+    members.setdefault("title", "")  # JSON Feed requires a title
+    parsed = from_json.channel(members, "1.1", "", with_custom=True)
+    _add_beyond(members, feed, parsed)
+    return {**members, "items": [_item(item, feed) for item in feed.items]}
 
 
 def _item(item: Item, feed: Feed) -> dict[str, Any]:
-    written = _nonempty(
+    members = _nonempty(
         id=item.id or item_id(item, feed),
         url=item.link,
         external_url=item.first_href("related"),
@@ -70,19 +70,19 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         ],
         **_members(item),
     )
-    _add_beyond(written, item, from_json.item(written, "", with_custom=True))
-    return written
+    _add_beyond(members, item, from_json.item(members, "", with_custom=True))
+    return members
 
 
-def _add_beyond(written: dict[str, Any], model: Feed | Item, reread: Feed | Item) -> None:
-    """Add a custom object with the fields of `model` that differ in `reread`, the model of the written document."""
+def _add_beyond(members: dict[str, Any], model: Feed | Item, parsed: Feed | Item) -> None:
+    """Add a custom object with the fields of `model` that differ in `parsed`, the model of the written document."""
     names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
-    differing = [name for name in names if getattr(model, name) != getattr(reread, name)]
+    differing = [name for name in names if getattr(model, name) != getattr(parsed, name)]
     custom: dict[str, Any] = dict(plain_data.nonempty_fields(model, differing))
     if empty := [name for name in differing if name not in custom]:
         custom["none"] = empty
     if custom:
-        written[from_json.CUSTOM_OBJECT] = custom
+        members[from_json.CUSTOM_OBJECT] = custom
 
 
 def _content(item: Item) -> dict[str, str]:
@@ -114,8 +114,8 @@ def _hubs(feed: Feed) -> list[dict[str, str]]:
     return hubs
 
 
-def _members(written: Feed | Item) -> dict[str, Any]:
-    return {key: json.loads(value) for key, value in written.members}
+def _members(model: Feed | Item) -> dict[str, Any]:
+    return {key: json.loads(value) for key, value in model.members}
 
 
 def _nonempty(**values: Any) -> dict[str, Any]:

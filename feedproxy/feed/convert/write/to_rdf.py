@@ -50,14 +50,14 @@ def render(feed: Feed) -> bytes:
 def _names(feed: Feed) -> list[str]:
     """Return a unique rdf:about for each item: its id, or its link ("must be unique")."""
     names: list[str] = []
-    taken: set[str] = set()
+    previous_names: set[str] = set()
     copies: Counter[str] = Counter()
     for item in feed.items:
         name = first = item_id(item, feed)
-        while name in taken:
+        while name in previous_names:
             copies[first] += 1
             name = f"{first}#" if copies[first] == 1 else f"{first}#{copies[first]}"
-        taken.add(name)
+        previous_names.add(name)
         names.append(name)
     return names
 

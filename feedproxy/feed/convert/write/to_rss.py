@@ -53,13 +53,13 @@ def render(feed: Feed) -> bytes:
     channel_beyond_rss(channel, feed)
     for node in feed.extensions:
         add(channel, node)
-    taken: set[str] = set()
+    previous_ids: set[str] = set()
     for item in feed.items:
-        _item(channel, item, feed, taken)
+        _item(channel, item, feed, previous_ids)
     return out.finish(root)
 
 
-def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
+def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> None:
     element = put(channel, "", "item")
     out.language_attributes(element, item.language, item.direction)
     if item.title is not None:
@@ -80,7 +80,7 @@ def _item(channel: Element, item: Item, feed: Feed, taken: set[str]) -> None:
     elif markup.is_web(item.link):
         put(element, "", "guid", item.link)
     else:
-        put(element, "", "guid", own_id(item, feed, taken), isPermaLink="false")
+        put(element, "", "guid", own_id(item, feed, previous_ids), isPermaLink="false")
     _dates(element, item)
     if item.source is not None:
         title = markup.to_line(item.source.title) or item.source.address

@@ -97,23 +97,23 @@ class _Language:
 class _Table(dict[int, str]):
     """A translation table of characters that is filled on demand. Characters beyond the BMP are not cached."""
 
-    def __init__(self, special: str, beyond: Callable[[int], str]) -> None:
+    def __init__(self, special: str, escape: Callable[[int], str]) -> None:
         super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})
-        self._beyond = beyond
+        self._beyond = escape
 
     def __missing__(self, number: int) -> str:
-        written = chr(number) if 0x20 <= number <= 0x7E else self._beyond(number)
+        text = chr(number) if 0x20 <= number <= 0x7E else self._beyond(number)
         if number < 0x10000:
-            self[number] = written
-        return written
+            self[number] = text
+        return text
 
 
-def _escaping(special: str, beyond: Callable[[int], str]) -> Callable[[str], str]:
+def _escaping(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
     """Return a function that quotes a text.
 
     The function escapes `special` characters with a backslash, and characters beyond ASCII with `beyond`.
     """
-    table = _Table(special, beyond)
+    table = _Table(special, escape)
     return lambda text: f'"{text.translate(table)}"'
 
 

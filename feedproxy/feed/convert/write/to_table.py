@@ -124,6 +124,6 @@ def plain_cell(cell: str, *, tsv: bool = False) -> str:
 
 
 def _in_a_line(cell: str) -> str:
-    for sign, written in (("\\", "\\\\"), ("\t", "\\t"), ("\r\n", "\\n"), ("\n", "\\n"), ("\r", "\\n")):
-        cell = cell.replace(sign, written)
+    for sign, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\r\n", "\\n"), ("\n", "\\n"), ("\r", "\\n")):
+        cell = cell.replace(sign, escaped)
     return cell
