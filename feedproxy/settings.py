@@ -438,9 +438,9 @@ class Settings:
     store: str = option(
         "",
         "Folder of the store. Default: the platform's cache folder. `memory:` stores nothing on disk."
-        " `redis://HOST/` is shared.",
-        "With `memory:`, feedproxy asks every origin again after a restart. `redis://` and `rediss://` are for"
-        " several machines: docs/how-to/run-a-fleet.md.",
+        " `redis://HOST/` is a store that several machines share.",
+        "With `memory:`, feedproxy asks every origin again after a restart. For `redis://` and `rediss://`, see"
+        " docs/how-to/run-a-fleet.md.",
         restart=True,
     )
     memory_max: int = option(
