@@ -473,6 +473,7 @@ class _Services:
             for _ in range(SAVE_INTERVAL // HISTORY_INTERVAL):
                 await asyncio.sleep(HISTORY_INTERVAL)
                 await self.history_recorder.save(self.clock.now())
+            await self.counts.finish_sweep(self.clock.now())
             await self._save()
 
     async def _save(self) -> None:

@@ -99,10 +99,17 @@ class SubscriberSums:
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the number of the feed's subscribers on all machines. It is at least the number on this machine."""
+        sums = self._current(target, now)
+        return direct + claimed if sums is None else max(direct, sums.direct) + max(claimed, sums.claimed)
+
+    def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
+        """Return the number of the feed's direct readers on all machines. It is at least `direct`."""
+        sums = self._current(target, now)
+        return direct if sums is None else max(direct, sums.direct)
+
+    def _current(self, target: str, now: Instant) -> _Sum | None:
         sums = self._sums.get(target)
-        if sums is None or not now - sums.at < self._window:
-            return direct + claimed
-        return max(direct, sums.direct) + max(claimed, sums.claimed)
+        return sums if sums is not None and now - sums.at < self._window else None
 
     def sum_of(self, target: str) -> tuple[int, int]:
         """Return the last fetched numbers of direct readers and of claimed readers on all machines."""

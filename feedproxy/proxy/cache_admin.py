@@ -35,7 +35,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.subscribers.counts import SubscriberCounts
-from feedproxy.subscribers.poll_rhythms import DAY, READERS_MAX, ExpectedPoll
+from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 
 INVALIDATION_BATCH = 64
 """Number of purged targets that are announced to downstream caches at a time, before other tasks run. 64 targets take
@@ -79,7 +79,7 @@ class FeedAudience:
         """Return the polls that are expected until the instant `until`, earliest first."""
         rhythms, readers = self.counts.rhythms, 0
         if rhythms.count_sampled(self.target) == READERS_MAX:
-            readers = self.counts.count_recent(self.target, self.now - DAY)
+            readers = self.counts.count_with_peers(self.target, self.now)
         return rhythms.expected_polls(self.target, self.now, until, readers=readers)
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
 
-from feedproxy.aio import yielding
+from feedproxy.aio import throttled, yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.signals import Signal
@@ -68,6 +68,10 @@ class PeerCounts(Protocol):
         """Return the feed's subscribers on all machines. `direct` and `claimed` are the counts of this machine."""
         ...
 
+    def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
+        """Return the feed's direct readers on all machines. `direct` is the count of this machine."""
+        ...
+
 
 class NoPeerCounts:
     """The default without a cluster: only this machine's counts."""
@@ -75,6 +79,10 @@ class NoPeerCounts:
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the sum of both counts."""
         return direct + claimed
+
+    def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
+        """Return the count of this machine."""
+        return direct
 
 
 class SubscriberCounts:
@@ -133,8 +141,7 @@ class SubscriberCounts:
         """Record one request. Return True if other processes need to know it."""
         self.distinct.record(target, pseudonym, now)
         self.rhythms.record(target, pseudonym, now)
-        if not self._unswept and abs(now - self._pruned) >= self._window / 24:
-            self._pruned, self._unswept = now, list(self._feeds)
+        self._begin_sweep(now)
         if self._unswept:
             self._sweep(now)
         feed = self._feeds.pop(target, None)
@@ -198,6 +205,11 @@ class SubscriberCounts:
         readers = sum(1 for _ in takewhile(lambda value: value >> 8 >= limit, latest_first))
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
+    def count_with_peers(self, target: str, now: Instant) -> int:
+        """Return the number of readers that requested this feed from any machine within the window. It is at least
+        `count_recent` of this machine."""
+        return self._peers.direct_with_peers(target, self.count_recent(target, now - self._window), now)
+
     def last_read(self, target: str) -> Instant | None:
         """Return the instant of the last request for this feed, or None if it was never requested."""
         feed = self._feeds.get(target)
@@ -252,7 +264,7 @@ class SubscriberCounts:
     def prune(self, now: Instant) -> None:
         """Remove readers and claims that have left the window.
 
-        `record_read` does the same 24 times a window, in small steps with each request.
+        `record_read` and `finish_sweep` do the same 24 times a window, in small steps.
         """
         self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
@@ -260,6 +272,21 @@ class SubscriberCounts:
             self._expire(feed, now)
             if not feed.size and not feed.claims:
                 self._forget(target)
+
+    async def finish_sweep(self, now: Instant) -> None:
+        """Remove readers and claims that have left the window, as `record_read` does, with pauses for other tasks.
+
+        Without this call, a process that gets no requests would keep them.
+        """
+        self._begin_sweep(now)
+        async for _ in throttled(self._sweeps(now)):
+            pass
+        await self.rhythms.finish_sweep(now)
+
+    def _sweeps(self, now: Instant) -> Iterator[None]:
+        while self._unswept:
+            self._sweep(now)
+            yield
 
     def dump(self) -> bytes:
         """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses."""
@@ -357,6 +384,10 @@ class SubscriberCounts:
         for (fetcher, _), claim_state in feed.claims.items():
             by_fetcher[fetcher] += current_claim(claim_state, now, self._window)
         return sum(min(count, self._claim_max) for count in by_fetcher.values())
+
+    def _begin_sweep(self, now: Instant) -> None:
+        if not self._unswept and abs(now - self._pruned) >= self._window / 24:
+            self._pruned, self._unswept = now, list(self._feeds)
 
     def _sweep(self, now: Instant) -> None:
         left = SWEEP_BATCH

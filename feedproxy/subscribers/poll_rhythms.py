@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedproxy.aio import yielding
+from feedproxy.aio import throttled, yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -284,10 +284,24 @@ class PollRhythms:
         while self._bytes > self._bytes_max or len(self._feeds) > self._feeds_max:
             self.forget(next(iter(self._feeds)))
 
-    def _sweep(self, now: Instant) -> None:
-        """Forget readers outside the window. Each feed is checked 24 times a window, a few feeds at each poll."""
+    async def finish_sweep(self, now: Instant) -> None:
+        """Forget readers outside the window, with pauses for other tasks, also if no polls come."""
+        self._begin_sweep(now)
+        async for _ in throttled(self._sweeps(now)):
+            pass
+
+    def _sweeps(self, now: Instant) -> Iterator[None]:
+        while self._unswept:
+            self._sweep(now)
+            yield
+
+    def _begin_sweep(self, now: Instant) -> None:
         if not self._unswept and abs(now - self._swept) >= self._window / 24:
             self._swept, self._unswept = now, list(self._feeds)
+
+    def _sweep(self, now: Instant) -> None:
+        """Forget readers outside the window. Each feed is checked 24 times a window, a few feeds at each poll."""
+        self._begin_sweep(now)
         for _ in range(min(SWEEP_BATCH, len(self._unswept))):
             self.expire(self._unswept.pop(), now)
 

@@ -11,7 +11,10 @@ import pytest
 
 from feedproxy import aio
 from feedproxy.errors import StoreError
+from feedproxy.proxy.cache_admin import FeedAudience
+from feedproxy.proxy.interfaces import NoDemand
 from feedproxy.subscribers.counts import SWEEP_BATCH, SubscriberCounts
+from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_names import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 
@@ -406,3 +409,38 @@ def test_unrequested_feed_stays_packed_and_is_dumped_unchanged() -> None:
         counts.record_read("https://example.com/3", reader(7), "curl/8", NOW + 401)
     assert not after._feeds["https://example.com/3"].packed
     assert after.dump() == before.dump()
+
+
+async def test_readers_and_rhythms_are_forgotten_without_further_requests() -> None:
+    counts = SubscriberCounts(window=DAY)
+    for number in range(3 * SWEEP_BATCH):
+        counts.record_read(f"{FEED}?{number % 50}", reader(number), "Reader/1", NOW)
+    await counts.finish_sweep(NOW + DAY / 2)
+    assert len(counts.targets()) == len(counts.rhythms) == 50
+
+    await counts.finish_sweep(NOW + 1.1 * DAY)
+
+    assert counts.targets() == counts.rhythms.targets() == []
+
+
+class OtherMachine:
+    """A machine with a hundred readers of each feed."""
+
+    def total_with_peers(self, target: str, direct: int, claimed: int, now: float) -> int:
+        return self.direct_with_peers(target, direct, now) + claimed
+
+    def direct_with_peers(self, target: str, direct: int, now: float) -> int:
+        return direct + 100
+
+
+def test_full_sample_represents_the_readers_of_all_machines() -> None:
+    def weight(counts: SubscriberCounts) -> float:
+        for number in range(READERS_MAX):
+            counts.rhythms.record(FEED, reader(number), NOW - 3600)
+            counts.record_read(FEED, reader(number), "Reader/1", NOW)
+        audience = FeedAudience(FEED, NOW, counts, NoDemand())
+        return sum(poll.weight for poll in audience.expected(NOW + DAY))
+
+    alone = weight(SubscriberCounts())
+
+    assert weight(SubscriberCounts(peers=OtherMachine())) == pytest.approx(alone * (READERS_MAX + 100) / READERS_MAX)
