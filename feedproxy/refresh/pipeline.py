@@ -591,7 +591,9 @@ class RefreshPipeline:
                 is_reported = before.channel is not None or outcome.error is not None or outcome.status == 429
                 detail_or_none = fault if is_reported else None
             case Replace(reason):
-                resource = replace(before, failures=Failures(), pending_format_change=None)
+                resource = before
+                if before.pending_format_change is not None or before.failures != Failures():
+                    resource = replace(before, failures=Failures(), pending_format_change=None)
                 detail_or_none = None
         if response is None:
             return RefreshResult(resource, None, False, fwd_status, None, detail_or_none, reason, outcome.error)

@@ -197,10 +197,13 @@ class Fetcher:
         self._exchanges += 1
         shares = self._shares[skip_address_check]
         try:
-            async with shares.slot(timeout=self._limits.connect, site=host.site, host=host.authority) as slot:
+            slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
+            try:
                 return await self._fetch_in_slot(
                     slot, request.method, host, message, parent, skip_address_check=skip_address_check
                 )
+            finally:
+                shares.release(slot)
         except FeedproxyError:
             raise
         except ReadTimeout as error:

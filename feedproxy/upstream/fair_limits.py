@@ -12,8 +12,8 @@ request (docs/decisions/connection-limits.md).
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -149,18 +149,11 @@ class FairLimits:
         """Number of waiting requests."""
         return len(self._waiting)
 
-    @asynccontextmanager
-    async def slot(self, *, timeout: Seconds, site: str = "", host: str = "") -> AsyncIterator[Slot]:
-        """Take a slot for the current requester during the `with` block. Raises Overload if no slot is free within
-        `timeout` seconds."""
-        slot = await self.acquire(timeout=timeout, site=site, host=host)
-        try:
-            yield slot
-        finally:
-            self.release(slot)
-
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
-        """Return a slot for the current requester; the caller must call `release`. Raises Overload."""
+        """Return a slot for the current requester; the caller must call `release`.
+
+        Raises Overload if no slot is free within `timeout` seconds.
+        """
         requester = current_requester()
         loop = asyncio.get_running_loop()
         slot = Slot(requester, self._keys(requester, site, host), loop.time())
