@@ -53,7 +53,7 @@ class Utf8Text:
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
     """Return the codec that a byte order mark or zero bytes indicate, and the length of the mark.
 
-    Return None without them.
+    Return None if the document has neither.
     """
     if _PLAIN.match(body):
         return None

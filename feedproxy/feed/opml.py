@@ -24,7 +24,7 @@ from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length,
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
-"""Media type of a list. No type is registered; OPML 2.0's own examples have this one, and feed readers expect it."""
+"""Media type of a list. No type is registered; the examples of OPML 2.0 have this type, and feed readers expect it."""
 
 FEEDS_MAX = 10_000
 """Maximum number of feeds in one list. The largest lists in use have some thousands."""

@@ -30,7 +30,7 @@ SY = "http://purl.org/rss/1.0/modules/syndication/"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""Namespaces of prefixes without a declaration."""
+"""The namespaces that prefixes without a declaration stand for."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
 """Maximum size of a document that is parsed into one tree, in bytes. Most feeds are smaller, and parsing takes a

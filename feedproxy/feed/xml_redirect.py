@@ -3,10 +3,10 @@ State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-The document is to be "treated the same as HTTP 301"; an empty newLocation means the same as 410. Both take effect at
-once, so parsing is strict: the document must be well-formed, without namespace and document type, and must contain
-exactly one newLocation and nothing else. The specification's own sample, with an unclosed newLocation, is therefore
-ignored.
+The document is to be "treated the same as HTTP 301"; an empty newLocation means the same as 410. Move and end take
+effect at once, so parsing is strict: the document must be well-formed, without namespace and document type, and must
+contain exactly one newLocation and nothing else. The specification's own sample, with an unclosed newLocation, is
+therefore ignored.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Validators of an origin, carried inside the entity tag that a client gets.
 
-They are used for content that no cache may store: "the cache MUST NOT store any part of either the immediate request or
-the response" -- RFC 9111, section 5.2.2.5. The proxy therefore cannot store which tag of the origin belongs to a tag
+This is needed for content that no cache may store: "the cache MUST NOT store any part of either the immediate request
+or the response" -- RFC 9111, section 5.2.2.5. The proxy therefore cannot store which tag of the origin belongs to a tag
 that a client got. Instead, the client's tag contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong
 or weak tag in base64url; `HASH.dNUMBER` carries Last-Modified in Unix seconds.
 """

@@ -64,7 +64,7 @@ class Fields:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """Return the lines' names in lower case. They are cached."""
+        """Return the cached names of the lines in lower case."""
         names = self._lowered
         if names is None:
             names = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])

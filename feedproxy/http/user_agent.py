@@ -20,7 +20,7 @@ LENGTH_MAX = 512
 remain small."""
 
 COUNT_MAX = 10**12
-"""Upper limit for the number of a claim. Larger numbers are reduced to it."""
+"""Upper limit for the number of a claim. Larger numbers are reduced to this limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,8 @@ class RefreshRequests:
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
         """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
 
-        `is_test` marks the test notification by which a cloud verifies a callback. It does not delay the next request
-        by `ping_interval`.
+        `is_test` marks the test notification by which a cloud verifies a callback. A test notification does not delay
+        the next request by `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)

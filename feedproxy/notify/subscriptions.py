@@ -17,7 +17,7 @@ from feedproxy.notify.database import NotificationDatabase
 
 
 class Role(StrEnum):
-    """The role of the other side."""
+    """The role of the other server or client in a subscription."""
 
     SUBSCRIBER = "tell"  # has subscribed here and is notified
     PUBLISHER = "hear"  # this proxy has subscribed there, and receives notifications
@@ -277,7 +277,7 @@ class Subscriptions:
         )
 
     async def set_renewal(self, number: int, until: Instant | None) -> None:
-        """Set the instant of the next renewal. None means that there is none."""
+        """Set the instant of the next renewal. None means that the subscription is not renewed."""
         await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (until, number))
         )

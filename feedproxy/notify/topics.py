@@ -95,7 +95,7 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
 
 @memoize_last
 def is_private(resource: Resource, settings: Settings) -> bool:
-    """Return whether public lists must not name a feed, or its origin forbids shared caches to store it.
+    """Return True if public lists must not name a feed, or if its origin forbids shared caches to store it.
 
     `settings` are those of the feed's target.
     """

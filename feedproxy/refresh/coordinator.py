@@ -293,7 +293,7 @@ class RefreshCoordinator:
         self._scheduled[target] = asyncio.ensure_future(run())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
-        """Cancel the scheduled refreshes of all targets for which `matches` returns True. Invalidate running ones."""
+        """Cancel the scheduled refreshes of all matching targets. Invalidate the running refreshes of these targets."""
         for target in [scheduled for scheduled in self._scheduled if matches(scheduled)]:
             self._scheduled.pop(target).cancel()
         self.invalidate(matches)
@@ -310,7 +310,7 @@ class RefreshCoordinator:
             del self._non_feed_redirects[target]
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for running refreshes. Then cancel them and end the helper processes."""
+        """Wait at most `timeout` seconds for running refreshes. Cancel the remaining refreshes, and end the helpers."""
         for task in list(self._scheduled.values()):
             task.cancel()
         await self._refreshes.drain(timeout)
@@ -365,8 +365,8 @@ class RefreshCoordinator:
         """Return the result of another process's refresh since `before`, or None.
 
         The result is None if no other process completed a refresh during the wait for the lease. It is also None if the
-        stored response does not answer a request with these `fields`. Then the lease is released, so that all waiting
-        processes fetch in parallel.
+        stored response does not answer a request with these `fields`. In this case, the lease is released, so that all
+        waiting processes fetch in parallel.
         """
         if not lease.completed_by_peer:
             return None
@@ -545,8 +545,8 @@ def _is_never_stored(resource: Resource | None) -> bool:
 def _collapse_keys(context: RequestContext) -> tuple[object, ...]:
     """Return the keys of the refreshes that this request may share, in the order in which to try them.
 
-    The result is empty if the request needs a refresh of its own. First requests with different languages share one
-    refresh, because most feeds are the same in all languages.
+    The result is empty if the request needs a refresh of its own. The first requests for a feed share one refresh even
+    if they name different languages, because most feeds are the same in all languages.
     """
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
         return ()

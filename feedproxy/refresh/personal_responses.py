@@ -63,7 +63,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     * Credentials are part of the key. Fields that Vary nominates are not, because they are compared anyway.
     * A client's User-Agent is part of the key of pages and error responses, which differ by it. It is also part of the
       key of a feed if it could be markup, since a document may repeat it.
-    * A range is part of the key if the response is neither a part nor the whole.
+    * A range is part of the key if the response is neither the part (206) nor the whole (200).
     * A credential of the option `shared_fields` is not part of the key if two conditions hold: the origin permits
       sharing, and no shared response is stored yet that this one could replace (`is_new`).
     """

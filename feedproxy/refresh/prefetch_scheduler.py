@@ -65,7 +65,7 @@ def _unknown(_: str) -> Instant | None:
 class PrefetchScheduler:
     """The schedule of refreshes ahead of readers.
 
-    `plan_for` returns the plan for one feed. `refresh` fetches a feed and returns when that is done. `lane_of` returns
+    `plan_for` returns the plan for one feed. `refresh` fetches a feed and returns after the fetch. `lane_of` returns
     the lane of a feed, usually its site. `surprises` returns the feeds with readers that have polled at other times
     than the last plan expected. Such feeds are planned again within SLEEP_MAX seconds.
     """

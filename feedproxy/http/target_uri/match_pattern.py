@@ -46,7 +46,7 @@ def covers(pattern: str, base: str, target: str) -> bool:
 def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
     """Parse a pattern and return the parts of its path and query.
 
-    Either is None if the pattern lacks it. Return None if the pattern has syntax that is not supported.
+    A path or query that the pattern lacks is None. Return None if the pattern has syntax that is not supported.
     """
     if not pattern:
         return None

@@ -226,8 +226,8 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
 
 
 _SHORT_WORDS = re.compile(r"https?://(?:(?:[a-z]{1,11}+|[0-9]{1,11}+)(?![0-9a-z])|[-_~./:]+)*+")
-"""An address of short words and numbers. They are never random (`is_random`): the case never changes, and letters never
-follow digits."""
+"""Matches an address of short words and numbers. It has no random token (`is_random`): the case never changes, and
+letters never follow digits."""
 
 
 @memoize_short(entries=1024)

@@ -154,7 +154,7 @@ class DeliveryWorker:
         return own in map(_normalise_address, await self._caller.resolve(url))
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait until an immediate request to a host may start, and count it. Raises Overloaded."""
+        """Wait until an immediate request to a host may start, and count the request. Raises Overloaded."""
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1

@@ -17,7 +17,7 @@ TAGS_MAX = 1024
 
 
 class InvalidCall(FeedproxyError):
-    """The call does not have the form of its method. It is answered with a fault."""
+    """The call does not have the form of its method. The answer is a fault."""
 
     status_hint = 400
     detail = "bad-target"
@@ -26,8 +26,7 @@ class InvalidCall(FeedproxyError):
 
 
 class InvalidPing(FeedproxyError):
-    """The call is well-formed, but its values are invalid. It is answered with `flerror` 1 and this error as the
-    message."""
+    """The call is well-formed, but its values are invalid. The answer is `flerror` 1 with the text of this error."""
 
     status_hint = 400
     detail = "bad-target"

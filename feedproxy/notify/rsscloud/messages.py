@@ -65,7 +65,7 @@ class MalformedCall(InvalidCall):
 
 
 class RegistrationRefused(FeedproxyError):
-    """The registration is refused. It is answered with false."""
+    """The registration is refused. The answer is false."""
 
     status_hint = 403
     detail = "access"

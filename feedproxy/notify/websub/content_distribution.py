@@ -42,7 +42,7 @@ of it remains."""
 
 
 class DistributionReceiver:
-    """Receiver of the requests to callback URLs."""
+    """Receiver of the requests that hubs send to this proxy's callback URLs."""
 
     def __init__(self, service: NotificationService, subscriber: Subscriber, key: Callable[[], bytes]) -> None:
         self._service = service

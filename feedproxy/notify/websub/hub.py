@@ -1,8 +1,8 @@
 """The WebSub hub at `/-/hub`: it verifies subscription requests, and sends feeds to subscribers.
 
-Until its callback has answered the challenge, a request is only a delivery in the queue. It causes one GET of the
-callback, and leaves an existing subscription unchanged. A queued delivery names the feed. The feed's content is read
-from the store when the delivery is sent.
+Until the subscriber's callback has answered the challenge, a request is only a delivery in the queue. It causes one GET
+of the callback, and leaves an existing subscription unchanged. A queued delivery names the feed. The feed's content is
+read from the store when the delivery is sent.
 """
 
 import json

@@ -32,7 +32,7 @@ def self_link_mode(settings: Settings) -> str:
 def settings_digest(settings: Settings) -> str:
     """Return the digest of the settings that control editing.
 
-    The digest of the defaults is empty: copies from versions of feedproxy without this digest have an empty one.
+    The digest of the defaults is empty, as is the digest of copies from old versions of feedproxy.
     """
     return _digest(_edit_settings(settings))
 

@@ -1,4 +1,4 @@
-"""Ingestion: the origin's content becomes the content to store. It is decoded, parsed, edited and compressed once.
+"""Ingestion: the origin's content is decoded, parsed, edited and compressed, once for each version that is stored.
 
 Ingestion is a pure function over bytes, which runs outside the event loop. Content that is not a feed, or that has
 `no-transform`, is stored as received.

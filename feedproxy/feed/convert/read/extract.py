@@ -206,7 +206,7 @@ def _atom(statements: Extract, local: str, element: Element) -> bool:
 
 
 def _module(statements: Extract, namespace: str, local: str, element: Element) -> bool:
-    """Extract an element of a supported module. Return False for others."""
+    """Extract an element of a supported module. Return False for elements of other modules."""
     match namespace, local:
         case (d, "creator") if d == DC:
             _person(statements, "author", people.parse(_value(element)))
