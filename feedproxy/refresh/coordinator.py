@@ -231,8 +231,10 @@ class RefreshCoordinator:
         return task
 
     async def read_history(self, target: str) -> bool:
-        """Add the publication dates in the stored document to the changes of a feed that was fetched only once. Return
-        whether they were added now."""
+        """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
+
+        Return whether this call has added them.
+        """
         resource = self._store.get_latest(target)
         if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):
             return False
@@ -279,7 +281,7 @@ class RefreshCoordinator:
         self._start_once(target, wait)
 
     def _start_once(self, target: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Start a task that leads to a refresh of the target, unless another one has not ended yet."""
+        """Start a task that leads to a refresh of the target, unless such a task is running for the target."""
         if target in self._scheduled:
             return
 

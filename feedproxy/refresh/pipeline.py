@@ -166,8 +166,8 @@ class RefreshPipeline:
     def _is_feed_for_all_languages(self, job: RefreshJob, received: _Received) -> bool:
         """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
 
-        The caller has checked that Vary does not nominate the field. A redirect or a response with Content-Language may
-        depend on it in spite of that.
+        The caller has checked that Vary does not nominate Accept-Language. A redirect, or a response with
+        Content-Language, may nevertheless depend on it.
         """
         chain, ingested = received.chain, received.ingested
         if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):

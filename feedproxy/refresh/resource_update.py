@@ -34,11 +34,11 @@ VERSION_RECORDS_MAX = 32
 """Largest number of version records of a feed, at about fifty bytes each."""
 
 VARYING_NAMES_MAX = 8
-"""Largest number of names that are remembered from Vary of a response that is not stored. Origins name one or two
-client fields."""
+"""Largest number of field names that are remembered from the Vary of a response that is not stored. Origins name one or
+two client fields."""
 
 VARYING_NAME_LENGTH_MAX = 64
-"""Largest length of such a name, in characters. The longest names in use have about forty."""
+"""Largest length of a remembered field name, in characters. The longest names in use have about forty."""
 
 FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 """Fields that feedproxy itself writes into requests for shared copies of feeds."""
@@ -293,7 +293,10 @@ def with_history(
 
 
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
-    """Return the resource with these publications, which are older than its known changes."""
+    """Return the resource with `published`, the publication dates from before the first fetch, among its changes.
+
+    Without these dates and Last-Modified, the first fetch counts as the last change.
+    """
     if not published and "last-modified" not in response.fields:
         published = (resource.first_seen,)
     return replace(resource, changes=(*published, *resource.changes)[-CHANGES_MAX:], backfill_pending=False)

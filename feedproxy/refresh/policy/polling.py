@@ -126,8 +126,7 @@ def plan(
     """Return the next refresh of the cheapest plan, or None if the cheapest plan has no refresh.
 
     `polls` are in order of time; polls after HORIZON seconds are ignored. The feed changes `per_second` times per
-    second.
-    `permitted` returns the first instant, from a given one on, at which the origin may be asked.
+    second. `permitted` returns the first instant, from a given one on, at which the origin may be asked.
     """
     clusters = _clusters(polls, now)
     if not clusters:
