@@ -33,7 +33,8 @@ REQUEST_LIFETIME: Seconds = 2 * DAY
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """The server that notifies of a feed's changes, with the values that the request to it needs."""
+    """The server that notifies of a feed's changes, with the values that a subscription request to this server
+    needs."""
 
     callback: str
     data: Mapping[str, str]

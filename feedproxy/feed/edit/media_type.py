@@ -1,4 +1,5 @@
-"""The media type of a feed's responses. With it and the self link (self_link.py), one click subscribes (USM).
+"""The media type of a feed's responses, which together with the self link (self_link.py) lets one click subscribe
+(USM).
 
 The Universal Subscription Mechanism requires a media type for which feed readers are registered. A browser passes only
 a temporary file to the feed reader, so that the channel must also contain a link with the feed's address. feedproxy

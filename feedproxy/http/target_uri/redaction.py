@@ -116,8 +116,9 @@ logged."""
 def is_random(run: str) -> bool:
     """Return True if letters and digits look like a random token and not like a word, title, date or number.
 
-    The measure is how often the kind of character changes. Hyphens and underscores separate words in titles, but are
-    ordinary characters in base64url; changes are therefore counted only between them.
+    The measure is how often small letters, capital letters and digits alternate. Hyphens and underscores are ordinary
+    characters in base64url, but separate words in titles. Alternations are therefore counted only within the parts that
+    they separate.
     """
     if len(run) < 6:
         return False
