@@ -152,15 +152,13 @@ class SubscriberCounts:
         if claim := parse_claim(user_agent):
             is_news = self._record_claim(feed, claim, now)
         else:
-            readers = feed.readers
-            name, value = product(user_agent), readers.get(pseudonym.current)
+            name, value = product(user_agent), feed.get(pseudonym.current)
             if value is not None and self._names[value & 0xFF] == name:
                 # This is the most frequent case: the same reader and product. The record moves to the end with a new
                 # instant.
-                del readers[pseudonym.current]
                 before = (value >> 8) / 1000
                 latest = int(now * 1000) if is_set_back(before, now) else max(int(now * 1000), value >> 8)
-                readers[pseudonym.current] = latest << 8 | value & 0xFF
+                feed.put(pseudonym.current, latest << 8 | value & 0xFF)
                 return is_due(before, max(now, before), READER_INTERVAL)
             is_news = self._read(feed, pseudonym, name, now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
@@ -233,7 +231,7 @@ class SubscriberCounts:
             )
             for key, claim_state in feed.claims.items()
         )
-        products = Counter(self._names[value & 0xFF] for value in feed.readers.values())
+        products = Counter(self._names[value & 0xFF] for value in feed.latest_first())
         return CountView(
             total,
             feed.size,
@@ -340,7 +338,7 @@ class SubscriberCounts:
         before: Instant | None = None
         # The pseudonym key has changed since the reader's last request: the new pseudonym replaces the old one.
         for known in (pseudonym.current, pseudonym.previous):
-            if (value := feed.readers.pop(known, None)) is not None:
+            if (value := feed.pop(known)) is not None:
                 self._names.remove_reader(value & 0xFF)
                 before = (value >> 8) / 1000
                 now = max(now, before)
@@ -349,8 +347,8 @@ class SubscriberCounts:
             self._entries += 1
         number = self._names.number(name)
         self._names.add_readers(number)
-        feed.readers[pseudonym.current] = int(now * 1000) << 8 | number
-        if len(feed.readers) > self._readers_max:
+        feed.put(pseudonym.current, int(now * 1000) << 8 | number)
+        if feed.size > self._readers_max:
             # Remove many readers at once: finding a dict's first item is slow after many deletions at its front.
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
         return is_due(before, now, READER_INTERVAL)

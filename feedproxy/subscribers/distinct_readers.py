@@ -29,30 +29,29 @@ class DistinctReaders:
     """The latest distinct readers of each feed. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._feeds: OrderedDict[str, Readers] = OrderedDict()
+        self._feeds: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        """The pseudonym and the instant of each reader, in turn: most feeds have one reader, for which a dictionary
+        would take three times the memory."""
         self.changes = 0
         """Number of changes so far."""
 
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
         """Record a reader's request, unless the address contains a secret."""
         readers = self._feeds.get(target)
-        if readers is not None and now - readers.get(pseudonym.long_term, 0) < REPEAT_INTERVAL:
+        if readers and now - _instant(readers, pseudonym.long_term) < REPEAT_INTERVAL:
             return
         if not pseudonym.long_term or "#" in target or has_secret(target):
             return
-        if readers is None:
-            readers = self._feeds[target] = {}
-        self._take(target, readers, {pseudonym.long_term: int(now)})
+        self.add(target, {pseudonym.long_term: int(now)})
 
     def add(self, target: str, seen: Mapping[int, int]) -> None:
-        """Add readers of a target that this or another process has stored."""
-        self._take(target, self._feeds.setdefault(target, {}), seen)
-
-    def _take(self, target: str, readers: Readers, seen: Mapping[int, int]) -> None:
+        """Add readers of a target, such as those that this or another process has stored."""
+        readers = _unpack(self._feeds.get(target, ()))
         for pseudonym, at in seen.items():
             readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
         for oldest in sorted(readers, key=readers.__getitem__)[: max(0, len(readers) - READERS_PER_FEED)]:
             del readers[oldest]
+        self._feeds[target] = tuple([number for reader in readers.items() for number in reader])
         self.changes += 1
         self._feeds.move_to_end(target)
         if len(self._feeds) > FEEDS_MAX:
@@ -61,9 +60,18 @@ class DistinctReaders:
     def since(self, since: Instant) -> Iterator[tuple[str, Readers]]:
         """Yield the feeds requested after `since`, with their readers."""
         for target, readers in list(self._feeds.items()):
-            recent = {pseudonym: at for pseudonym, at in readers.items() if at > since}
+            recent = {pseudonym: at for pseudonym, at in _unpack(readers).items() if at > since}
             if recent:
                 yield target, recent
+
+
+def _unpack(readers: tuple[int, ...]) -> Readers:
+    return dict(zip(readers[::2], readers[1::2], strict=True))
+
+
+def _instant(readers: tuple[int, ...], pseudonym: int) -> int:
+    """Return the instant of this reader, or 0 if the reader is unknown."""
+    return readers[1] if readers[0] == pseudonym else _unpack(readers).get(pseudonym, 0)
 
 
 def count_distinct(readers: Readers) -> int:

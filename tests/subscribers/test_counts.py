@@ -444,3 +444,32 @@ def test_full_sample_represents_the_readers_of_all_machines() -> None:
     alone = weight(SubscriberCounts())
 
     assert weight(SubscriberCounts(peers=OtherMachine())) == pytest.approx(alone * (READERS_MAX + 100) / READERS_MAX)
+
+
+def test_counts_of_a_feed_with_one_reader_take_at_most_700_bytes() -> None:
+    counts, client = SubscriberCounts(), Pseudonym(2**59 + 1, 2**58 + 1, 2**57 + 1)
+    feeds = [f"https://{number}.example/feed.xml" for number in range(2000)]
+
+    taken = traced(counts, [(feed, client, "curl/8", NOW + later) for later in (0, 60) for feed in feeds])
+
+    assert taken <= 700 * len(feeds)
+
+
+def test_single_reader_is_counted_as_one_of_several_readers_is() -> None:
+    counts, first, second = SubscriberCounts(), reader(1), reader(2)
+    renewed = Pseudonym(reader(3).current, first.current)
+
+    counts.record_read(FEED, first, "curl/8", NOW)
+    counts.record_read(FEED, renewed, "Miniflux/2.2.0", NOW + 60)
+    alone = counts.view(FEED, NOW + 60).readers
+    counts.record_read(FEED, second, "curl/8", NOW + 120)
+    counts.record_read(FEED, renewed, "Miniflux/2.2.0", NOW + 180)
+    restarted = SubscriberCounts()
+    restarted.load(counts.dump(), NOW + 180)
+
+    assert alone == (("Miniflux", 1),)
+    for found in (counts, restarted):
+        assert found.view(FEED, NOW + 180).readers == (("Miniflux", 1), ("curl", 1))
+        assert found.last_read(FEED) == NOW + 180
+        found.prune(NOW + 120 + DAY)
+        assert found.view(FEED, NOW + 120 + DAY).readers == (("Miniflux", 1),)
