@@ -159,3 +159,14 @@ def test_staleness_at_equal_requests_is_interpolated_between_settings() -> None:
 
 def _shown(week: Week) -> dict[str, object]:
     return {"polls": len(week.polls), "readers": 6, "frontier": [], "oracle": 0, "oracle_kept": 0}
+
+
+def test_systems_of_the_same_play_in_several_files_are_shown_together() -> None:
+    def results(seed: int, *systems: str) -> dict[str, object]:
+        shown = {"polls": 10, "systems": [{"system": name} for name in systems], "frontier": []}
+        return {"seed": seed, "days": 1.0, "profiles": {"modern": shown}}
+
+    first, other = table.merged([results(1, "nginx", "feedproxy"), results(1, "Squid"), results(2, "Squid")])
+
+    assert [each["system"] for each in first["profiles"]["modern"]["systems"]] == ["nginx", "Squid", "feedproxy"]
+    assert other["seed"] == 2

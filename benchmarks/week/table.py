@@ -1,4 +1,7 @@
-"""The tables of the polling week, as Markdown: python -m benchmarks.week.table FILE.json … [--into README.md]"""
+"""The tables of the polling week, as Markdown: python -m benchmarks.week.table FILE.json … [--into README.md]
+
+Systems of the same play may have been played one after another, into several files: `--systems` selects them.
+"""
 
 import argparse
 import json
@@ -143,13 +146,38 @@ def dated(results: Figures) -> str:
     return f"{results['date']}, {where}; {versions}.\n\n{page(results)}"
 
 
+SYSTEMS = ("nothing", *PEERS, "feedproxy")
+
+
+def merged(results: Sequence[Figures]) -> list[Figures]:
+    """Return the results with the systems of equal plays together."""
+    found: dict[tuple[Any, ...], Figures] = {}
+    for each in results:
+        key = tuple((name, shown["polls"]) for name, shown in each["profiles"].items()), each["seed"], each["days"]
+        if key not in found:
+            found[key] = each
+            continue
+        for name, shown in found[key]["profiles"].items():
+            for place in ("systems", "frontier"):
+                shown[place] += each["profiles"][name][place]
+            shown["systems"].sort(key=lambda figures: SYSTEMS.index(figures["system"]))
+    return list(found.values())
+
+
 def main() -> None:
     """Show what was written, or put it into a page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.week.table", description=__doc__)
     parser.add_argument("json", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--into", type=Path, metavar="PAGE")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="write frontier-PROFILE.svg of each profile")
     args = parser.parse_args()
-    told = "\n".join(dated(json.loads(each.read_text(encoding="utf-8"))) for each in args.json)
+    plays = merged([json.loads(each.read_text(encoding="utf-8")) for each in args.json])
+    if args.plots is not None:
+        for results in plays:
+            for profile, shown in results["profiles"].items():
+                drawn = frontier.plot(title(profile, shown, results), shown["frontier"], shown["oracle"])
+                (args.plots / f"frontier-{profile}.svg").write_text(drawn, encoding="utf-8")
+    told = "\n".join(dated(results) for results in plays)
     if args.into is None:
         print(told)
         return
