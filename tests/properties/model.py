@@ -258,7 +258,7 @@ def is_apart(old: Exchange, request: Request) -> bool:
     fields. A response stored with other fields is then not "suitable" in the sense of section 4, and does not replace
     older responses.
     """
-    named = set(members(old.fields.combined("vary"))) - {"authorization"}
+    named = set(members((old.fields.combined("vary") or "").lower())) - {"authorization"}
     names = {"accept-language", "x-colour", "authorization"} - named
     mine, theirs = ({name: each.fields.combined(name) for name in names} for each in (old.request, request))
     return any(value is not None for value in mine.values()) and mine != theirs
