@@ -329,7 +329,8 @@ class ResponseSelector:
         """Return True if the stored response may answer while the origin must not be asked. The rules are those of a
         failed fetch."""
         patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
-        if self._clock.now() >= content_guard.last_validated(resource) + patience:
+        validated = stored.response_time if len(stored.key) else content_guard.last_validated(resource)
+        if self._clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
 

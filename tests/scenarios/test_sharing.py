@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -108,3 +110,18 @@ async def test_set_cookie_for_a_request_with_a_cookie_is_not_stored(stage):
 
     assert first.fields.get_all("set-cookie") == ["s=1"]
     assert "set-cookie" not in second.fields
+
+
+@pytest.mark.parametrize(
+    "fields", [{"x_odd": "1", "accept": "text/plain"}, {"authorization": "Basic eDp5"}], ids=["field", "credentials"]
+)
+async def test_stale_keyed_response_answers_while_the_origin_asks_for_a_pause(stage, fields):
+    """The pause is that of the shared copy, and no shared copy is stored."""
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"mine", content_type="text/plain", cache_control="public, max-age=60, stale-if-error=9999")
+    await proxy.get("/page", **fields)
+    origin.publish("/page", b"", status=503, content_type="text/plain", retry_after="3600")
+    (await proxy.get("/page")).expect(503)
+    clock.advance(minutes=5)
+
+    (await proxy.get("/page", **fields)).expect(200, body=b"mine")
