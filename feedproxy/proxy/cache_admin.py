@@ -20,7 +20,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_pattern import compile_glob
 from feedproxy.proxy.autodiscovery import Autodiscovery
-from feedproxy.proxy.equivalent_targets import without_ignored_query
+from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
@@ -100,7 +100,9 @@ class CacheAdmin:
         peers: PeerCopies,
         ownership: FeedOwnership,
         demand: Demand,
+        equivalents: EquivalentTargets,
     ) -> None:
+        self._equivalents = equivalents
         self._settings_for = settings_for
         self._store = store
         self._lookup = lookup
@@ -297,8 +299,11 @@ class CacheAdmin:
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """Invalidate the stored responses of the targets that a successful write changes (RFC 9111, section 4.4; RFC
         9875)."""
-        for target in invalidation.invalidated_by(request, response):
-            await self._invalidate(target, lambda _: True)
+        for written in invalidation.invalidated_by(request, response):
+            for target in dict.fromkeys(
+                [*self._stored_forms(written), *self._equivalents.recorded_equivalents(written)]
+            ):
+                await self._invalidate(target, lambda _: True)
         groups = cache_groups.groups_invalidated_by(request, response)
         # The search reads every stored target. Only writes to the operator's own upstream may cause this cost.
         if groups and is_upstream_target(request.target, self._settings_for(request.target)):

@@ -22,6 +22,7 @@ from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
+from feedproxy.store.resource import Resource
 
 PATHS_MAX = 4096
 """Largest number of paths for which targets with No-Vary-Search are recorded."""
@@ -69,6 +70,11 @@ class EquivalentTargets:
             others = tuple(target for target in known if target != stored.target)
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
 
+    def recorded_equivalents(self, target: str) -> list[str]:
+        """Return the recorded targets with a stored response that is also one of this target."""
+        others = self._targets.get(target.partition("?")[0]) or ()
+        return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
+
     def _by_origin(self, target: str, request: Request) -> str:
         """Return the recorded target with a stored response that may answer without a request to the origin, or
         `target`.
@@ -94,13 +100,20 @@ class EquivalentTargets:
         if resource is None or not resource.variants or resource.relocation is not None or has_secret(other):
             return False
         stored, settings = resource.variants[-1], self._settings_for(other)
-        variance = parse_no_vary_search(stored.fields.combined("no-vary-search") or "")
-        if not variance.are_equivalent(target, other) or not _have_same_readers(target, other, self._settings_for):
+        if not _are_equivalent(target, other, resource) or not _have_same_readers(target, other, self._settings_for):
             return False
         if not _is_shared(stored) or not is_public(settings, resource):
             return False
         freshness = assess(resource, stored, settings, now)
         return isinstance(reuse.decide(stored, directives, freshness, now, stale_limit=0), Reuse)
+
+
+def _are_equivalent(target: str, other: str, resource: Resource | None) -> bool:
+    """Return True if No-Vary-Search of the response that is stored for `other` makes the two targets equivalent."""
+    if resource is None or not resource.variants:
+        return False
+    value = resource.variants[-1].fields.combined("no-vary-search") or ""
+    return parse_no_vary_search(value).are_equivalent(target, other)
 
 
 def _have_same_readers(one: str, other: str, settings_for: Callable[[str], Settings]) -> bool:

@@ -133,6 +133,7 @@ class Service:
             peers=peers,
             ownership=ownership or OwnsAll(),
             demand=demand or NoDemand(),
+            equivalents=self._equivalents,
         )
         self.events.refresh_ended.subscribe(self._on_refresh_ended)
         DECODED_BODIES.resize(limits.decoded)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.message import Request
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.entrance import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -137,6 +137,19 @@ async def test_ignored_parameter_is_removed_for_purge_and_refresh(door):
     assert asked(origin) == [PATH, PATH]
 
 
+async def test_ignored_parameter_is_removed_for_invalidation(door):
+    proxy, origin, _ = await door(**UTM, feed_min_interval=0, site_interval=0)
+    publish(origin, PATH)
+    await proxy.get(PATH)
+    origin.publish(PATH, a_feed("new"), cache_control="max-age=600")
+    origin.methods["POST"] = lambda _: Response(204, Fields())
+
+    (await proxy.send("POST", f"{PATH}?utm_source=x", body=b"x")).expect(204)
+
+    for query in ("?utm_source=x", ""):
+        assert b"new" in (await proxy.get(PATH + query)).expect(200).plain
+
+
 async def test_purge_finds_a_response_from_before_the_rule(door):
     proxy, origin, _ = await door()
     publish(origin, f"{PATH}?utm_source=x")
@@ -187,6 +200,19 @@ async def test_no_vary_search_that_is_invalid_or_names_another_parameter_is_igno
     await proxy.get(f"{PATH}?from=b")
 
     assert len(asked(origin)) == 2
+
+
+async def test_no_vary_search_response_is_invalidated_by_a_write_to_an_equivalent_target(door):
+    proxy, origin, _ = await door(feed_min_interval=0, site_interval=0)
+    publish(origin, f"{PATH}?a", no_vary_search="params")
+    await proxy.get(f"{PATH}?a")
+    (await proxy.get(f"{PATH}?b")).expect(200, cache="hit")
+    origin.publish(f"{PATH}?b", a_feed("new"), cache_control="max-age=600", no_vary_search="params")
+    origin.methods["POST"] = lambda _: Response(204, Fields())
+
+    (await proxy.send("POST", f"{PATH}?b", body=b"x")).expect(204)
+
+    assert b"new" in (await proxy.get(f"{PATH}?b")).expect(200).plain
 
 
 @pytest.mark.parametrize(
