@@ -541,7 +541,7 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 def _is_never_stored(resource: Resource | None) -> bool:
     """Return whether the resource is a known feed without a stored response, because HTTP forbids storing it."""
-    return resource is not None and resource.channel is not None and not resource.responses
+    return resource is not None and resource.channel is not None and not resource.variants
 
 
 def _collapse_keys(context: RequestContext) -> tuple[object, ...]:

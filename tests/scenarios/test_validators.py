@@ -60,6 +60,16 @@ async def test_no_store_feed_is_sent_whole_to_a_client_without_etag(stage):
     assert (await proxy.get("/feed.rss", agent="Other/1.0")).expect(200).body == first.body
 
 
+async def test_no_store_feed_is_validated_beside_a_stored_response_to_credentials(stage):
+    proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
+    origin.publish("/feed.rss", a_feed(*TITLES), cache_control="public, max-age=86400")
+    (await proxy.get("/feed.rss", authorization="Basic eDp5")).expect(200, cache="stored")
+    origin.publish("/feed.rss", a_feed(*TITLES), cache_control="no-store")
+    clock.advance(minutes=5)
+
+    (await proxy.get("/feed.rss", if_none_match=first.tag)).expect(304, cache="fwd-status=304")
+
+
 async def test_no_store_feed_that_becomes_storable_is_fetched_whole(stage):
     proxy, origin, clock, first = await a_copy(stage, cache_control="no-store")
     origin.publish("/feed.rss", a_feed(*TITLES), cache_control="max-age=600")
