@@ -53,6 +53,8 @@ class Exchange:
     """A HEAD has shown other validators since (4.3.5)."""
     invalid: bool = False
     """An unsafe method has succeeded there since (4.4)."""
+    optional: bool = False
+    """A 304 to a request that another response answers has updated this one (4.3.4). The cache may omit the update."""
     targeted: bool = False
     """CDN-Cache-Control is for the cache that asked (RFC 9213)."""
 
@@ -131,6 +133,7 @@ class Model:
         A response that was not stored may have removed others.
         """
         if stored:
+            self.stored -= {old.number for old in self.history if could_answer(old, exchange.request)}
             self.stored.add(exchange.number)
         elif exchange.status < 500:
             self.stored -= {old.number for old in self.history if old.request.target == exchange.request.target}
@@ -177,6 +180,7 @@ class Model:
         return any(
             newer.number > old.number
             and newer.number in self.stored
+            and not newer.optional
             and newer.request.method == old.request.method
             and newer.request.target == old.request.target
             # Section 4: "When more than one suitable response is stored, a cache MUST use the most recent one (as
@@ -217,12 +221,12 @@ class Model:
                 old.request.target == head.request.target
                 and old.request.method == "GET"
                 and old.status == 200
+                # "each of its stored GET responses that could have been chosen for that request"
                 and selects(old, head.request)
-                and not is_apart(head, old.request)
             ):
                 if all(head.fields.get(name) in (None, old.fields.get(name)) for name in ("etag", "last-modified")):
                     updated[freshened(old, head)] = None
-                else:
+                elif could_answer(old, head.request) and not is_apart(head, old.request):
                     self.history[index] = replace(old, doubted=True)
         self.history += updated
 
@@ -248,6 +252,11 @@ def selects(old: Exchange, request: Request) -> bool:
     return "*" not in named and all(
         members(old.request.fields.combined(name)) == members(request.fields.combined(name)) for name in named
     )
+
+
+def could_answer(old: Exchange, request: Request) -> bool:
+    """Return True if the request selects the response, or would, were it stored and fresh."""
+    return old.request.target == request.target and selects(old, request) and not is_apart(old, request)
 
 
 def is_apart(old: Exchange, request: Request) -> bool:
@@ -312,6 +321,7 @@ def freshened(old: Exchange, update: Exchange) -> Exchange:
         received=update.received,
         doubted=False,
         invalid=False,
+        optional=not could_answer(old, update.request),
     )
 
 
