@@ -46,8 +46,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     count = getattr(config, "workerinput", {}).get("workercount", 1)
     if count == 1:
         return
-    live = [item for item in items if "live" in item.path.parts]
-    groups = (live, [item for item in items if "live" not in item.path.parts])
+    folder = f"{Path(__file__).parent / 'live'}{os.sep}"
+    groups: tuple[list[pytest.Item], list[pytest.Item]] = ([], [])
+    for item in items:
+        groups[not str(item.path).startswith(folder)].append(item)
     items[:] = [
         item
         for number in range(count)

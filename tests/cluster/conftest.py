@@ -1,5 +1,6 @@
 """Fixtures of the cluster tests: a real Redis, an origin, and machines that are closed at the end."""
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -17,9 +18,9 @@ type Start = Callable[..., Awaitable[Machine]]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Lengthen the timeout: the tests wait for conditions with deadlines of their own."""
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}{os.sep}"
     for item in items:
-        if here in item.path.parents:
+        if str(item.path).startswith(here):
             item.add_marker(pytest.mark.timeout(600))
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from time import process_time
 
 import pytest
 from lxml import etree
@@ -217,12 +216,11 @@ def test_title_is_reduced_to_one_line_of_text(title: str, plain: str) -> None:
     assert plain_title(title) == plain
 
 
-def test_title_of_great_length_takes_linear_time() -> None:
-    started = process_time()
-    plain_title("<a" * 1_000_000)
-    plain_title("<!--" * 1_000_000)
-
-    assert process_time() - started < 20  # a second; hours where it grows with the square
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("piece", ["<a", "<!--"])
+def test_title_of_great_length_is_reduced_in_linear_time(piece: str) -> None:
+    # With quadratic time, hours.
+    assert len(plain_title(piece * 500_000)) <= 255
 
 
 def test_self_link_in_item_image_comment_or_cdata_is_ignored() -> None:

@@ -1,7 +1,5 @@
 """User-Agent: claims and products that are parsed, and the field that feedproxy sends."""
 
-import time
-
 import pytest
 
 from feedproxy.http.user_agent import COUNT_MAX, Claim, format_user_agent, parse_claim, product
@@ -178,13 +176,12 @@ def test_claim_parser_limits_count_of_excessive_length() -> None:
 
 
 @pytest.mark.parametrize("string", ["1," * 500_000, "9" * 10**6, "Mozilla/5.0 (" * 80_000, "users " * 200_000])
+@pytest.mark.timeout(120)
 def test_claim_parser_reads_long_user_agent_in_linear_time(string: str) -> None:
-    begun = time.process_time()
-
+    # With quadratic time, hours.
     parse_claim(string)
 
     assert len(product(string)) <= 40
-    assert time.process_time() - begun < 10  # milliseconds; hours where it grows with the square
 
 
 def test_own_user_agent_contains_contact_count_and_feed_id() -> None:

@@ -340,14 +340,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         judged = list(self.model.judged(request, now))
         seen, failed = self._send(ask.path, ask.method, fields)
 
-        context = "\n".join(
-            [
-                f"{ask.method} {ask.path} {list(fields)}, got {seen.status} {list(seen.fields)} {seen.body[:40]!r}",
-                *(f"the model: {told(old)}, {word.use.value}: {word.why}" for old, word in judged),
-                *(f"heard since: {told(old)}" for old in self.heard),
-                *(f"heard after the response: {told(old)}" for old in self.heard_later),
-            ]
-        )
+        context = Context(ask, fields, seen, judged, self.heard, self.heard_later)
         self._look(request, seen, held, now, judged, context, failed=failed)
         if self.heard:
             self.model.kept(self.heard[-1], stored="stored" in [word.strip() for word in seen.cache.split(";")])
@@ -363,7 +356,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         held: bytes,
         now: float,
         judged: list[tuple[Exchange, Verdict]],
-        context: str,
+        context: "Context",
         *,
         failed: bool,
     ) -> None:
@@ -407,7 +400,9 @@ class CacheBesideModel(RuleBasedStateMachine):
         said = int(seen.fields.get("age") or -1)
         assert any(age <= said <= age + 1 + waited for age in ages), f"Age is {said}, not {ages}\n{context}"
 
-    def _is_the_origins_answer(self, request: Request, seen: Seen, held: bytes, number: int, context: str) -> None:
+    def _is_the_origins_answer(
+        self, request: Request, seen: Seen, held: bytes, number: int, context: "Context"
+    ) -> None:
         exchange = next(each for each in self.heard if each.number == number)
         path = "/" + request.target.rsplit("/", 1)[1]
         mark = self._there_for(request, exchange)
@@ -466,6 +461,26 @@ class TargetedBesideModel(CacheBesideModel):
     options: ClassVar[dict[str, Any]] = {"targeted_fields": "always"}
     targeted = True
     tally: ClassVar[Counter[str]] = Counter()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A request, its response, and what the model knows, as the text of a failed assertion."""
+
+    ask: Ask
+    fields: Fields
+    seen: Seen
+    judged: list[tuple[Exchange, Verdict]]
+    heard: list[Exchange]
+    heard_later: list[Exchange]
+
+    def __str__(self) -> str:
+        asked = f"{self.ask.method} {self.ask.path} {list(self.fields)}"
+        got = f"{self.seen.status} {list(self.seen.fields)} {self.seen.body[:40]!r}"
+        judged = (f"the model: {told(old)}, {verdict.use.value}: {verdict.why}" for old, verdict in self.judged)
+        heard = (f"heard since: {told(old)}" for old in self.heard)
+        later = (f"heard after the response: {told(old)}" for old in self.heard_later)
+        return "\n".join([f"{asked}, got {got}", *judged, *heard, *later])
 
 
 def told(old: Exchange) -> str:

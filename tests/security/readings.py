@@ -6,6 +6,7 @@ from feedproxy.feed import detect, discovery, opml, publication_dates, xml_redir
 from feedproxy.feed.channel import Cloud
 from feedproxy.feed.content_digest import digest_of_text
 from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read import from_document as convert
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import find_entries
@@ -42,9 +43,13 @@ def _announce(document: bytes) -> object:
     return hub_and_cloud_links.announce(document, channel, _SAID) if channel is not None else None
 
 
+def to_model(document: bytes) -> Feed | None:
+    return convert.read(document, None, address=HREF)
+
+
 def _rendered(name: str) -> Callable[[bytes], object]:
     def render(document: bytes) -> object:
-        feed = convert.read(document, None, address=HREF)
+        feed = to_model(document)
         return FORMATS[name].render(feed) if feed is not None else None
 
     return render
@@ -66,5 +71,6 @@ READINGS: dict[str, Callable[[bytes], object]] = {
     "relocation": xml_redirect.read,
     "discovery": lambda document: discovery.discover_feeds(document, HREF),
     "opml": opml.read,
+    "model": to_model,
     **{f"as {name}": _rendered(name) for name in FORMATS},
 }

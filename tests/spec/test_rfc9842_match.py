@@ -1,7 +1,5 @@
 """RFC 9842, section 2.2.2: which URLs the `match` of a dictionary covers, for a client without request destinations."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -85,9 +83,7 @@ def test_any_pattern_covers_or_does_not(pattern: str, path: str) -> None:
     assert covers(pattern, BASE, f"https://example.com/{path}") in (True, False)
 
 
+@pytest.mark.timeout(120)
 def test_pattern_of_great_length_matches_in_linear_time() -> None:
-    started = time.process_time()
-
-    assert not covers("/" + "*a" * 32_000, BASE, BASE)
-
-    assert time.process_time() - started < 2  # with quadratic time it is a minute
+    # With quadratic time, an hour.
+    assert not covers("/" + "*a" * 320_000, BASE, BASE)
