@@ -18,8 +18,8 @@ HEAD = """\
 # Conformance
 
 This page shows the results of feedproxy and other caches in [cache-tests.fyi](https://cache-tests.fyi/), a public suite
-of tests for HTTP caches. The suite is both client and origin. From the messages that arrive it concludes what the cache
-between them did. There are three kinds of tests:
+of tests for HTTP caches. The suite is both the client and the origin of the cache under test. It compares the
+messages that it sends and receives at both ends. There are three kinds of tests:
 
 | kind | the test asserts |
 | --- | --- |
@@ -80,9 +80,9 @@ def write(folder: Path) -> None:
 def _results(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## Results\n"
     yield (
-        "The tables count the tests that each cache passed. The number in brackets does not count a test if\n"
-        "the cache failed another test on which it depends. Otherwise a cache that never reuses a response would pass\n"
-        "every test that forbids reuse. For checks, the tables count the answer yes.\n"
+        "The tables count the tests that each cache passed. A cache that never reuses a response also passes every\n"
+        "test that forbids reuse. The number in brackets therefore leaves out a test if the cache failed another test\n"
+        "on which it depends. For checks, the tables count the answer yes.\n"
     )
     for each in reports:
         yield f"Results with {_title(each, notes)}:\n"
