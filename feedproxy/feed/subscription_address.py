@@ -83,9 +83,9 @@ def _trim(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Return the address without the percent-encoding of the whole address.
+    """Decode an address that was percent-encoded as a whole, such as `https%3A%2F%2Fexample.com`.
 
-    A query after a literal `?` was added later and is not decoded.
+    A query after a literal `?` was added after the encoding, and is not decoded.
     """
     for _ in range(LAYERS_MAX):
         if not _ENCODED.match(text):

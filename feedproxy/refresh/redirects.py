@@ -1,4 +1,4 @@
-"""Following of redirects (RFC 9110, section 15.4). The target of each redirect is fetched with all checks of a first
+"""Following of redirects (RFC 9110, section 15.4). The target of each redirect passes the checks of a client's
 target."""
 
 from collections.abc import Callable

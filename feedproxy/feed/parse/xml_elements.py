@@ -85,7 +85,7 @@ def _child_values(element: Element, name: str) -> list[str]:
 
 
 def _value(element: Element) -> str:
-    """Return the text of a hint: a number or a word. Return an empty text if it contains elements."""
+    """Return the text of a hint element, or an empty text if the element has child elements."""
     return text_of(element) if next(element.iterchildren("*"), None) is None else ""
 
 

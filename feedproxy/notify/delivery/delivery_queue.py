@@ -54,7 +54,7 @@ class DeliveryOutcome:
     """Instant of the next attempt after a Retry. None ends the delivery."""
     remove: bool = False
     started: Instant = math.inf
-    """Instant at which the attempt began. If a push arrived after it, the note of the subscription stays unchanged."""
+    """Instant at which the attempt began. A note that a push wrote after this instant stays in the subscription."""
 
 
 class DeliveryQueue:

@@ -15,8 +15,7 @@ subscriber after three failed notifications in a row. For a feed that changes of
 Confirming a subscription costs only one call."""
 
 CLOCK_STEP_MIN: Seconds = 60
-"""Smallest number of seconds by which a clock must have been set back to count as set back. Time services correct a
-clock by less."""
+"""Backward steps of the clock up to this number of seconds are ignored: a time service may make them."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 

@@ -1,4 +1,4 @@
-"""The rssCloud aggregator: it registers at the `cloud` of feeds that are read here, and receives notifications.
+"""The rssCloud aggregator: it registers at the `cloud` of feeds that this proxy serves, and receives notifications.
 
 "By convention registrations expire after 25 hours. Workstations should register every 24 hours for each subscription to
 keep them current." And: "It will work for systems with non-fixed IP addresses if the workstation software re-registers

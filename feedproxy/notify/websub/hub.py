@@ -99,7 +99,7 @@ class Hub:
         return plain_text(202, "the request will be verified")
 
     async def _accept_publish(self, request: PublishRequest, source: str, base: str) -> None:
-        """Accept a publish request as a ping: known feeds are fetched, others are ignored."""
+        """Accept a publish request as a ping: fetch the feeds that the store has, and ignore other topics."""
         refresh_requests, feeds = self._service.refresh_requests, list[str]()
         for topic in request.topics:
             try:

@@ -80,7 +80,10 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an allowance that has expired if the response was edited under other settings in reverse mode, or None."""
+    """Return an expired allowance for a feed that the proxy edited under other settings, or None.
+
+    The result is always None outside reverse mode.
+    """
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
     return Allowance(stored.response_time, "", "it was edited under other settings: the original is fetched again")

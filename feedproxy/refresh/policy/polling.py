@@ -99,9 +99,9 @@ def lifetime_for(
 
     The lifetime ends when a poll would get a copy with an expected staleness that costs as much as a request and a
     reader's wait. Without expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime also
-    has a maximum that is proportional to the cube root of the mean gap between changes. Over many feeds, this choice
-    gives the least total staleness for a given number of requests: a feed that changes every T seconds and is fetched
-    every L seconds is late by L²/6T on average, and costs 1/L requests.
+    has a maximum that is proportional to the cube root of the mean gap between changes. Over many feeds, the cube root
+    gives the least total staleness for a given number of requests. A feed that changes every T seconds and is fetched
+    every L seconds is late by L²/6T on average, and costs 1/L requests per second.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:

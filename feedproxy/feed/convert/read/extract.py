@@ -252,7 +252,7 @@ def _text(statements: Extract, key: str, text: Text | None) -> None:
 
 
 def _ambiguous(statements: Extract, element: Element) -> Text | None:
-    """Return a text of RSS, which may be HTML without being marked as such. Return None if it is empty."""
+    """Return the text of an RSS element, read as HTML because RSS states no type. Return None if it is empty."""
     html = markup.inner_html(element)
     return markup.make_text(markup.resolve_html(element_base(element, statements.base), html), is_html=True)
 

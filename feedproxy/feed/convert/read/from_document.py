@@ -62,8 +62,10 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
 
 
 def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of a document from which parser.py has parsed this channel. Return None if that is
-    impossible."""
+    """Return the model of a document. Return None if the document cannot be parsed.
+
+    `parsed` is the channel that feed/parse/parser.py has read from the same document.
+    """
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     if parsed.kind is Kind.JSON:
@@ -173,7 +175,10 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
-    """Return the feed with the address from which it was fetched and its Last-Modified, unless it states its own."""
+    """Return the feed with `address` if it has no self link, and with `modified` if it states no date.
+
+    `address` is the URL from which the feed was fetched, and `modified` its Last-Modified.
+    """
     dated = feed.updated is not None or feed.published is not None
     dated = dated or any(item.updated is not None or item.published is not None for item in feed.items)
     if not feed.address and address:
