@@ -28,7 +28,7 @@ def test_any_bytes_are_a_head_or_a_broken_message(data: bytes) -> None:
 
 
 @given(st.lists(NOISE, max_size=30).map(b"".join))
-def test_dump_of_loaded_counts_is_equal(data: bytes) -> None:
+def test_head_that_is_written_and_parsed_again_is_equal(data: bytes) -> None:
     try:
         head = parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n")
     except MalformedResponse:

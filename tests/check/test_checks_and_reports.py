@@ -1,4 +1,4 @@
-"""Checks as a whole: coverage of Notes, hostile documents, the three report forms, and the command."""
+"""Checks of whole feeds: every Note is tested, hostile documents, the three report forms, and the command."""
 
 import json
 from html.parser import HTMLParser
