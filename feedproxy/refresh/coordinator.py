@@ -106,6 +106,7 @@ class RefreshCoordinator:
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._storable_jobs: dict[str, set[object]] = {}
         self._histories_in_progress = 0
+        self._unstarted_histories: set[str] = set()
 
     def _is_for_shared_feed(self, request: Request) -> bool:
         """Return whether the request is for a known feed outside `upstream` and has no credentials.
@@ -120,7 +121,7 @@ class RefreshCoordinator:
         )
 
     def __len__(self) -> int:
-        return len(self._refreshes) + self._histories_in_progress
+        return len(self._refreshes) + self._histories_in_progress + len(self._unstarted_histories)
 
     def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
         """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
@@ -262,9 +263,12 @@ class RefreshCoordinator:
         if resource is None or not resource.backfill_pending:
             self.refresh(target)
         else:
+            if target not in self._scheduled:
+                self._unstarted_histories.add(target)  # its task begins in a later iteration of the event loop
             self._start_once(target, partial(self._refresh_after_history, target, is_resting))
 
     async def _refresh_after_history(self, target: str, is_resting: Callable[[], bool]) -> None:
+        self._unstarted_histories.discard(target)
         if not (await self.read_history(target) and is_resting()):
             await asyncio.shield(self.refresh(target))
 
@@ -298,6 +302,7 @@ class RefreshCoordinator:
         """Cancel the scheduled refreshes of all matching targets. Invalidate the running refreshes of these targets."""
         for target in [scheduled for scheduled in self._scheduled if matches(scheduled)]:
             self._scheduled.pop(target).cancel()
+            self._unstarted_histories.discard(target)
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
