@@ -103,7 +103,7 @@ def as_text(demo: Demo) -> str:
         ),
         "",
         f"In the direct run, the origins received {_count_noun(len(_user_agents(demo.direct)), 'User-Agent')}. "
-        "Through feedproxy, each received at last:",
+        "Through feedproxy, the last one for each feed was:",
         *(f"  {name:<8}{tally.last_agent or 'none'}" for name, tally in demo.with_feedproxy.tallies.items()),
         "",
         f"Duration: {demo.duration:.0f} s.",
