@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
+from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields
 
 TAG_MAX = 96
@@ -21,6 +22,9 @@ is limited."""
 TAGS_MAX = 8
 """Maximum number of a client's tags that are parsed. Origins refuse requests with more tags as too large."""
 
+_FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
+"""Names in Vary of fields that feedproxy itself writes into requests for feeds."""
+
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
 """Matches the base of a tag that carries a validator. A date has at most eleven digits, which end in the year 5138:
 a client could send a number that is not a valid date."""
@@ -29,13 +33,16 @@ a client could send a number that is not a valid date."""
 def carry_validators(base: str, fields: Fields) -> str:
     """Return a tag base that carries the ETag or Last-Modified of a response.
 
-    Return `base` unchanged if the response has neither, or its ETag is longer than TAG_MAX.
+    Return `base` unchanged if the response has neither, or its ETag is longer than TAG_MAX. Last-Modified is carried
+    only if the response does not vary by a client's fields: documents in several languages may have the same date.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
         encoded = base64.urlsafe_b64encode(tag.opaque.encode("ascii")).rstrip(b"=").decode("ascii")
         return f"{base}.{'w' if tag.weak else 'e'}{encoded}" if encoded else base
     modified = parse_http_date(fields.get("last-modified") or "")
+    if not _FIXED_FIELDS.issuperset(name.lower() for name in split_list(fields.combined("vary") or "")):
+        return base
     return f"{base}.d{int(modified)}" if modified is not None and modified >= 0 else base
 
 

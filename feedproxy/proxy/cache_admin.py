@@ -248,7 +248,11 @@ class CacheAdmin:
         """
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
-            return [form for form in self._stored_forms(target) if await self._purge_target(form)]
+            forms = self._stored_forms(target)
+            purged = [form for form in forms if await self._delete(form)]
+            await self._store.flush()
+            self._coordinator.announce_invalidation(list(forms))
+            return purged
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
         self._coordinator.discard(matches)
@@ -269,15 +273,13 @@ class CacheAdmin:
         """
         return tuple(dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address)))))
 
-    async def _purge_target(self, target: str) -> bool:
+    async def _delete(self, target: str) -> bool:
         """Delete a target. Return True if it was stored here or by a peer."""
         await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
         self._store.coordination.invalidate(target)
         self._coordinator.discard(partial(eq, target))
         is_stored = self._store.get(target) is not None
         await self._store.delete(target)
-        await self._store.flush()
-        self._coordinator.announce_invalidation([target])
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:

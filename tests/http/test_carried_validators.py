@@ -45,6 +45,8 @@ def test_date_of_origin_without_tag_is_carried() -> None:
         (("ETag", '"a"'), ("ETag", '"b"')),
         (("ETag", '"é"'),),
         (("Last-Modified", "yesterday"),),
+        (("Last-Modified", DATE), ("Vary", "Accept-Encoding, Accept-Language")),
+        (("Last-Modified", DATE), ("Vary", "*")),
     ],
 )
 def test_hash_without_usable_validator_of_origin_is_unchanged(lines: tuple[tuple[str, str], ...]) -> None:

@@ -565,6 +565,15 @@ def shared_copy_is_refreshed_after_a_304_for_credentials(machine: CacheBesideMod
     machine.somebody_comes_back(replace(ASK, authorized=True, condition="if-none-match"), 60)
 
 
+def head_for_another_key_shows_other_validators(machine: CacheBesideModel) -> None:
+    machine.begin(PAGE, PAGE)
+    machine.somebody_asks(replace(ASK, language="de"))
+    for method in ("GET", "HEAD"):
+        machine._publish("/a", replace(PAGE, vary="X-Colour", cache_control="max-age=0"))
+        machine.somebody_asks(replace(ASK, colour="red", method=method))
+    machine.somebody_asks(replace(ASK, language="de"))
+
+
 def stale_response_has_expired_before_its_date(machine: CacheBesideModel) -> None:
     machine.begin(replace(PAGE, cache_control="stale-while-revalidate=600", expires=-10), PAGE)
     machine.somebody_comes_back(ASK, 595)
@@ -577,6 +586,7 @@ def stale_response_has_expired_before_its_date(machine: CacheBesideModel) -> Non
         keyed_response_is_older_than_the_shared_one,
         keyed_and_shared_response_have_the_same_date,
         shared_copy_is_refreshed_after_a_304_for_credentials,
+        head_for_another_key_shows_other_validators,
         stale_response_has_expired_before_its_date,
     ],
 )

@@ -522,3 +522,23 @@ async def test_digest_fields_are_kept_for_unchanged_content(stage):
     origin.publish("/x.png", b"\x89PNG", content_type="image/png", content_digest="sha-256=:AAAA:")
 
     assert (await proxy.get("/x.png")).expect(200).fields.get("content-digest") == "sha-256=:AAAA:"
+
+
+async def test_tag_of_a_language_is_not_confirmed_by_a_date_that_all_languages_share(stage):
+    """The tag identifies one document, and the origin's date does not."""
+    proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
+    since = format_http_date(clock.now() - 1000)
+
+    def answer(request: Request) -> Response:
+        lines = [("Cache-Control", "no-store"), ("Vary", "Accept-Language"), ("Last-Modified", since)]
+        if request.fields.get("if-modified-since") == since:
+            return Response(304, Fields(lines))
+        said = request.fields.get("accept-language") or "none"
+        return Response(200, Fields([*lines, ("Content-Type", "application/rss+xml")]), a_feed(said))
+
+    origin.speak(answer)
+    await proxy.get("/feed.rss")
+    german = (await proxy.get("/feed.rss", accept_language="de")).tag
+
+    assert b"<title>en</title>" in (await proxy.get("/feed.rss", accept_language="en", if_none_match=german)).plain
+    (await proxy.get("/feed.rss", accept_language="de", if_none_match=german)).expect(304)
