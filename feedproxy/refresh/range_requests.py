@@ -1,5 +1,5 @@
-"""Range requests for resources that are not feeds: stored parts answer them, and the origin is asked for missing ranges
-only.
+"""Range requests for resources that are not feeds. The proxy answers from stored parts, and fetches only missing
+ranges.
 
 cache/partial_content.py decides which parts may be used and combined.
 """

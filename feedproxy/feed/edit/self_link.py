@@ -192,7 +192,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return the prefix of Atom's namespace, and its declaration if the channel has none in scope."""
+    """Return a prefix for Atom's namespace, and the declaration to add, which is empty if the channel declares one."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""

@@ -33,8 +33,8 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
-"""Seconds from the last confirmation to the end of a subscription: the 30 days after which a subscriber should confirm,
-and ten days in which to do so."""
+"""Seconds from the last confirmation to the end of a subscription. A subscriber should confirm after 30 days, and has
+ten more days for the confirmation."""
 
 
 class SubscriberRejected(FeedproxyError):
