@@ -231,7 +231,7 @@ async def test_change_during_reconciliation_is_notified_once(
     await first.app.close()
     clock.advance(60)
 
-    async def with_a_change(targets: Iterable[str]) -> AsyncIterator[str]:
+    async def with_a_change(targets: Iterable[str], _idle_factor: float = 0) -> AsyncIterator[str]:
         for each in targets:
             yield each  # unchanged so far
             origin.publish("/feed.xml", a_feed("two", "one"))
