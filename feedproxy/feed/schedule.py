@@ -86,15 +86,6 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
     return instant
 
 
-def skipped_until(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Instant | None:
-    """Return the end of the skipped hours around `instant`.
-
-    Return None outside them, and after their first `skip_max` seconds.
-    """
-    expiry = _skip_expiry(schedule, instant, skip_max)
-    return expiry.until if expiry else None
-
-
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     """Return the next update after `after` in the syndication module's schedule. Return None without such a schedule.
 

@@ -150,11 +150,6 @@ class TieredStore:
     def coordination(self) -> Coordination:
         return self._shared or self._memory.coordination
 
-    @property
-    def hot(self) -> int:
-        """Number of resources in memory."""
-        return len(self._memory)
-
     def get(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._generation:
             self._catch_up(self._shared)

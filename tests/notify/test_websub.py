@@ -481,4 +481,4 @@ async def test_start_does_not_load_feeds_into_memory_for_hubs(stand_at: Callable
     assert isinstance(permitted, PermittedStore)
     store = permitted.wrapped
     assert isinstance(store, TieredStore)
-    assert (len(list(store.targets())), store.hot) == (2, 0)
+    assert (len(list(store.targets())), len(store._memory)) == (2, 0)

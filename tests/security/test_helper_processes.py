@@ -67,6 +67,12 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def helpers(template: int) -> list[int]:
+    """Return the process ids of the helpers, which the template has forked."""
+    children = Path(f"/proc/{template}/task/{template}/children").read_text().split()
+    return [pid for pid in map(int, children) if is_running(pid)]
+
+
 def _spin(steps: int | None = None) -> int:
     return sum(repeat(0) if steps is None else repeat(0, steps))
 
@@ -109,7 +115,7 @@ async def test_many_slow_jobs_delay_no_other() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
         assert not any(each.done() for each in hostile)
-        assert len(jobs.pids) <= helper_pool.QUICK_HELPERS_MAX + helper_pool.SLOW_HELPERS_MAX
+        assert len(helpers(jobs.template.pid)) <= helper_pool.QUICK_HELPERS_MAX + helper_pool.SLOW_HELPERS_MAX
         for each in hostile:
             each.cancel()
 
@@ -128,7 +134,7 @@ async def test_job_for_a_full_slow_lane_is_overload(monkeypatch: pytest.MonkeyPa
 
 async def test_stopped_worker_process_is_replaced_and_its_job_completed() -> None:
     async with opened() as jobs:
-        os.kill(jobs.pids[0], signal.SIGSTOP)
+        os.kill(await jobs.submit(os.getpid), signal.SIGSTOP)
 
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
@@ -172,8 +178,7 @@ async def test_document_with_millions_of_items_fails_as_a_value() -> None:
 
 async def test_worker_process_has_system_limits() -> None:
     async with opened() as jobs:
-        await jobs.submit(functools.partial(pow, 2, 5))
-        pid = jobs.pids[0]
+        pid = await jobs.submit(os.getpid)
         limits = {
             name: resource.prlimit(pid, getattr(resource, f"RLIMIT_{name}"))[0]
             for name in ("AS", "CPU", "CORE", "FSIZE", "NOFILE", "NPROC")
@@ -190,7 +195,7 @@ async def test_memory_of_a_long_job_is_returned() -> None:
         before = await jobs.submit(os.getpid)
         await jobs.submit(functools.partial(_spin, 40_000_000))
 
-        await until(lambda: before not in jobs.pids)
+        await until(lambda: not is_running(before))
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
 
@@ -223,7 +228,7 @@ async def test_result_of_a_worker_process_refers_to_existing_parts_only(number: 
 
 
 _PARENT = """
-import asyncio, functools, sys
+import asyncio, functools, os
 from concurrent.futures import ThreadPoolExecutor
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 
@@ -234,7 +239,7 @@ async def main():
         await asyncio.sleep(0.01)
     spinning = asyncio.ensure_future(jobs.submit(functools.partial(pow, 3, 10**9)))
     await asyncio.sleep(0.2)
-    print(jobs.template.pid, *jobs.pids, flush=True)
+    print(jobs.template.pid, flush=True)
     await spinning
 
 asyncio.run(main())
@@ -246,7 +251,8 @@ def test_processes_end_with_a_killed_proxy() -> None:
     parent = subprocess.Popen([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE)
     try:
         assert parent.stdout is not None
-        pids = [int(each) for each in parent.stdout.readline().split()]
+        template = int(parent.stdout.readline())
+        pids = [template, *helpers(template)]
     finally:
         parent.kill()
         parent.communicate()

@@ -156,11 +156,6 @@ class HelperPool:
         """Return whether a helper process is ready."""
         return any(helper.pid for helper in self._helpers.values())
 
-    @property
-    def pids(self) -> list[int]:
-        """Return the process ids of the helpers that are ready."""
-        return [helper.pid for helper in self._helpers.values() if helper.pid]
-
     async def submit[T](self, work: Callable[[], T]) -> T:
         """Run a job and return its result. `work` is a `functools.partial` of a module-level function with picklable
         arguments.
