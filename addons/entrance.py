@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client, or None if it has disconnected, which the type of `peername` does not express."""
+    """Return the address of a client, or None if it has disconnected. mitmproxy's declared type of `peername` lacks
+    None."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 

@@ -20,11 +20,11 @@ class Formats(Addon):
     async def _convert(self, call: Call) -> Response:
         app, client = self.app(), call.client
         formats = app.service.conversions
-        wanted, target = formats.parse_call(call)
+        output_format, target = formats.parse_call(call)
         # A conversion is only for the permitted readers of its feed.
         readers = app.settings_for(target).readers
         user, fields = await app.gatekeeper.authorize(readers, call.request.fields, client.address, proxy=False)
-        return await formats.respond(call, wanted, target, fields, user=user)
+        return await formats.respond(call, output_format, target, fields, user=user)
 
 
 addons = [Formats()]

@@ -15,8 +15,8 @@ THROTTLED_BLOCKING_TIME: Seconds = 0.0005
 may run in one iteration of the loop, and a hit waits for all of them."""
 
 IDLE_FACTOR = 3
-"""Ratio of the time for which background work sleeps to the time for which it ran before. At 0.14 ms for each of
-100,000 feeds, the work then takes a minute, and a quarter of a CPU."""
+"""Ratio of the time for which background work sleeps to the time for which it ran before. Work of 0.14 ms for each of
+100,000 feeds then takes about a minute, and a quarter of a CPU."""
 
 
 LATE_MIN: Seconds = 0.002

@@ -292,7 +292,7 @@ class App:
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return a status line of each part that has one, for the health probe and the status page."""
+        """Return the status line of the fleet, for the health probe and the status page, or no line without a fleet."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:

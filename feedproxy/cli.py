@@ -46,9 +46,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print `message` with a hint to standard error and exit with 2."""
-        known = [option for action in self._actions for option in action.option_strings]
+        option_strings = [option for action in self._actions for option in action.option_strings]
         mistyped = re.findall(r"(?<!\S)--[\w-]+", message) if "unrecognized" in message else []
-        near = [close[0] for word in mistyped if (close := difflib.get_close_matches(word, known, 1))]
+        near = [close[0] for word in mistyped if (close := difflib.get_close_matches(word, option_strings, 1))]
         if unknown := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
             commands_ = self._commands()
             synonym = SYNONYMS.get(unknown[1].lower())
@@ -63,11 +63,11 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the parsed arguments. The parser of the command reports an unknown flag."""
-        parsed, rest = self.parse_known_args(args, namespace)
-        if rest:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
             # The parser of the command knows its flags.
             parser: Parser = getattr(parsed, "parser", self)
-            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}")
         return parsed
 
 

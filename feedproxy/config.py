@@ -187,10 +187,10 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
     return OptionSpec(typespec, tuple(choices or ()))
 
 
-def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
+def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
     """Return the configuration in a file. At the first mistake, raises UsageError with `FILE:LINE: reason`.
 
-    `known` contains the options by name. With `foreign`, unknown names are skipped, because client commands do not know
+    `specs` contains the options by name. With `foreign`, unknown names are skipped, because client commands do not know
     mitmproxy's options.
     """
     document = _read_document(Path(path))
@@ -202,24 +202,24 @@ def load(path: str | Path, known: Mapping[str, OptionSpec], *, foreign: bool = F
     locations: dict[str, str] = {}
     rules: tuple[Rule, ...] = ()
     for name, value in document.items():
-        where = f"{path}:{_line(document, name)}"
+        location = f"{path}:{_line(document, name)}"
         if _is_former(name):
-            _warn(name, where)
+            _warn(name, location)
         if _is_translated(name):
-            options |= _translate_former(name, value, where, options)
+            options |= _translate_former(name, value, location, options)
         elif name == RULES_KEY:
-            rules = tuple(_parse_rules(value, str(path), where))
-        elif name not in known:
+            rules = tuple(_parse_rules(value, str(path), location))
+        elif name not in specs:
             if foreign:
                 continue
-            raise UsageError(f"{where}: unknown option {name!r}{_suggest(name, [*known, RULES_KEY])}")
+            raise UsageError(f"{location}: unknown option {name!r}{_suggest(name, [*specs, RULES_KEY])}")
         else:
-            options[name] = _check_value(name, value, known[name], where)
-            locations[name] = where
+            options[name] = _check_value(name, value, specs[name], location)
+            locations[name] = location
     return Config(options, rules, locations)
 
 
-def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
+def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
     """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for an invalid value.
 
     Unknown names are skipped, because orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`. `unknown_variables`
@@ -234,36 +234,36 @@ def from_environment(environment: Mapping[str, str], known: Mapping[str, OptionS
             _warn(name, variable)
         if _is_translated(name):
             options |= _translate_former(name, _parse_scalar(environment[variable]), variable, options)
-        elif name in known:
-            options[name] = _parse_value(name, environment[variable], known[name], variable)
+        elif name in specs:
+            options[name] = _parse_value(name, environment[variable], specs[name], variable)
     return options
 
 
-def unknown_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
     """Map each misspelt `FEEDPROXY_…` variable to the option's variable that it resembles."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
-    found = {}
+    suggestions = {}
     for variable in environment:
         name = variable.removeprefix(ENVIRONMENT).lower()
-        if variable.startswith(ENVIRONMENT) and name not in known and variable not in other_variables:
+        if variable.startswith(ENVIRONMENT) and name not in names and variable not in other_variables:
             near = difflib.get_close_matches(variable, option_variables, n=1, cutoff=0.85)
             if near:
-                found[variable] = near[0]
-    return found
+                suggestions[variable] = near[0]
+    return suggestions
 
 
-def parse_set(text: str, known: Mapping[str, OptionSpec]) -> tuple[str, Any]:
+def parse_set(text: str, specs: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     """Return name and value from `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError."""
     name, equals, value = text.partition("=")
     name = name.strip()
-    where = "--set"
-    if name not in known:
-        raise UsageError(f"{where}: unknown option {name!r}{_suggest(name, known)}")
-    spec = known[name]
+    location = "--set"
+    if name not in specs:
+        raise UsageError(f"{location}: unknown option {name!r}{_suggest(name, specs)}")
+    spec = specs[name]
     if not equals and spec.kind is not bool:
-        raise UsageError(f"{where}: {name} needs a value: --set {name}=VALUE")
-    return name, _parse_value(name, value if equals else "true", spec, where)
+        raise UsageError(f"{location}: {name} needs a value: --set {name}=VALUE")
+    return name, _parse_value(name, value if equals else "true", spec, location)
 
 
 def _is_translated(name: str) -> bool:
@@ -276,7 +276,7 @@ def _is_former(name: str) -> bool:
     return _is_translated(name) or name in deprecated_names()
 
 
-def _warn(name: str, where: str) -> None:
+def _warn(name: str, location: str) -> None:
     """Log that the next release will lack an option, and what replaces it."""
     if name in DERIVED:
         advice = f"it is now {DERIVED[name]}"
@@ -288,7 +288,7 @@ def _warn(name: str, where: str) -> None:
         advice = INSTEAD[name]
     else:
         advice = f"from the next release on it is {format_value(name, getattr(Settings(), name))!r} always"
-    logger.warning("config: %s: %s is deprecated: %s", where, name, advice)
+    logger.warning("config: %s: %s is deprecated: %s", location, name, advice)
 
 
 def _parse_scalar(text: str) -> Any:
@@ -297,13 +297,13 @@ def _parse_scalar(text: str) -> Any:
     return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
 
 
-def _translate_former(name: str, value: Any, where: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return a former option as the option that replaced it. Raises UsageError unless its value is a number or a
     boolean."""
     if name in DERIVED:
         return {}
     if not isinstance(value, int):
-        raise UsageError(f"{where}: {name}: expected a number, or true or false, not {_describe_type(value)}")
+        raise UsageError(f"{location}: {name}: expected a number, or true or false, not {_describe_type(value)}")
     new, item = RENAMED[name]
     if new == "polling":
         return {} if value else {new: item}
@@ -313,7 +313,7 @@ def _translate_former(name: str, value: Any, where: str, options: Mapping[str, A
     return {new: [*(present for present in items if present != item), *([item] if value else [])]}
 
 
-def _parse_value(name: str, text: str, spec: OptionSpec, where: str) -> Any:
+def _parse_value(name: str, text: str, spec: OptionSpec, location: str) -> Any:
     """Return the value of an option from its text. Raises UsageError.
 
     The text of a list is a YAML list, or has commas between its items.
@@ -325,21 +325,21 @@ def _parse_value(name: str, text: str, spec: OptionSpec, where: str) -> Any:
         parsed = int(text)
     elif spec.kind is list:
         is_yaml = text.lstrip().startswith("[")
-        parsed = _parse_list(text, where) if is_yaml else [item.strip() for item in text.split(",")]
+        parsed = _parse_list(text, location) if is_yaml else [item.strip() for item in text.split(",")]
         parsed = [item for item in parsed if item != ""] if isinstance(parsed, list) else parsed
     elif spec.optional and not text:
         parsed = None
-    return _check_value(name, parsed, spec, where)
+    return _check_value(name, parsed, spec, location)
 
 
-def _parse_list(text: str, where: str) -> Any:
+def _parse_list(text: str, location: str) -> Any:
     try:
         return YAML(typ="safe").load(text)
     except (YAMLError, ValueError) as error:
-        raise UsageError(f"{where}: not a YAML list, such as [a, b]") from error
+        raise UsageError(f"{location}: not a YAML list, such as [a, b]") from error
 
 
-def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[str, Any]:
+def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
     """Return the options of all `--set`. Lists are joined; for other options, the last value applies. Raises
     UsageError."""
     options: dict[str, Any] = {}
@@ -350,8 +350,8 @@ def parse_sets(texts: Iterable[str], known: Mapping[str, OptionSpec]) -> dict[st
         if _is_translated(name):
             options |= _translate_former(name, _parse_scalar(value or "true"), "--set", options)
             continue
-        name, value = parse_set(text, known)
-        options[name] = [*options.get(name, []), *value] if known[name].kind is list else value
+        name, value = parse_set(text, specs)
+        options[name] = [*options.get(name, []), *value] if specs[name].kind is list else value
     return options
 
 
@@ -381,66 +381,72 @@ def _read_document(path: Path) -> Any:
         raise UsageError(f"{path}: invalid YAML ({type(error).__name__})") from error
 
 
-def _parse_rules(value: Any, path: str, where: str) -> Iterable[Rule]:
+def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
     if value is None:
         return
     if not isinstance(value, list):
         raise UsageError(
-            f"{where}: {RULES_KEY}: expected a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
+            f"{location}: {RULES_KEY}: expected a list of rules, each beginning with `- {MATCH_KEY}: PATTERN`"
         )
     specs, allowed = option_specs(), set(per_feed_names())
     for index, entry in enumerate(value):
-        place = f"{path}:{_item_line(value, index, where)}"
+        rule_location = f"{path}:{_item_line(value, index, location)}"
         if not isinstance(entry, dict):
-            raise UsageError(f"{place}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
+            raise UsageError(f"{rule_location}: expected a rule, beginning with `- {MATCH_KEY}: PATTERN`")
         if MATCH_KEY not in entry:
-            raise UsageError(f"{place}: this rule has no `{MATCH_KEY}: PATTERN`{_suggest_key(entry, MATCH_KEY)}")
+            raise UsageError(
+                f"{rule_location}: this rule has no `{MATCH_KEY}: PATTERN`{_suggest_key(entry, MATCH_KEY)}"
+            )
         overrides: dict[str, Any] = {}
         for name, option_value in entry.items():
-            place = f"{path}:{_line(entry, name)}"
+            rule_location = f"{path}:{_line(entry, name)}"
             if name == MATCH_KEY:
                 continue
             if _is_former(name):
-                _warn(name, place)
+                _warn(name, rule_location)
             if _is_translated(name):
-                translated = _translate_former(name, option_value, place, overrides)
+                translated = _translate_former(name, option_value, rule_location, overrides)
                 overrides |= {new: tuple(item) if isinstance(item, list) else item for new, item in translated.items()}
                 continue
             if name in specs and name not in allowed:
-                raise UsageError(f"{place}: {name} applies to all feeds: expected outside of {RULES_KEY}")
+                raise UsageError(f"{rule_location}: {name} applies to all feeds: expected outside of {RULES_KEY}")
             if name not in allowed:
-                raise UsageError(f"{place}: unknown option {name!r} in a rule{_suggest(name, [*allowed, MATCH_KEY])}")
-            overrides[name] = _normalise_override(name, _check_value(name, option_value, specs[name], place), place)
-        place = f"{path}:{_line(entry, MATCH_KEY)}"
-        pattern = _parse_pattern(entry[MATCH_KEY], place)
+                raise UsageError(
+                    f"{rule_location}: unknown option {name!r} in a rule{_suggest(name, [*allowed, MATCH_KEY])}"
+                )
+            overrides[name] = _normalise_override(
+                name, _check_value(name, option_value, specs[name], rule_location), rule_location
+            )
+        rule_location = f"{path}:{_line(entry, MATCH_KEY)}"
+        pattern = _parse_pattern(entry[MATCH_KEY], rule_location)
         if len(entry) == 1:
             # Options that are not indented would apply to all feeds.
             raise UsageError(
-                f"{place}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
+                f"{rule_location}: this rule has no option: expected options below `{MATCH_KEY}`, indented like it"
             )
         yield Rule(pattern, overrides)
 
 
-def _parse_pattern(value: Any, where: str) -> TargetPattern:
+def _parse_pattern(value: Any, location: str) -> TargetPattern:
     if not isinstance(value, str):
-        raise UsageError(f"{where}: {MATCH_KEY}: expected one pattern, in quotes if it begins with *")
+        raise UsageError(f"{location}: {MATCH_KEY}: expected one pattern, in quotes if it begins with *")
     try:
         return TargetPattern(value)
     except BadTarget as error:
-        raise UsageError(f"{where}: {MATCH_KEY} can never match: {error}") from error
+        raise UsageError(f"{location}: {MATCH_KEY} can never match: {error}") from error
 
 
-def _normalise_override(name: str, value: Any, where: str) -> Any:
+def _normalise_override(name: str, value: Any, location: str) -> Any:
     """Return a value in the form of Settings. An address is normalised, because targets are compared in normal form."""
     if name == "moved_to" and value:
         try:
             return uri.normalise(value)
         except BadTarget as error:
-            raise UsageError(f"{where}: moved_to: {error}") from error
+            raise UsageError(f"{location}: moved_to: {error}") from error
     return tuple(value) if isinstance(value, list) else value
 
 
-def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
+def _check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
     """Return the value of an option as a plain Python value. Raises UsageError."""
     if value is None and spec.optional:
         return None
@@ -452,36 +458,38 @@ def _check_value(name: str, value: Any, spec: OptionSpec, where: str) -> Any:
         return number
     elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
         if spec.minimum is not None and value < spec.minimum:
-            raise UsageError(f"{where}: {name}: {value}: expected {spec.minimum} or more")
+            raise UsageError(f"{location}: {name}: {value}: expected {spec.minimum} or more")
         return int(value)
     elif spec.kind is bool and isinstance(value, bool):
         return value
     elif name == "polling" and value is False:
         return "off"  # YAML 1.1 reads the word as false
     elif name == "polling" and isinstance(value, int) and not isinstance(value, bool):
-        return _check_value(name, str(value), spec, where)
+        return _check_value(name, str(value), spec, location)
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
             choices = ", ".join(choice or "(empty)" for choice in spec.choices)
             raise UsageError(
-                f"{where}: {name} cannot be {str(value)!r}: expected {choices}{_suggest(value, spec.choices)}"
+                f"{location}: {name} cannot be {str(value)!r}: expected {choices}{_suggest(value, spec.choices)}"
             )
         if name == parent_proxy.OPTION:
-            _check_parent(value, where)
+            _check_parent(value, location)
         if name == "polling" and price_of(value) is None:
             names = ", ".join(PRICES)
-            raise UsageError(f"{where}: polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m")
+            raise UsageError(
+                f"{location}: polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m"
+            )
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
     expected = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
-    raise UsageError(f"{where}: {name}: expected {expected}, not {_describe_type(value)}{hint}")
+    raise UsageError(f"{location}: {name}: expected {expected}, not {_describe_type(value)}{hint}")
 
 
-def _check_parent(value: str, where: str) -> None:
+def _check_parent(value: str, location: str) -> None:
     try:
         parent_proxy.validate(value)
     except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
+        raise UsageError(f"{location}: {error}") from error
 
 
 def _describe_type(value: Any) -> str:
@@ -501,20 +509,20 @@ def _suggest(name: Any, names: Collection[str]) -> str:
     """Return `; did you mean 'x'?`, or "". feedproxy's own options take precedence over mitmproxy's."""
     word = str(name).strip().lower().replace("-", "_")
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
-    own = [known for known in names if known in own_names]
+    own = [candidate for candidate in names if candidate in own_names]
     synonym = SYNONYMS.get(word)
     near = (
         ([synonym] if synonym in names else [])
-        or [known for known in own if "_" in word and f"_{word}_" in f"_{known}_"][:1]
+        or [candidate for candidate in own if "_" in word and f"_{word}_" in f"_{candidate}_"][:1]
         or difflib.get_close_matches(word, own, n=1, cutoff=0.75)
-        or difflib.get_close_matches(word, [known for known in names if known], n=1, cutoff=0.8)
-        or difflib.get_close_matches(word, own or [known for known in names if known], n=1)
+        or difflib.get_close_matches(word, [candidate for candidate in names if candidate], n=1, cutoff=0.8)
+        or difflib.get_close_matches(word, own or [candidate for candidate in names if candidate], n=1)
     )
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _suggest_key(entry: Mapping[Any, Any], wanted: str) -> str:
-    near = difflib.get_close_matches(wanted, [str(key) for key in entry], n=1)
+def _suggest_key(entry: Mapping[Any, Any], expected: str) -> str:
+    near = difflib.get_close_matches(expected, [str(key) for key in entry], n=1)
     return f"; did you mean that by {near[0]!r}?" if near else ""
 
 
@@ -526,11 +534,11 @@ def _line(mapping: Any, key: Any) -> int:
         return int(getattr(getattr(mapping, "lc", None), "line", 0) or 0) + 1
 
 
-def _item_line(sequence: Any, index: int, where: str) -> int:
+def _item_line(sequence: Any, index: int, location: str) -> int:
     try:
         return int(sequence.lc.item(index)[0]) + 1
     except (AttributeError, KeyError, TypeError):
-        return int(where.rpartition(":")[2])
+        return int(location.rpartition(":")[2])
 
 
 def _line_of_error(error: MarkedYAMLError) -> int:

@@ -29,11 +29,11 @@ class LRU[K, V]:
 
     def get(self, key: K) -> V | None:
         """Return the value and mark it as the most recently used, or return None for an unknown key."""
-        found = self._entries.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             return None
         self._entries.move_to_end(key)
-        return found[0]
+        return entry[0]
 
     def values(self) -> list[V]:
         """Return all values, the least recently used first."""

@@ -56,8 +56,8 @@ def _duration(text: str, unit: Unit) -> int | None:
     if sizes != sorted(set(sizes), reverse=True):
         return None  # `30m1h` and `1h1h` are typing errors
     milliseconds = sum(int(number) * size for (number, _), size in zip(parts, sizes, strict=True))
-    whole, rest = divmod(milliseconds, _DURATIONS[unit])
-    return None if rest else whole
+    whole, remainder = divmod(milliseconds, _DURATIONS[unit])
+    return None if remainder else whole
 
 
 def format_quantity(number: int, unit: Unit) -> str:
@@ -66,9 +66,9 @@ def format_quantity(number: int, unit: Unit) -> str:
         return str(number)
     if unit == "B":
         return _format_size(number)
-    rest, parts = number * _DURATIONS[unit], []
+    remainder, parts = number * _DURATIONS[unit], []
     for name in ("d", "h", "m", "s", "ms"):
-        count, rest = divmod(rest, _DURATIONS[name])
+        count, remainder = divmod(remainder, _DURATIONS[name])
         if count:
             parts.append(f"{count}{name}")
     return "".join(parts)
@@ -78,8 +78,8 @@ def _format_size(number: int) -> str:
     best = str(number)
     for power, prefix in enumerate("KMGT", 1):
         for factor, name in ((1024, f"{prefix}iB"), (1000, "kB" if prefix == "K" else f"{prefix}B")):
-            count, rest = divmod(number, factor**power)
-            if count and not rest:
+            count, remainder = divmod(number, factor**power)
+            if count and not remainder:
                 best = f"{count}{name}"
     return best
 

@@ -84,14 +84,14 @@ class Rules:
         if base is not self._base:
             self._base, self._settings = base, {}
             self._memo.clear()
-        found = self._lookup(target)
-        if (merged := self._settings.get(found)) is None:
-            merged = override(base, [self.rules[index].overrides for index in found.matching])
-            protection = found.protection
+        match = self._lookup(target)
+        if (merged := self._settings.get(match)) is None:
+            merged = override(base, [self.rules[index].overrides for index in match.matching])
+            protection = match.protection
             if protection is not None and protection != _Protection(merged.readers, merged.private):
                 merged = override(merged, [{"readers": protection.readers, "private": protection.private}])
             if len(self._settings) < MEMO_MAX:
-                self._settings[found] = merged
+                self._settings[match] = merged
         return merged
 
     @property
@@ -127,11 +127,11 @@ class Rules:
         matching = tuple(
             index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, forms_of_target))
         )
-        found = _Match(matching, self._protection(target))
-        self._memo[target] = found
+        match = _Match(matching, self._protection(target))
+        self._memo[target] = match
         if len(self._memo) > MEMO_MAX:
             self._memo.popitem(last=False)
-        return found
+        return match
 
     def _protection(self, target: str) -> _Protection | None:
         """Return the protection by the strictest interpretation of a target, or None if no protecting rule can
@@ -144,10 +144,12 @@ class Rules:
         if not protecting:
             return None
         try:
-            found = [_strictest(protecting, _forms_of(reading, base), base) for reading in interpretations(target)]
+            protections = [
+                _strictest(protecting, _forms_of(reading, base), base) for reading in interpretations(target)
+            ]
         except BadTarget:
             return _Protection(AMBIGUOUS, True) if base.readers or any(map(_protects, protecting)) else None
-        return reduce(_Protection.combine, found)
+        return reduce(_Protection.combine, protections)
 
 
 def may_serve_under(start: Settings, end: Settings) -> bool:

@@ -129,47 +129,47 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)
     declare(declared, *defaults())
-    made = Master(declared)
-    _remove_log_events(made)
+    proxy_master = Master(declared)
+    _remove_log_events(proxy_master)
     app = app or App()
-    bind_app(made, app)
-    made.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
-    made.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
-    config, given = _read(made, plan)
+    bind_app(proxy_master, app)
+    proxy_master.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
+    proxy_master.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
+    config, overrides = _read(proxy_master, plan)
     app.set_rules(Rules(config.rules))
     try:
-        values = {**_with_modes(config.options), **_with_modes(given)}
+        values = {**_with_modes(config.options), **_with_modes(overrides)}
         _check_mode(values)
-        made.options.update(**values)
+        proxy_master.options.update(**values)
         _check(app)
         mode = _reverse_mode(app.settings.upstream) if app.settings.upstream else ""
     except (exceptions.OptionsError, UsageError) as error:
         # All messages begin with the option's name.
         option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
-        place = config.locations.get(option) if option not in given else None
-        raise UsageError(f"{place}: {error}" if place else str(error)) from error
+        location = config.locations.get(option) if option not in overrides else None
+        raise UsageError(f"{location}: {error}" if location else str(error)) from error
     derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
     if "tcp_timeout" not in values:
         derived["tcp_timeout"] = max(75, app.settings.answer_timeout + 30)
     if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows, which the recording needs
-        derived["mode"] = select_modes(derived.get("mode", made.options.mode))
-    made.options.update(**derived)
-    if app.settings.tls_certificate and not all(mode.startswith("front") for mode in made.options.mode):
+        derived["mode"] = select_modes(derived.get("mode", proxy_master.options.mode))
+    proxy_master.options.update(**derived)
+    if app.settings.tls_certificate and not all(mode.startswith("front") for mode in proxy_master.options.mode):
         raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
-    return made, app
+    return proxy_master, app
 
 
-def _read(made: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
+def _read(proxy_master: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
     """Return the configuration file, and the options from other sources, which take precedence. Raises UsageError."""
-    known = known_options(made)
-    config = load(plan.config, known) if plan.config else Config()
-    given = {**from_environment(plan.environment, known), **parse_sets(plan.sets, known), **plan.options}
-    for variable, meant in unknown_variables(plan.environment, known).items():
-        logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, meant)
-    return config, given
+    specs = known_options(proxy_master)
+    config = load(plan.config, specs) if plan.config else Config()
+    overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs), **plan.options}
+    for variable, suggestion in unknown_variables(plan.environment, specs).items():
+        logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, suggestion)
+    return config, overrides
 
 
-def reload(made: master.Master, app: App, plan: ServePlan) -> None:
+def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration again, apply its rules and the options that need no restart, and log the result.
 
     After a mistake, nothing is applied. An empty file is refused while rules protect feeds, because an editor may be
@@ -177,16 +177,18 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
     """
     protecting = app.configured_rules.protecting_count
     try:
-        config, given = _read(made, plan)
+        config, overrides = _read(proxy_master, plan)
         if plan.config and not config.options and not config.rules and protecting:
             raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
-        wanted = {**defaults(), **config.options, **given}
+        values = {**defaults(), **config.options, **overrides}
         changed = {
-            name: value for name in defaults() if (value := wanted[name]) != _plain_value(getattr(made.options, name))
+            name: value
+            for name in defaults()
+            if (value := values[name]) != _plain_value(getattr(proxy_master.options, name))
         }
         later = [name for name in changed if name in restart_names()]
         now = {name: value for name, value in changed.items() if name not in later}
-        _apply(made, app, now, Rules(config.rules))
+        _apply(proxy_master, app, now, Rules(config.rules))
     except (exceptions.OptionsError, UsageError) as error:
         logger.error("configuration not loaded, keeping the previous one: %s", error)
         return
@@ -194,22 +196,22 @@ def reload(made: master.Master, app: App, plan: ServePlan) -> None:
     logger.info(
         "configuration loaded: %d rules; options changed: %s", len(app.configured_rules), ", ".join(now) or "none"
     )
-    if (left := app.configured_rules.protecting_count) < protecting:
-        logger.warning("rules with readers or private: %d, and %d before", left, protecting)
+    if (remaining := app.configured_rules.protecting_count) < protecting:
+        logger.warning("rules with readers or private: %d, and %d before", remaining, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
 
 
-def _apply(made: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
+def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
     """Set both rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
-    former, former_rules = {name: getattr(made.options, name) for name in options}, app.configured_rules
+    former, former_rules = {name: getattr(proxy_master.options, name) for name in options}, app.configured_rules
     app.set_rules(rules)
     try:
-        made.options.update(**options)
+        proxy_master.options.update(**options)
         _check(app)
     except (exceptions.OptionsError, UsageError):
         app.set_rules(former_rules)
-        made.options.update(**former)
+        proxy_master.options.update(**former)
         raise
 
 
@@ -218,16 +220,18 @@ def _plain_value(value: Any) -> Any:
     return list(value) if isinstance(value, tuple | list) else value
 
 
-def known_options(made: master.Master) -> dict[str, OptionSpec]:
+def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
     """Return the specifications of all options of this master, feedproxy's and mitmproxy's."""
     own = option_specs()
-    return {name: own.get(name) or spec_of(option.typespec, option.choices) for name, option in made.options.items()}
+    return {
+        name: own.get(name) or spec_of(option.typespec, option.choices) for name, option in proxy_master.options.items()
+    }
 
 
 async def check(plan: ServePlan) -> list[str]:
     """Check the configuration as at a start. Return lines that describe it. Raises UsageError at the first mistake."""
-    made, app = make_master(plan)
-    _check_confdir(made.options.confdir)
+    proxy_master, app = make_master(plan)
+    _check_confdir(proxy_master.options.confdir)
     settings = app.settings
     if settings.admin:
         auth.listen_address(settings.admin, auth.admin_token(settings))
@@ -236,10 +240,10 @@ async def check(plan: ServePlan) -> list[str]:
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
     defaults = Settings()
     changed = [name for name in option_names() if getattr(settings, name) != getattr(defaults, name)]
-    rules = len(app.rules)
+    rules, options = len(app.rules), proxy_master.options
     return [
         f"mode:    {kind}",
-        f"listen:  {made.options.listen_host or '*'}:{made.options.listen_port}; admin: {settings.admin or 'off'}",
+        f"listen:  {options.listen_host or '*'}:{options.listen_port}; admin: {settings.admin or 'off'}",
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
         *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.without_password(settings.upstream_proxy)) else []),
@@ -253,19 +257,19 @@ READABLE_BY_OTHERS = 0o044
 
 def _warnings(settings: Settings) -> list[str]:
     """Return warnings about settings that are valid but probably not intended."""
-    found = []
+    warnings = []
     if settings.upstream and not settings.public_url:
-        found.append(
+        warnings.append(
             "public_url is not set: feeds, redirects and notifications cannot name the address that readers use"
         )
     for name in ("wsse_file", "wallet", "admin_token_file"):
         path = Path(getattr(settings, name)).expanduser() if getattr(settings, name) else None
         with contextlib.suppress(OSError):
             if path is not None and (mode := path.stat().st_mode) & READABLE_BY_OTHERS:
-                found.append(
+                warnings.append(
                     f"{name}: {path} holds secrets and other users can read it: mode {mode & 0o777:04o}, not 0600"
                 )
-    return found
+    return warnings
 
 
 def _check_folders(settings: Settings) -> None:
@@ -282,11 +286,11 @@ def _check_folders(settings: Settings) -> None:
             raise UsageError(f"{name}: cannot write to {nearest}")
 
 
-def _remove_log_events(made: master.Master) -> None:
+def _remove_log_events(proxy_master: master.Master) -> None:
     """Remove mitmproxy's log handler that makes an event of each line. No addon uses the events, and making them is
     slow."""
     for handler in list(logging.getLogger().handlers):
-        if isinstance(handler, LegacyLogEvents) and handler.master is made:
+        if isinstance(handler, LegacyLogEvents) and handler.master is proxy_master:
             handler.uninstall()
 
 
@@ -389,8 +393,8 @@ def _reverse_mode(upstream: str) -> str:
 class _Lifecycle:
     """Addon that reports the listeners, sends heartbeats and drains the proxy."""
 
-    def __init__(self, made: master.Master, app: App, announce: Callable[[str], None]) -> None:
-        self._master = made
+    def __init__(self, proxy_master: master.Master, app: App, announce: Callable[[str], None]) -> None:
+        self._master = proxy_master
         self._app = app
         self._announce = announce
         self.failure = ""
@@ -497,10 +501,10 @@ async def serve(
     `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
     is not run. The result then contains the settings for the supervisor (supervisor.py).
     """
-    made, app = make_master(plan, app)
-    _check_confdir(made.options.confdir)
+    proxy_master, app = make_master(plan, app)
+    _check_confdir(proxy_master.options.confdir)
     if app.settings.workers > 1 and worker is None:
-        return _worker_options(made, app)
+        return _worker_options(proxy_master, app)
     app.worker = worker
     for port in worker.admin_ports if worker is not None else ():
         app.listeners.add(port, for_readers=False)
@@ -510,8 +514,8 @@ async def serve(
     _set_log(app.settings)
     for warning in _warnings(app.settings):
         logger.warning("%s", warning)
-    life = _Lifecycle(made, app, announce)
-    made.addons.add(life)
+    life = _Lifecycle(proxy_master, app, announce)
+    proxy_master.addons.add(life)
     loop = asyncio.get_running_loop()
     drains: set[asyncio.Task[None]] = set()
 
@@ -522,7 +526,7 @@ async def serve(
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(name, stop)
     with contextlib.suppress(NotImplementedError):
-        loop.add_signal_handler(signal.SIGHUP, reload, made, app, plan)
+        loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
     _ = app.service  # opens the store now, so that a failure ends the start
@@ -540,30 +544,30 @@ async def serve(
             await app.peer_metrics.start()
     if app.fleet is not None:
         await app.fleet.start()
-    await made.run()
+    await proxy_master.run()
     if lock is not None:
         os.close(lock)
     if life.failure:
-        address = f"{made.options.listen_host}:{made.options.listen_port}"
+        address = f"{proxy_master.options.listen_host}:{proxy_master.options.listen_port}"
         raise UsageError(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
     if app.failure:
         raise UsageError(app.failure)
     return 0
 
 
-def _worker_options(made: master.Master, app: App) -> WorkerOptions:
+def _worker_options(proxy_master: master.Master, app: App) -> WorkerOptions:
     settings = app.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
     admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
-    listen = (made.options.listen_host, made.options.listen_port)
+    listen = (proxy_master.options.listen_host, proxy_master.options.listen_port)
     return WorkerOptions(
         settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings)
     )
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store that no other process may use.
+    """Return the folder of the store if no other process may use the folder.
 
     Return None for a store in memory or with reuse_port.
     """
@@ -579,7 +583,7 @@ def _listen_as_given(app: App) -> None:
     async def listen(instance: AsyncioServerInstance[Any], host: str, port: int) -> list[Any]:
         if instance.mode.custom_listen_port is not None or not app.sockets:
             return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
-        return [await asyncio.start_server(instance.handle_stream, sock=passed) for passed in app.sockets]
+        return [await asyncio.start_server(instance.handle_stream, sock=passed_socket) for passed_socket in app.sockets]
 
     # The process runs only this master, so that its class may be changed.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]

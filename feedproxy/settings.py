@@ -818,18 +818,18 @@ class Loader(Protocol):
 
 def declare(loader: Loader, *names: str) -> None:
     """Declare these options to mitmproxy. Raises LookupError for an unknown name."""
-    wanted = set(names)
+    undeclared = set(names)
     for option_field in fields(Settings):
-        if option_field.name in wanted:
+        if option_field.name in undeclared:
             default = option_field.default
             kind: Any = type(default)
             if isinstance(default, tuple):
                 kind, default = Sequence[str], list(default)
             metadata = option_field.metadata
             loader.add_option(option_field.name, kind, default, metadata["text"], metadata["choices"] or None)
-            wanted.discard(option_field.name)
-    if wanted:
-        raise LookupError(f"no such option: {', '.join(sorted(wanted))}")
+            undeclared.discard(option_field.name)
+    if undeclared:
+        raise LookupError(f"no such option: {', '.join(sorted(undeclared))}")
 
 
 def require(options: Any, **values: Any) -> None:
@@ -862,8 +862,8 @@ def restart_names() -> list[str]:
 
 def defaults() -> dict[str, Any]:
     """Return the default of each option in the form of a configuration, including deprecated options."""
-    found = {item.name: item.default for item in fields(Settings)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+    default_by_name = {item.name: item.default for item in fields(Settings)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in default_by_name.items()}
 
 
 def per_feed_names() -> list[str]:
@@ -873,12 +873,12 @@ def per_feed_names() -> list[str]:
 
 def from_options(values: Mapping[str, Any]) -> Settings:
     """Return Settings with these option values. Missing options get their defaults, and unknown options are ignored."""
-    known: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for item in fields(Settings):
         if item.name in values:
             value = values[item.name]
-            known[item.name] = tuple(value) if isinstance(item.default, tuple) else value
-    return Settings(**known)
+            options[item.name] = tuple(value) if isinstance(item.default, tuple) else value
+    return Settings(**options)
 
 
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
@@ -892,12 +892,12 @@ def listen_address(text: str, option_name: str) -> tuple[str, int]:
 
     Raises UsageError, which names the option.
     """
-    found = _ADDRESS.fullmatch(text.strip())
-    if found is None or int(found["port"]) > 65535:
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None or int(match["port"]) > 65535:
         default = getattr(Settings(), option_name)
         raise UsageError(f"{option_name}: {text}: expected HOST:PORT, such as {default}")
-    host = found["six"] or found["host"]
-    return "127.0.0.1" if host is None else host, int(found["port"])
+    host = match["six"] or match["host"]
+    return "127.0.0.1" if host is None else host, int(match["port"])
 
 
 def override(settings: Settings, rules: Iterable[Mapping[str, Any]]) -> Settings:

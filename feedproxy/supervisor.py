@@ -82,7 +82,7 @@ class Supervisor:
     """The supervisor of one proxy's workers. `run` is called once."""
 
     plan: serve.ServePlan
-    wanted: serve.WorkerOptions
+    options: serve.WorkerOptions
     announce: Announce
     _folder: Path = field(init=False)
     _lock: int | None = None
@@ -98,34 +98,34 @@ class Supervisor:
 
     def run(self) -> int:
         """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises UsageError if it cannot listen."""
-        wanted = self.wanted
-        exclusive = not wanted.reuse_port
+        options = self.options
+        exclusive = not options.reuse_port
         if self.plan.admin_sockets:
             self._admin = self.plan.admin_sockets
-        elif wanted.admin is not None:
-            self._admin = _bind(*wanted.admin, "admin: cannot listen on", exclusive=exclusive)
+        elif options.admin is not None:
+            self._admin = _bind(*options.admin, "admin: cannot listen on", exclusive=exclusive)
         self._admin_ports = tuple({listening.getsockname()[1] for listening in self._admin})
         if self.plan.sockets:
             # All workers accept from systemd's socket, which stays open when feedproxy exits.
-            places = [(passed.family, passed.getsockname()) for passed in self.plan.sockets]
-            self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(wanted.size)]
+            addresses = [(systemd_socket.family, systemd_socket.getsockname()) for systemd_socket in self.plan.sockets]
+            self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(options.size)]
         else:
-            host, port = wanted.listen
+            host, port = options.listen
             bound = _bind(host, port, "cannot listen on", exclusive=exclusive)
-            places = [(listening.family, listening.getsockname()) for listening in bound]
+            addresses = [(listening.family, listening.getsockname()) for listening in bound]
             _close(bound)
-            self._workers = [_WorkerSlot(index, _duplicate_sockets(places)) for index in range(wanted.size)]
-        self._lock = folder_lock.acquire(wanted.folder) if wanted.folder is not None else None
+            self._workers = [_WorkerSlot(index, _duplicate_sockets(addresses)) for index in range(options.size)]
+        self._lock = folder_lock.acquire(options.folder) if options.folder is not None else None
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
-        self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(wanted.size))
-        self._beats = mmap.mmap(-1, HEARTBEAT.size * wanted.size)
+        self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(options.size))
+        self._beats = mmap.mmap(-1, HEARTBEAT.size * options.size)
         # Objects created so far are never collected, so that all workers share their memory pages.
         gc.collect()
         gc.freeze()
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
-            return self._supervise(places)
+            return self._supervise(addresses)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             _close((*self._admin, *(listening for worker in self._workers for listening in worker.sockets)))
@@ -135,14 +135,14 @@ class Supervisor:
             if self._lock is not None:
                 os.close(self._lock)
 
-    def _supervise(self, places: "list[Place]") -> int:
+    def _supervise(self, addresses: "list[Place]") -> int:
         for worker in self._workers:
             # Workers start one after the other. The first worker initializes the store, and reports its errors.
             self._start(worker)
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
                 return code
-        for _, address in places:
+        for _, address in addresses:
             self.announce(f"http://{uri.join_host_port(str(address[0]), int(address[1]))}")
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
         interval, watchdog_notified = systemd.watchdog(), 0.0
@@ -165,7 +165,7 @@ class Supervisor:
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")
                 return self._end()
-            self._check_workers(places)
+            self._check_workers(addresses)
             self._kill_hanging(now)
 
     def _reload(self) -> None:
@@ -192,13 +192,13 @@ class Supervisor:
         os.kill(worker.pid, signal.SIGKILL)
         self._startup_grace_until = now + CHECK_INTERVAL
 
-    def _check_workers(self, places: "list[Place]") -> None:
+    def _check_workers(self, addresses: "list[Place]") -> None:
         for worker in self._workers:
             if worker.pid and (status := _exit_status(worker.pid)) is not None:
                 self._on_worker_exit(worker, status)
             if worker.due is not None and worker.due <= time.monotonic():
                 if not worker.sockets:
-                    worker.sockets = _duplicate_sockets(places)
+                    worker.sockets = _duplicate_sockets(addresses)
                 self._start(worker)
 
     def _on_worker_exit(self, worker: _WorkerSlot, status: int) -> None:
@@ -235,7 +235,7 @@ class Supervisor:
                 _close(self._admin)
             context = WorkerContext(
                 worker.index,
-                self.wanted.size,
+                self.options.size,
                 self._folder,
                 worker.sockets,
                 admin,
@@ -288,7 +288,7 @@ class Supervisor:
         under_way = [worker for worker in self._workers if worker.pid]
         for worker in under_way:
             os.kill(worker.pid, signal.SIGTERM)
-        deadline, code = time.monotonic() + self.wanted.drain_timeout + SHUTDOWN_GRACE, 0
+        deadline, code = time.monotonic() + self.options.drain_timeout + SHUTDOWN_GRACE, 0
         while under_way:
             if time.monotonic() > deadline:
                 for worker in under_way:
@@ -344,43 +344,43 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
 
 def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
     """Return sockets that are bound to each address of a host, at one port. Raises UsageError."""
-    made: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, _, _, _, address in dict.fromkeys(found):
-            place = (address[0], made[0].getsockname()[1] if made else port, *address[2:])
+        address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in dict.fromkeys(address_infos):
+            bind_address = (address[0], sockets[0].getsockname()[1] if sockets else port, *address[2:])
             try:
-                made.append(_open_socket(family, place, shared=not exclusive))
+                sockets.append(_open_socket(family, bind_address, shared=not exclusive))
             except OSError:
                 # A machine may list IPv6 addresses without supporting IPv6. If all addresses are meant, one is
                 # sufficient.
-                if host or not made:
+                if host or not sockets:
                     raise
     except OSError as error:
-        _close(made)
+        _close(sockets)
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
         raise UsageError(f"{failure} {host}:{port}: {reason}") from error
-    return tuple(made)
+    return tuple(sockets)
 
 
-def _duplicate_sockets(places: "Sequence[Place]") -> tuple[socket.socket, ...]:
+def _duplicate_sockets(addresses: "Sequence[Place]") -> tuple[socket.socket, ...]:
     """Return sockets for another worker, bound to the same addresses."""
-    return tuple(_open_socket(family, address, shared=True) for family, address in places)
+    return tuple(_open_socket(family, address, shared=True) for family, address in addresses)
 
 
 def _open_socket(family: int, address: tuple[str | int, ...], *, shared: bool) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+    bound_socket = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
+            bound_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound_socket.bind(address)
     except OSError:
-        made.close()
+        bound_socket.close()
         raise
-    return made
+    return bound_socket
 
 
 def _close(sockets: Iterable[socket.socket | None]) -> None:
@@ -399,10 +399,10 @@ def _receive(control_socket: socket.socket) -> bool:
 def _exit_status(pid: int) -> int | None:
     """Return the exit status of a child process, or None while it runs."""
     try:
-        found, status = os.waitpid(pid, os.WNOHANG)
+        exited_pid, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         return 0
-    return status if found else None
+    return status if exited_pid else None
 
 
 def _describe_exit(status: int) -> str:

@@ -57,13 +57,17 @@ def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
     for number in range(int(count)):
         try:
             os.set_inheritable(FIRST + number, False)
-            passed = socket.socket(fileno=FIRST + number)
-            listens = passed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            passed_socket = socket.socket(fileno=FIRST + number)
+            listens = passed_socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         except OSError as error:
             raise UsageError(f"LISTEN_FDS: descriptor {FIRST + number} is not a socket: {error.strerror}") from error
-        if passed.family not in (socket.AF_INET, socket.AF_INET6) or passed.type != socket.SOCK_STREAM or not listens:
+        if (
+            passed_socket.family not in (socket.AF_INET, socket.AF_INET6)
+            or passed_socket.type != socket.SOCK_STREAM
+            or not listens
+        ):
             raise UsageError(
                 f"LISTEN_FDS: descriptor {FIRST + number}: expected a listening TCP socket (ListenStream=PORT)"
             )
-        (admin if names[number : number + 1] == [ADMIN] else readers).append(passed)
+        (admin if names[number : number + 1] == [ADMIN] else readers).append(passed_socket)
     return tuple(readers), tuple(admin)

@@ -88,17 +88,17 @@ class Authorizer:
         if not user:
             if (wait := self._guess_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
-            proved = await self._authenticate(fields, proxy=proxy)
-            if proved is None:
+            user_proved = await self._authenticate(fields, proxy=proxy)
+            if user_proved is None:
                 return Denied("Too many readers are authenticating at the same time.", 503, 5)
-            if not proved:
+            if not user_proved:
                 if self._has_credentials(fields, proxy=proxy):
                     self._guess_limit.record_wrong(address)
                 return self._challenge(proxy=proxy)
             # Above the limit, all concurrent guesses are refused, so that a client cannot recognise the right password.
             if (wait := self._guess_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
-            user = proved
+            user = user_proved
         if ANY_USER in readers or user in readers:
             return Authorized(user)
         return Denied("This feed is for other users.")
@@ -111,13 +111,13 @@ class Authorizer:
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
             return token.user if verdict is wsse.TokenVerdict.PROVED else ""
-        given = basic.parse(fields.get("proxy-authorization" if proxy else "authorization") or "")
-        if given is None or self._users is None:
+        credentials = basic.parse(fields.get("proxy-authorization" if proxy else "authorization") or "")
+        if credentials is None or self._users is None:
             return ""
-        right = await self._users.verify(given)
-        if right is None:
+        is_correct = await self._users.verify(credentials)
+        if is_correct is None:
             return None
-        return given.user if right else ""
+        return credentials.user if is_correct else ""
 
     def _challenge(self, *, proxy: bool) -> Challenge:
         if proxy:

@@ -52,8 +52,8 @@ class Credential:
         fields = request.fields.without("authorization", "x-wsse", "cookie")
         match self.kind:
             case "basic":
-                given = basic.BasicCredentials(self.secret["user"], self.secret["password"])
-                return request_with(request, fields.with_added("Authorization", basic.format_credentials(given)))
+                credentials = basic.BasicCredentials(self.secret["user"], self.secret["password"])
+                return request_with(request, fields.with_added("Authorization", basic.format_credentials(credentials)))
             case "wsse":
                 for name, value in wsse.compose(self.secret["user"], self.secret["password"], now):
                     fields = fields.with_added(name, value)
@@ -106,25 +106,25 @@ class OriginCredentials:
 
         An entry for the user has priority over entries for all users.
         """
-        found: Credential | None = None
+        candidate: Credential | None = None
         for entry in self._file.value:
             if not entry.match.matches(target):
                 continue
             if user and entry.user == user:
                 return entry.credential
-            if found is None and (entry.user == "" or (user and entry.user == ANY_USER)):
-                found = entry.credential
-        return found
+            if candidate is None and (entry.user == "" or (user and entry.user == ANY_USER)):
+                candidate = entry.credential
+        return candidate
 
     def find_by_name(self, name: str, target: str) -> Credential | None:
         """Return the credential with this name, or None if its pattern excludes `target`.
 
         `target` may be another site to which a redirect led. Raises FetchError if the credential was removed.
         """
-        named = [entry for entry in self._file.value if entry.credential.name == name]
-        if not named:
+        entries = [entry for entry in self._file.value if entry.credential.name == name]
+        if not entries:
             raise FetchError("the credential is no longer in the wallet file")
-        return next((entry.credential for entry in named if entry.match.matches(target)), None)
+        return next((entry.credential for entry in entries if entry.match.matches(target)), None)
 
 
 def request_with(request: Request, fields: Fields) -> Request:
@@ -139,48 +139,48 @@ def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry,
     It prevents guessing a password from the name of a credential.
     """
     try:
-        read: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))
+        document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise UsageError(f"{name}:{line}: invalid YAML") from error
     except YAMLError as error:
         raise UsageError(f"{name}: invalid YAML") from error
-    if read is None:
+    if document is None:
         return ()
-    if not isinstance(read, list):
+    if not isinstance(document, list):
         raise UsageError(f"{name}: expected a list of entries")
-    return tuple(_entry(entry, f"{name}: entry {number}", seed) for number, entry in enumerate(read, start=1))
+    return tuple(_entry(entry, f"{name}: entry {number}", seed) for number, entry in enumerate(document, start=1))
 
 
-def _entry(read: Any, place: str, seed: bytes) -> CredentialEntry:
-    if not isinstance(read, dict):
-        raise UsageError(f"{place}: expected `match`, `user` and one of {', '.join(KINDS)}")
-    if unknown := set(map(str, read)) - {"match", "user", "anybody", *KINDS}:
-        raise UsageError(f"{place}: unknown: {', '.join(sorted(unknown))}")
+def _entry(value: Any, location: str, seed: bytes) -> CredentialEntry:
+    if not isinstance(value, dict):
+        raise UsageError(f"{location}: expected `match`, `user` and one of {', '.join(KINDS)}")
+    if unknown := set(map(str, value)) - {"match", "user", "anybody", *KINDS}:
+        raise UsageError(f"{location}: unknown: {', '.join(sorted(unknown))}")
     try:
-        pattern = TargetPattern(str(read.get("match", "")))
+        pattern = TargetPattern(str(value.get("match", "")))
     except BadTarget as error:
-        raise UsageError(f"{place}: match: {error}") from error
-    user, anybody = read.get("user", ""), read.get("anybody", False)
+        raise UsageError(f"{location}: match: {error}") from error
+    user, anybody = value.get("user", ""), value.get("anybody", False)
     if bool(user) == (anybody is True) or not isinstance(user, str):
-        raise UsageError(f'{place}: expected `user: NAME`, `user: "*"`, or `anybody: true`')
-    kinds = [kind for kind in KINDS if kind in read]
+        raise UsageError(f'{location}: expected `user: NAME`, `user: "*"`, or `anybody: true`')
+    kinds = [kind for kind in KINDS if kind in value]
     if len(kinds) != 1:
-        raise UsageError(f"{place}: expected one of {', '.join(KINDS)}")
-    secret = _secret(kinds[0], read[kinds[0]], place)
+        raise UsageError(f"{location}: expected one of {', '.join(KINDS)}")
+    secret = _secret(kinds[0], value[kinds[0]], location)
     written = "\0".join((kinds[0], pattern.text, user, *(f"{one}\0{other}" for one, other in secret.items())))
     digest = hashlib.blake2b(written.encode(), digest_size=16, key=seed, person=b"feedproxy.wallet").hexdigest()
     return CredentialEntry(pattern, user, Credential(digest, kinds[0], secret))
 
 
-def _secret(kind: str, read: Any, place: str) -> dict[str, str]:
+def _secret(kind: str, content: Any, location: str) -> dict[str, str]:
     if kind == "bearer":
-        read = {"token": read}
-    if not isinstance(read, dict) or not read:
-        raise UsageError(f"{place}: {kind}: expected names and values")
-    secret = {str(name): str(value) for name, value in read.items()}
+        content = {"token": content}
+    if not isinstance(content, dict) or not content:
+        raise UsageError(f"{location}: {kind}: expected names and values")
+    secret = {str(name): str(value) for name, value in content.items()}
     if kind in ("basic", "wsse") and set(secret) != {"user", "password"}:
-        raise UsageError(f"{place}: {kind}: expected user and password")
+        raise UsageError(f"{location}: {kind}: expected user and password")
     if any(ord(sign) < 32 or ord(sign) == 127 for value in secret.values() for sign in value):
-        raise UsageError(f"{place}: {kind}: invalid value: control character")
+        raise UsageError(f"{location}: {kind}: invalid value: control character")
     return secret

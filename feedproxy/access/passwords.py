@@ -54,13 +54,13 @@ def parse_secrets(text: str, name: str) -> dict[str, str]:
 
     Raises UsageError; its message has the line number, and never a password.
     """
-    found: dict[str, str] = {}
+    passwords: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, secret = line.partition(":")
         if not colon or not user or not secret:
             raise UsageError(f"{name}:{number}: expected NAME:PASSWORD")
-        found[user] = secret
-    return found
+        passwords[user] = secret
+    return passwords
 
 
 class PasswordFile:
@@ -75,14 +75,16 @@ class PasswordFile:
         self._version = 0
         self._waiting = 0
 
-    async def verify(self, given: BasicCredentials) -> bool | None:
+    async def verify(self, credentials: BasicCredentials) -> bool | None:
         """Return True if the password is the user's, else False. Return None if too many passwords wait to be
         checked."""
-        hashed = self._file.value.get(given.user)
+        hashed = self._file.value.get(credentials.user)
         if self._version != self._file.version:
             self._version = self._file.version
             self._verified = LRU(entries_max=VERIFIED_MAX)
-        seal = hashlib.blake2b(f"{given.user}\0{given.password}".encode(), key=self._key, digest_size=16).digest()
+        seal = hashlib.blake2b(
+            f"{credentials.user}\0{credentials.password}".encode(), key=self._key, digest_size=16
+        ).digest()
         now = self._clock.now()
         if hashed is not None and 0 <= (self._verified.get(seal) or 0) - now <= VERIFIED_FOR:
             return True
@@ -90,11 +92,11 @@ class PasswordFile:
             return None
         self._waiting += 1
         try:
-            against, loop = hashed or self._hash_for_unknown(given.user), asyncio.get_running_loop()
-            right = await loop.run_in_executor(self._workers, verify_hash, against, given.password)
+            against, loop = hashed or self._hash_for_unknown(credentials.user), asyncio.get_running_loop()
+            is_correct = await loop.run_in_executor(self._workers, verify_hash, against, credentials.password)
         finally:
             self._waiting -= 1
-        if hashed is None or not right:
+        if hashed is None or not is_correct:
             return False
         self._verified.put(seal, now + VERIFIED_FOR)
         return True

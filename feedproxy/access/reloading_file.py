@@ -48,10 +48,10 @@ class ReloadingFile[T]:
 
     def _state(self) -> tuple[int, int, int]:
         try:
-            found = os.stat(self._path)
+            status = os.stat(self._path)
         except OSError:
             return 0, 0, 0
-        return found.st_mtime_ns, found.st_size, found.st_ino
+        return status.st_mtime_ns, status.st_size, status.st_ino
 
     def _read(self) -> T:
         try:

@@ -46,7 +46,7 @@ def hash_of(token: str) -> str:
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
     """Parse a file of tokens and return them by hash. Raises UsageError with the line number in its message."""
-    found: dict[str, SecretToken] = {}
+    tokens: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()
         if len(parts) != 4 or len(parts[3]) != 64:
@@ -55,8 +55,8 @@ def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
             pattern = TargetPattern(parts[2])
         except BadTarget as error:
             raise UsageError(f"{name}:{number}: {error}") from error
-        found[parts[3]] = SecretToken(parts[0], parts[1], pattern, parts[3])
-    return found
+        tokens[parts[3]] = SecretToken(parts[0], parts[1], pattern, parts[3])
+    return tokens
 
 
 class TokenFile:
@@ -70,8 +70,8 @@ class TokenFile:
 
         Tokens are found by their hash, so the duration of a comparison reveals nothing about the token.
         """
-        found = self._file.value.get(hash_of(token))
-        return found.user if found is not None and found.pattern.matches(target) else None
+        secret_token = self._file.value.get(hash_of(token))
+        return secret_token.user if secret_token is not None and secret_token.pattern.matches(target) else None
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
@@ -92,9 +92,9 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
 
 def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
     """Revoke the tokens with these ids or of these users, and return them. Raises UsageError."""
-    wanted = set(names)
+    selectors = set(names)
     present = list_tokens(path)
-    gone = [token for token in present if token.id in wanted or token.user in wanted]
+    gone = [token for token in present if token.id in selectors or token.user in selectors]
     if gone:
         _write(path, [token for token in present if token not in gone])
     return gone

@@ -60,12 +60,12 @@ class UsernameToken:
 
 def parse(value: str) -> UsernameToken | None:
     """Parse the field X-WSSE and return its token, or None for other and malformed values."""
-    kind, _, rest = value.strip().partition(" ")
+    kind, _, parameters = value.strip().partition(" ")
     if kind.lower() != "usernametoken" or len(value) > FIELD_MAX:
         return None
-    found = {name.lower(): re.sub(r"\\(.)", r"\1", text) for name, text in _PARAMETER.findall(rest)}
+    values = {name.lower(): re.sub(r"\\(.)", r"\1", text) for name, text in _PARAMETER.findall(parameters)}
     try:
-        return UsernameToken(found["username"], found["passworddigest"], found["nonce"], found["created"])
+        return UsernameToken(values["username"], values["passworddigest"], values["nonce"], values["created"])
     except KeyError:
         return None
 
@@ -93,12 +93,12 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
         # 3.5).
         if base64.b64encode(decoded).decode("ascii") == nonce:
             nonces.append(decoded)
-    made = []
+    sums = []
     for nonce_bytes in nonces:
         summed = hashlib.sha1(nonce_bytes + created.encode() + password.encode(), usedforsecurity=False)
-        made.append((summed.digest(), base64.b64encode(summed.digest()).decode("ascii")))
-        made.append((summed.digest(), base64.b64encode(summed.hexdigest().encode("ascii")).decode("ascii")))
-    return made
+        sums.append((summed.digest(), base64.b64encode(summed.digest()).decode("ascii")))
+        sums.append((summed.digest(), base64.b64encode(summed.hexdigest().encode("ascii")).decode("ascii")))
+    return sums
 
 
 class WsseVerifier:
@@ -121,8 +121,10 @@ class WsseVerifier:
         """Verify a token and return the result. An accepted proof is recorded, so that it is not accepted again."""
         password = passwords.get(token.user)
         # The check takes the same time for unknown users as for known users.
-        made = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
-        matches = [summed for summed, text in made if hmac.compare_digest(text.encode(), token.digest.encode())]
+        accepted_sums = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))
+        matches = [
+            summed for summed, text in accepted_sums if hmac.compare_digest(text.encode(), token.digest.encode())
+        ]
         if password is None or not matches:
             return TokenVerdict.UNKNOWN
         created = created_at(token)

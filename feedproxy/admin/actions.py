@@ -103,18 +103,18 @@ class AdminActions:
         matches = service.admin.target_matcher(pattern)
         stored = [target] if target else [name async for name in yielding(service.store.targets()) if matches(name)]
         rows = {row["id"]: row for row in (await self._pages.table()).rows}
-        found = [rows[identifier] for target in stored if (identifier := feed_id(target)) in rows]
-        found.sort(key=lambda row: (-row["subscribers"], row["title"].casefold()))
+        matching_rows = [rows[identifier] for target in stored if (identifier := feed_id(target)) in rows]
+        matching_rows.sort(key=lambda row: (-row["subscribers"], row["title"].casefold()))
         return self._pages.page(
             request,
             "confirm.html",
             identifier=feed_id(target) if target else "",
             pattern=pattern,
-            rows=found[:SHOWN_IN_CONFIRMATION],
-            feeds=len(found),
-            others=len(stored) - len(found),
+            rows=matching_rows[:SHOWN_IN_CONFIRMATION],
+            feeds=len(matching_rows),
+            others=len(stored) - len(matching_rows),
             held=len(stored),
-            subscribers=sum(row["subscribers"] for row in found),
+            subscribers=sum(row["subscribers"] for row in matching_rows),
         )
 
     async def undo(self, request: web.Request) -> web.Response:
@@ -192,8 +192,10 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        """Refresh the targets, each site's at intervals of `site_interval`, for at most SITE_SLOTS_MAX seconds. Return
-        the outcomes."""
+        """Refresh the targets, and return the outcomes after SITE_SLOTS_MAX seconds at most.
+
+        Targets of one site are refreshed at intervals of `site_interval`.
+        """
         semaphore, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX
 

@@ -136,15 +136,15 @@ class AdminAuth:
 
     def _has_token(self, authorization: str) -> bool:
         scheme, _, credentials = authorization.strip().partition(" ")
-        given = credentials.strip().encode("utf-8", "surrogateescape")
+        received = credentials.strip().encode("utf-8", "surrogateescape")
         if scheme.lower() == "basic":
             try:
-                given = base64.b64decode(given, validate=True).partition(b":")[2]
+                received = base64.b64decode(received, validate=True).partition(b":")[2]
             except binascii.Error:
                 return False
         elif scheme.lower() != "bearer":
             return False
-        return hmac.compare_digest(given, self._token)
+        return hmac.compare_digest(received, self._token)
 
 
 def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:

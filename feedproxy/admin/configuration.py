@@ -36,12 +36,12 @@ class Configuration:
 def changed_options(settings: Settings) -> list[View]:
     """Return the options that differ from their defaults, in the order of the reference."""
     standard = defaults()
-    found = []
+    changed = []
     for field in fields(Settings):
         value = getattr(settings, field.name)
         plain = list(value) if isinstance(value, tuple) else value
         if plain != standard[field.name]:
-            found.append(
+            changed.append(
                 {
                     "name": field.name,
                     "value": _display_value(field.name, plain),
@@ -50,7 +50,7 @@ def changed_options(settings: Settings) -> list[View]:
                     "text": field.metadata["text"],
                 }
             )
-    return found
+    return changed
 
 
 def rules(of: Iterable[Rule]) -> list[View]:
@@ -77,7 +77,7 @@ def _display_value(name: str, value: Any) -> str:
 
 
 def _without_userinfo(text: str) -> str:
-    scheme, separator, rest = text.partition("://")
-    if separator and "@" in rest:
-        text = f"{scheme}://…@{rest.rpartition('@')[2]}"
+    scheme, separator, remainder = text.partition("://")
+    if separator and "@" in remainder:
+        text = f"{scheme}://…@{remainder.rpartition('@')[2]}"
     return redact_text(text)

@@ -151,11 +151,11 @@ async def _log_action(request: web.Request, status: int, reason: str) -> None:
     """Log a POST to a known path, with its outcome."""
     if request.method != "POST" or request.match_info.route.resource is None:
         return
-    given = dict(request.query)
+    parameters = dict(request.query)
     if request.content_type == "application/x-www-form-urlencoded":
         with contextlib.suppress(Exception):  # an unreadable form was refused
-            given.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
-    parameters = {name: redact_text(given[name]) for name in LOGGED_PARAMETERS if given.get(name)}
+            parameters.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
+    parameters = {name: redact_text(parameters[name]) for name in LOGGED_PARAMETERS if parameters.get(name)}
     action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
     fields = {"event": "operator", "action": action, **parameters, "client": client, "status": status, "reason": reason}
     what = "".join(f" {name}={value}" for name, value in parameters.items())

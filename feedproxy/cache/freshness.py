@@ -132,8 +132,8 @@ def _span(whole: int) -> str:
 
 
 def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> str:
-    rest = whole % size // smaller
-    return f"{whole // size} {unit} {rest} {smaller_unit}" if rest else f"{whole // size} {unit}"
+    remainder = whole % size // smaller
+    return f"{whole // size} {unit} {remainder} {smaller_unit}" if remainder else f"{whole // size} {unit}"
 
 
 def initial_age(stored: StoredResponse) -> Seconds:

@@ -17,14 +17,14 @@ def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
     if not 200 <= response.status < 400:
         return ()
     # "A cache MUST invalidate the target URI"
-    found = {request.target: None}
+    targets = {request.target: None}
     # "In particular, the URI(s) in the Location and Content-Location response header fields (if present) are
     # candidates for invalidation"
     for name in ("location", "content-location"):
         reference = response.fields.get(name)
         if reference is not None and (other := _same_origin(request.target, reference)) is not None:
-            found[other] = None
-    return tuple(found)
+            targets[other] = None
+    return tuple(targets)
 
 
 def _same_origin(target: str, reference: str) -> str | None:

@@ -83,11 +83,11 @@ class NotCombinable:
 def extent_of(fields: Fields, size: int) -> Extent | None:
     """Return the extent of a 206 with these fields and `size` bytes of content, or None if the extent is unknown."""
     values = fields.get_all("content-range")
-    found = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
-    if found is None or not size:
+    content_range = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
+    if content_range is None or not size:
         return None
-    first, last = int(found[1]), int(found[2])
-    length = None if found[3] == "*" else int(found[3])
+    first, last = int(content_range[1]), int(content_range[2])
+    length = None if content_range[3] == "*" else int(content_range[3])
     # RFC 9110, 14.4: "A Content-Range field value is invalid if it contains a range-resp that has a last-pos value
     # less than its first-pos value, or a complete-length value less than or equal to its last-pos value."
     if last < first or (length is not None and length <= last):

@@ -149,9 +149,9 @@ def _decide_stale(
         limit = stale_while_refreshing if occasion is Occasion.REVALIDATING else stale_limit
         return serving_stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit)
 
-    held = freshness.allowance
-    if held is not None and allows(Occasion.HELD):
-        return Reuse(stored, freshness, (freshness.limit or held).detail)
+    allowance = freshness.allowance
+    if allowance is not None and allows(Occasion.HELD):
+        return Reuse(stored, freshness, (freshness.limit or allowance).detail)
     if allows(Occasion.REVALIDATING):
         return ReuseAndRevalidate(stored, freshness)
     if request.min_fresh is None and _is_within_max_age(request, freshness) and allows(Occasion.MAX_STALE):

@@ -64,10 +64,10 @@ def allowed(
             # than the specified number of seconds" -- RFC 9111, section 5.2.1.2
             return request.max_stale is not None and staleness <= min(request.max_stale, limit)
         case Occasion.HELD:
-            held = freshness.allowance
+            allowance = freshness.allowance
             return (
-                held is not None
-                and now < held.until
+                allowance is not None
+                and now < allowance.until
                 and may_extend_lifetime(stored, freshness.control)
                 and _accepts_stale(request)
             )

@@ -47,8 +47,8 @@ class Bodies(Mapping[str, bytes]):
         return Bodies, (dict(self.stored),)
 
     def __getitem__(self, name: str) -> bytes:
-        for known, body in zip(self._codings, self._bodies, strict=True):
-            if known == name:
+        for coding, body in zip(self._codings, self._bodies, strict=True):
+            if coding == name:
                 return self._unpack(name, body) if isinstance(body, Unpacked) else body
         raise KeyError(name)
 
@@ -58,7 +58,7 @@ class Bodies(Mapping[str, bytes]):
     def _unpack(self, name: str, body: Unpacked) -> bytes:
         plain = content_coding.decode(self[body.coding], body.coding, limit=body.length)
         both = zip(self._codings, self._bodies, strict=True)
-        self._bodies = tuple([plain if known == name else stored for known, stored in both])
+        self._bodies = tuple([plain if coding == name else stored for coding, stored in both])
         return plain
 
     @property
@@ -107,7 +107,7 @@ class Content:
     """
 
     bodies: Mapping[str, bytes]
-    """A `Bodies`. Any other mapping is converted to one."""
+    """A `Bodies` object. Any other mapping is converted to `Bodies`."""
     tag: str | None = None
     media_type: str | None = None
     last_modified: Instant | None = None

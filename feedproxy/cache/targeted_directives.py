@@ -28,8 +28,8 @@ def governing(fields: Fields, *, targeted: bool) -> Directives:
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
     # field.
     if targeted and TARGETED_FIELD in fields:
-        found = parse_targeted(fields, TARGETED_FIELD)
-        if found is not None and found.present:
+        directives = parse_targeted(fields, TARGETED_FIELD)
+        if directives is not None and directives.present:
             # RFC 9213, section 2.2: a cache that uses a targeted field ignores Cache-Control and Expires.
-            return Directives(found, targeted=True)
+            return Directives(directives, targeted=True)
     return Directives(CacheControl.from_fields(fields), targeted=False)

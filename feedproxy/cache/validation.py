@@ -79,12 +79,12 @@ def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> boo
 
     A 304 without validators matches, because the request's conditions named only this response.
     """
-    received, known = _single(received_fields, "etag"), _single(stored.fields, "etag")
-    if received and known:
+    received, stored_tag = _single(received_fields, "etag"), _single(stored.fields, "etag")
+    if received and stored_tag:
         # "If none of the initial set contains at least one of the same strong validators, then the cache MUST
         # NOT use the new response to update any stored responses." The comparison ignores the marks that
         # compressing servers add to some tags only (W/, -gzip).
-        return received == known or _is_same_tag(received, known)
+        return received == stored_tag or _is_same_tag(received, stored_tag)
     received_date, known_date = _single(received_fields, "last-modified"), _single(stored.fields, "last-modified")
     if received_date and known_date:
         return received_date == known_date or _is_same_instant(received_date, known_date)

@@ -76,8 +76,8 @@ def _check_self_link(
             yield SELF_LINK_THERE(subject, href=self_link.href)
         return
     target = self_address(channel, observations.target)
-    known = {uri.without_fragment(address) for address in (observations.address, observations.target)}
-    if target in known:
+    addresses = {uri.without_fragment(address) for address in (observations.address, observations.target)}
+    if target in addresses:
         if not notes:
             yield SELF_LINK_RIGHT(subject)
     elif target and observations.self_link is not None:

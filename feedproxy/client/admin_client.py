@@ -52,10 +52,10 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
     Raises UsageError.
     """
-    known = option_specs()
+    specs = option_specs()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
-    options = dict(load(file, known, foreign=True).options) if file else {}
-    return from_options({**options, **from_environment(os.environ, known)})
+    options = dict(load(file, specs, foreign=True).options) if file else {}
+    return from_options({**options, **from_environment(os.environ, specs)})
 
 
 def request_settings(allow_private: bool) -> Settings:
@@ -64,16 +64,16 @@ def request_settings(allow_private: bool) -> Settings:
     They have the parent proxy and the two addresses of reverse mode from the configuration of a proxy on this machine.
     Raises UsageError.
     """
-    given = settings_of(argparse.Namespace(config=None))
+    settings = settings_of(argparse.Namespace(config=None))
     return Settings(
         allow_private=allow_private,
-        upstream_proxy=given.upstream_proxy,
-        upstream=given.upstream,
-        public_url=given.public_url,
+        upstream_proxy=settings.upstream_proxy,
+        upstream=settings.upstream,
+        public_url=settings.public_url,
     )
 
 
-def _place_and_token(args: argparse.Namespace) -> tuple[str, str]:
+def _address_and_token(args: argparse.Namespace) -> tuple[str, str]:
     """Return HOST:PORT of the admin listener, and its token. Raises UsageError."""
     if args.admin is not None and args.token is not None:
         return args.admin, args.token
@@ -95,8 +95,8 @@ def ask(
 
     Raises UsageError if the listener cannot be reached, and AdminRefused if it refuses the request.
     """
-    place, token = _place_and_token(args)
-    base = _base(place)
+    host_and_port, token = _address_and_token(args)
+    base = _base(host_and_port)
     query = f"?{urlencode(parameters)}" if parameters else ""
     address = f"{base}/api/{path}{query}"
     request = urllib.request.Request(address, content, method=method)  # noqa: S310 -- http by _base
@@ -116,9 +116,9 @@ def ask(
         raise AdminRefused(message) from error
     except urllib.error.URLError as error:
         reason = getattr(error.reason, "strerror", None) or error.reason
-        raise UsageError(f"no feedproxy responds at {place}: {reason}") from error
+        raise UsageError(f"no feedproxy responds at {host_and_port}: {reason}") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"the server at {place} is not a feedproxy: {error}") from error
+        raise UsageError(f"the server at {host_and_port} is not a feedproxy: {error}") from error
 
 
 def address_or_pattern(text: str) -> dict[str, str]:

@@ -97,8 +97,8 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
     if read_record(folders) is not None:
         uninstall(folders)
     try:
-        wanted = (folders.entry.parent, folders.config, folders.record.parent)
-        made = [str(created) for folder in wanted for created in _make_folders(folder)]
+        required_folders = (folders.entry.parent, folders.config, folders.record.parent)
+        made = [str(created) for folder in required_folders for created in _make_folders(folder)]
         before = _read(folders.defaults)
         # The record is written first, so that everything after it can be undone.
         _write(folders.record, InstallationRecord(reader, through, before, before or "", made))
@@ -213,8 +213,8 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
     for kind in TYPES:
         programs = _default(now, kind)
         if ENTRY in programs:
-            left = [program for program in programs if program != ENTRY]
-            now = _with_default(now, kind, left or _default(before or "", kind))
+            remaining = [program for program in programs if program != ENTRY]
+            now = _with_default(now, kind, remaining or _default(before or "", kind))
     return now
 
 

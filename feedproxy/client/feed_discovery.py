@@ -55,20 +55,20 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
     """
     address = parse_source(source)
     if address is not None:
-        got = await fetch_document(address, settings)
+        document = await fetch_document(address, settings)
     else:
         body = from_file(source, settings.decoded_max)
-        got = await follow_saved_redirect(body, source, settings) or Document(body, Fields(), "")
-    content_type = got.fields.get("content-type")
-    channel = read(got.body, content_type)
+        document = await follow_saved_redirect(body, source, settings) or Document(body, Fields(), "")
+    content_type = document.fields.get("content-type")
+    channel = read(document.body, content_type)
     if channel is not None:
-        return await _of_feed(channel, got, source, settings)
-    if not is_page(got.body):
+        return await _of_feed(channel, document, source, settings)
+    if not is_page(document.body):
         raise NothingFound(f"{source} is neither a feed nor a page")
-    found = _of_page(got)
-    if not found:
+    feeds = _of_page(document)
+    if not feeds:
         raise NothingFound(f"{source} is a page that names no feed")
-    return DiscoveryResult(found, "the page names it")
+    return DiscoveryResult(feeds, "the page names it")
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
@@ -78,18 +78,18 @@ async def verification_failure(address: str, settings: Settings) -> str:
     actually belongs to the blog specified in its channel/link."
     """
     try:
-        got = await fetch_document(address, settings)
-        channel = read(got.body, got.fields.get("content-type"))
+        document = await fetch_document(address, settings)
+        channel = read(document.body, document.fields.get("content-type"))
         if channel is None:
             return "it is not a feed"
-        page = page_address(channel, got.final_address)
+        page = page_address(channel, document.final_address)
         if not page:
             return "it names no page"
-        named = {feed.address for feed in _of_page(await fetch_document(page, settings))}
+        addresses = {feed.address for feed in _of_page(await fetch_document(page, settings))}
     except FeedproxyError as error:
         return str(error)
-    own = {uri.normalise(address), got.final_address, self_address(channel, got.final_address)}
-    return "" if own & named else f"its page, {page}, does not name it"
+    own = {uri.normalise(address), document.final_address, self_address(channel, document.final_address)}
+    return "" if own & addresses else f"its page, {page}, does not name it"
 
 
 def parse_source(source: str) -> str | None:
@@ -123,34 +123,37 @@ def from_file(source: str, limit: int) -> bytes:
     return body
 
 
-async def _of_feed(channel: Channel, got: Document, source: str, settings: Settings) -> DiscoveryResult:
-    if own := self_address(channel, got.final_address):
+async def _of_feed(channel: Channel, document: Document, source: str, settings: Settings) -> DiscoveryResult:
+    if own := self_address(channel, document.final_address):
         return DiscoveryResult((DiscoveredFeed(own, title=channel.title),), "the feed's self link names it")
-    where = (
-        DiscoveryResult((DiscoveredFeed(got.permanent_address, title=channel.title),), "it was found there")
-        if got.permanent_address
+    self_result = (
+        DiscoveryResult((DiscoveredFeed(document.permanent_address, title=channel.title),), "it was found there")
+        if document.permanent_address
         else None
     )
-    page = page_address(channel, got.final_address)
+    page = page_address(channel, document.final_address)
     if not page:
-        if where is not None:
-            return where
+        if self_result is not None:
+            return self_result
         raise NothingFound(f"{source} is a feed that names neither its address nor its page")
     try:
-        found = _of_page(await fetch_document(page, settings))
+        feeds = _of_page(await fetch_document(page, settings))
     except FeedproxyError as error:
-        if where is not None:
-            return where
+        if self_result is not None:
+            return self_result
         raise NothingFound(f"{source} is a feed without its address, and its page is not available: {error}") from error
-    if where is not None and (
-        not found or {got.address, got.permanent_address, got.final_address} & {feed.address for feed in found}
+    if self_result is not None and (
+        not feeds
+        or {document.address, document.permanent_address, document.final_address} & {feed.address for feed in feeds}
     ):
-        return where
-    if not found:
+        return self_result
+    if not feeds:
         raise NothingFound(f"{source} is a feed without its address, and its page, {page}, names no feed")
-    return DiscoveryResult(found, f"its page, {page}, names it")
+    return DiscoveryResult(feeds, f"its page, {page}, names it")
 
 
-def _of_page(got: Document) -> tuple[DiscoveredFeed, ...]:
-    links = parse_links(got.fields)
-    return discover_feeds(got.body, got.final_address, content_type=got.fields.get("content-type"), links=links)
+def _of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
+    links = parse_links(document.fields)
+    return discover_feeds(
+        document.body, document.final_address, content_type=document.fields.get("content-type"), links=links
+    )

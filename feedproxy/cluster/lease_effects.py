@@ -26,7 +26,7 @@ class LeaseEffects(Protocol):
         """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
         ...
 
-    async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
+    async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store a peer's copy unless `target` was purged after the state `before`. Return True if the copy was later
         than this machine's copy."""
         ...

@@ -22,7 +22,7 @@ LOG_MAX = 10_000
 """Largest number of events in the log, which take about 2 MB. A machine that has missed more events compares all its
 copies with Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""Factor of the timeout for requests that no client waits for. A copy may have megabytes."""
+"""Factor by which the timeout is multiplied for requests that no client waits for. A copy may have megabytes."""
 
 COMPRESSED_FROM = 4096
 """Size in bytes from which a copy is compressed."""
@@ -102,24 +102,26 @@ class RedisStore:
         self._lease = int(lease * 1000)
         self._expiry = int(expiry * 1000)
 
-    async def get_if_later(self, target: str, known: int) -> StoredCopy:
-        """Return the stored version, with the copy if it is later than the version `known`."""
-        version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known)
+    async def get_if_later(self, target: str, known_version: int) -> StoredCopy:
+        """Return the stored version, with the copy if it is later than the version `known_version`."""
+        version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known_version)
         return StoredCopy(_integer(version), data)
 
-    async def get_if_later_slow(self, target: str, known: int) -> StoredCopy:
+    async def get_if_later_slow(self, target: str, known_version: int) -> StoredCopy:
         """Return the result of `get_if_later`, with TRANSFER_TIMEOUT_FACTOR times its timeout."""
         version, data = await self.connection.run(
-            lua_scripts.GET_IF_LATER, [self._copy(target)], known, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            lua_scripts.GET_IF_LATER, [self._copy(target)], known_version, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
         return StoredCopy(_integer(version), data)
 
-    async def acquire_lease(self, target: str, known: int, own: int = 0) -> LeaseResult:
+    async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> LeaseResult:
         """Acquire the lease of a target unless another machine holds it. `own` is the token of this machine's earlier
         lease."""
         names = self.keys
         keys = [names.lease(target), self._copy(target), names.fencing_counter]
-        token, version, data = await self.connection.run(lua_scripts.ACQUIRE_LEASE, keys, self._lease, known, own)
+        token, version, data = await self.connection.run(
+            lua_scripts.ACQUIRE_LEASE, keys, self._lease, known_version, own
+        )
         return LeaseResult(_integer(token), StoredCopy(_integer(version), data))
 
     async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
@@ -238,10 +240,10 @@ class RedisStore:
         """Yield each target with a copy in Redis. A target may be yielded more than once."""
         cursor: bytes | str = "0"
         while True:
-            cursor, found = await self.connection.run(
+            cursor, keys = await self.connection.run(
                 lua_scripts.SCAN_COPIES, [], cursor, self.keys.copies, timeout_factor=TRANSFER_TIMEOUT_FACTOR
             )
-            for name in found:
+            for name in keys:
                 yield self.keys.target(name)
             if cursor in (b"0", "0"):
                 return

@@ -113,10 +113,10 @@ class ClusterStore:
         """
         before = self._epochs_of(target)
         try:
-            found = await self.redis_store.get_if_later(target, self.stored_token(target))
+            stored_copy = await self.redis_store.get_if_later(target, self.stored_token(target))
         except (RedisUnavailable, RedisRefused):
             return False
-        return await self.store_copy(target, found, before)
+        return await self.store_copy(target, stored_copy, before)
 
     def schedule_pull(self, target: str) -> None:
         """Fetch the later copy from Redis in the background."""
@@ -126,12 +126,12 @@ class ClusterStore:
         async with self._pull_slots:
             before = self._epochs_of(target)
             try:
-                found = await self.redis_store.get_if_later_slow(target, self.stored_token(target))
+                stored_copy = await self.redis_store.get_if_later_slow(target, self.stored_token(target))
             except (RedisUnavailable, RedisRefused):
                 return False  # all copies are compared when Redis is available
-            return await self.store_copy(target, found, before)
+            return await self.store_copy(target, stored_copy, before)
 
-    async def store_copy(self, target: str, found: StoredCopy, before: object) -> bool:
+    async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store a peer's copy here. Return True if it was later than the local copy.
 
         The copy is ignored if the target was purged here after the state `before`, because Redis does not have the
@@ -140,15 +140,15 @@ class ClusterStore:
         if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
             return False
         stored = self.local.get_latest(target)
-        if found.version <= (stored.fencing_token if stored is not None else 0):
+        if stored_copy.version <= (stored.fencing_token if stored is not None else 0):
             return False
-        if found.data is None:
+        if stored_copy.data is None:
             if stored is None:
                 return False
             await self.drop(target)
             return True
         try:
-            resource = replace(codec.load(decompress(found.data)), fencing_token=found.version)
+            resource = replace(codec.load(decompress(stored_copy.data)), fencing_token=stored_copy.version)
         except StoreError as error:
             logger.warning("cluster: copy of %s ignored: %s", target, error)
             return False

@@ -35,10 +35,10 @@ WAITING_MAX = 50_000
 """Largest number of reads that wait while Redis is unavailable. Further reads are dropped, because feed readers poll
 again."""
 CLIENT_TIMEOUT_FACTOR = 1
-"""Factor of the Redis timeout for a request during which a client waits."""
+"""Factor by which the Redis timeout is multiplied for a request during which a client waits."""
 
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""Factor of the Redis timeout for a request in the background."""
+"""Factor by which the Redis timeout is multiplied for a request in the background."""
 BATCH_SIZE = 200
 """Number of requests that are sent together."""
 
@@ -134,9 +134,9 @@ class SubscriberSums:
     # -- internals
 
     def _take_pending(self, targets: Iterable[str]) -> list[ReadRecord]:
-        taken = [read for target in targets for read in self._waiting.pop(target, ())]
-        self._size -= len(taken)
-        return taken
+        pending = [read for target in targets for read in self._waiting.pop(target, ())]
+        self._size -= len(pending)
+        return pending
 
     async def _send(self, reads: list[ReadRecord], timeout_factor: float) -> None:
         for start in range(0, len(reads), BATCH_SIZE):
@@ -164,11 +164,11 @@ class SubscriberSums:
             ]
         period = int(now // self._period)
         begin = int((now - self._window) * 1000)
-        rest = [int(now * 1000), self._exact_max, lifetime, self._window_part, begin]
+        arguments = [int(now * 1000), self._exact_max, lifetime, self._window_part, begin]
         keys = (self._keys.readers(target, period), self._keys.readers(target, period - 1))
         readers = (pseudonym.current, pseudonym.previous)
         return [
-            (lua_scripts.RECORD_READER, [name], [f"{member:x}", *rest])
+            (lua_scripts.RECORD_READER, [name], [f"{member:x}", *arguments])
             for name, member in zip(keys, readers, strict=True)
         ]
 

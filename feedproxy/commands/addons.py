@@ -22,7 +22,7 @@ def run(_: argparse.Namespace) -> int:
 
 def folder() -> Path:
     """Return the folder of the addon scripts, in a wheel or in a source tree."""
-    found = importlib.util.find_spec("feedproxy.addons")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("feedproxy.addons")
+    if spec is None or not spec.submodule_search_locations:
         raise FeedproxyError("the addons are not installed")
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])

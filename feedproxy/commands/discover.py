@@ -38,9 +38,9 @@ def discover(args: argparse.Namespace) -> int:
 
 
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
-    found = await find(source, settings)
-    doubts = await _doubts(found.feeds, settings) if verify else [""] * len(found.feeds)
-    for feed, why in zip(found.feeds, doubts, strict=True):
+    result = await find(source, settings)
+    doubts = await _doubts(result.feeds, settings) if verify else [""] * len(result.feeds)
+    for feed, why in zip(result.feeds, doubts, strict=True):
         if why:
             print(f"feedproxy: {feed.address} is not verified: {why}", file=sys.stderr)
         else:

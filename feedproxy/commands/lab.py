@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
     graded = grade_recording(done.recording)
     grades = [
-        (score.user_agent or "(no User-Agent)", score.grade, frozenset(found.note.id() for found in score.findings))
+        (score.user_agent or "(no User-Agent)", score.grade, frozenset(finding.note.id() for finding in score.findings))
         for score in graded.scores
     ]
     unmet = run.unmet_demands(read, done, grades)

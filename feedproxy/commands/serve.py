@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    given: dict[str, Any] = {}
+    flag_options: dict[str, Any] = {}
     for name, value in (
         ("listen", args.listen),
         ("admin", args.admin),
@@ -59,12 +59,12 @@ def run(args: argparse.Namespace) -> int:
         ("workers", args.workers),
     ):
         if value is not None:
-            given[name] = value
+            flag_options[name] = value
     if args.allow_private:
-        given["allow_private"] = True
+        flag_options["allow_private"] = True
     serve.log_to()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
-    plan = serve.ServePlan(file, tuple(args.set), given, os.environ)
+    plan = serve.ServePlan(file, tuple(args.set), flag_options, os.environ)
     if args.check:
         for line in asyncio.run(serve.check(plan)):
             print(line)

@@ -31,16 +31,16 @@ def register(subparsers: Any) -> None:
 def status(args: argparse.Namespace) -> int:
     """Print the status of a running proxy. Return 0. Raises UsageError if no proxy can be reached."""
     totals = admin_client.ask(args, "GET", "status")
-    asked = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
-    feeds = admin_client.ask(args, "GET", "feeds", asked)
+    query = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
+    feeds = admin_client.ask(args, "GET", "feeds", query)
     if args.format == "json":
         admin_client.print_json({**totals, "list": feeds["feeds"]})
         return 0
     print("\n".join(summary(totals)))
     if feeds["feeds"]:
         print()
-        wide = shutil.get_terminal_size((120, 24)).columns
-        print("\n".join(table([line(row) for row in feeds["feeds"]], wide)))
+        width = shutil.get_terminal_size((120, 24)).columns
+        print("\n".join(table([line(row) for row in feeds["feeds"]], width)))
     if failed := [feed for feed in totals["never_worked"] if args.search.casefold() in feed["target"].casefold()]:
         print("\nnever worked:")
         for feed in failed[: max(1, args.limit)]:
@@ -66,8 +66,8 @@ def summary(totals: Any) -> Iterator[str]:
     saved = plural(requests["saved"], "origin request", "origin requests")
     yield f"requests:    {requests['answered']}{share}; {saved} saved (since the start)"
     failures, under_way = requests["origin_failures"], totals["under_way"]
-    passed = f"; {requests['passed']} more passed through" if requests["passed"] else ""
-    yield f"to origins:  {requests['origin_requests']}, {failures} failed, {under_way} under way{passed}"
+    passed_text = f"; {requests['passed']} more passed through" if requests["passed"] else ""
+    yield f"to origins:  {requests['origin_requests']}, {failures} failed, {under_way} under way{passed_text}"
     subscriptions = plural(totals["subscribers"], "subscription", "subscriptions")
     yield f"subscribers: {subscriptions} to {plural(totals['feeds_read'], 'feed', 'feeds')}"
     states = ", ".join(f"{count} {state}" for state, count in totals["states"].items() if count)
@@ -83,11 +83,11 @@ def line(row: Any) -> tuple[str, ...]:
     return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", why
 
 
-def table(rows: Sequence[tuple[str, ...]], wide: int) -> Iterator[str]:
+def table(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
     """Yield the lines of the table. If the last column does not fit, its text follows on a separate, indented line."""
     widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
     widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
-    beside = sum(widths) + 2 * len(widths) + NARROWEST <= wide
+    beside = sum(widths) + 2 * len(widths) + NARROWEST <= width
     for number, row in enumerate([COLUMNS, *rows]):
         cells = [row[0].ljust(widths[0]), row[1].rjust(widths[1]), row[2].ljust(widths[2])]
         if beside:

@@ -53,12 +53,12 @@ def subscribe(args: argparse.Namespace) -> int:
     if args.install:
         desktop_integration.install(folders, os.environ, reader=args.reader, through=args.through)
         return 0
-    found = asyncio.run(discover(args.source, Settings(allow_private=args.allow_private)))
-    known = desktop_integration.read_record(folders) or desktop_integration.InstallationRecord()
-    address, through = found.feeds[0].address, args.through or known.through
+    result = asyncio.run(discover(args.source, Settings(allow_private=args.allow_private)))
+    record = desktop_integration.read_record(folders) or desktop_integration.InstallationRecord()
+    address, through = result.feeds[0].address, args.through or record.through
     if through and not address.startswith(through.rstrip("/") + "/"):
         address = through.rstrip("/") + gateway_path(address)
-    command = _command(args.reader or known.reader, address)
+    command = _command(args.reader or record.reader, address)
     if not command:
         print(address)
         raise FeedproxyError("no reader is known: give --reader COMMAND, or open the address above in your reader")
@@ -86,10 +86,10 @@ def _command(reader: str, address: str) -> list[str]:
     The address is normalised: it begins with http and is a single argument.
     """
     parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
-    if parts and not any(place in word for word in parts[1:] for place in PLACES):
+    if parts and not any(placeholder in word for word in parts[1:] for placeholder in PLACES):
         parts = [*parts, PLACES[0]]
-    for place in PLACES:
-        parts = [parts[0], *(word.replace(place, address) for word in parts[1:])] if parts else []
+    for placeholder in PLACES:
+        parts = [parts[0], *(word.replace(placeholder, address) for word in parts[1:])] if parts else []
     return parts
 
 

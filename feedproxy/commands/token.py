@@ -21,12 +21,12 @@ def register(subparsers: Any) -> None:
         description="Secret addresses are for readers without support for passwords. Without a subcommand, lists them "
         "with their users. A running proxy notices a change within a second.",
     )
-    where = argparse.ArgumentParser(add_help=False)
-    where.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
-    where.add_argument("--config", metavar="FILE", default="", help="or the configuration that names it")
+    location_options = argparse.ArgumentParser(add_help=False)
+    location_options.add_argument("--file", metavar="FILE", default="", help="the file of tokens (option tokens_file)")
+    location_options.add_argument("--config", metavar="FILE", default="", help="or the configuration that names it")
     parser.set_defaults(run=show, parser=parser, file="", config="")
     actions = parser.add_subparsers(metavar="ACTION")
-    adding = actions.add_parser("add", parents=[where], help="issue a secret address; it is shown only once")
+    adding = actions.add_parser("add", parents=[location_options], help="issue a secret address; it is shown only once")
     adding.add_argument("user", metavar="USER", help="the user of the address")
     adding.add_argument(
         "pattern", metavar="PATTERN", help="the feeds that the address permits: an address, or a rule's pattern"
@@ -35,9 +35,9 @@ def register(subparsers: Any) -> None:
         "--at", metavar="URL", default="", help="the proxy's own address (default: public_url, or listen)"
     )
     adding.set_defaults(run=add, parser=parser)
-    listing = actions.add_parser("list", parents=[where], help="list the addresses with their users")
+    listing = actions.add_parser("list", parents=[location_options], help="list the addresses with their users")
     listing.set_defaults(run=show, parser=parser)
-    revoking = actions.add_parser("revoke", parents=[where], help="take back")
+    revoking = actions.add_parser("revoke", parents=[location_options], help="take back")
     revoking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all tokens of a user")
     revoking.set_defaults(run=revoke, parser=parser)
 

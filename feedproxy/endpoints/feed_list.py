@@ -87,7 +87,7 @@ class ImportOutcome:
 class ImportedFeeds:
     """The imports of all processes with one store.
 
-    As a source of demand (proxy/interfaces.py), the import of a feed counts as one reader.
+    The object is also a source of demand (proxy/interfaces.py): the schedule counts the import of a feed as one reader.
     """
 
     def __init__(self, store: Store) -> None:
@@ -241,19 +241,19 @@ class FeedList:
     # -- internals
 
     async def _build_public_list(self) -> SubscriptionList:
-        asked = await self._requested_recently()
+        requested = await self._requested_recently()
         imported = self.imports.current
         by_address = {feed.address: feed for feed in imported.feeds}
         enough = max(1, self._settings_for("").list_readers_min)
-        known = (target for target, readers in asked.items() if count_distinct(readers) >= enough)
+        known = (target for target, readers in requested.items() if count_distinct(readers) >= enough)
         others = sorted(set(known) - by_address.keys())
         self._candidates = len(by_address) + len(others)
-        found: dict[str, Subscription] = {}
+        subscriptions: dict[str, Subscription] = {}
         async for feed in yielding([*imported.feeds, *(Subscription(target) for target in others)]):
             shown = self._public_entry(feed, is_imported=feed.address in by_address)
             if shown is not None:
-                found.setdefault(shown.address, shown)
-        return SubscriptionList(imported.title, tuple(found.values()))
+                subscriptions.setdefault(shown.address, shown)
+        return SubscriptionList(imported.title, tuple(subscriptions.values()))
 
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
         """Return an entry with its feed's title and current address, or None if the feed is not public or has ended.
@@ -282,8 +282,8 @@ class FeedList:
     async def _requested_recently(self) -> dict[str, Readers]:
         """Return the feeds requested in the last 30 days, each with a few of its readers."""
         since = self._clock.now() - LISTED_FOR
-        lately = [entry async for entry in yielding(self._service.counts.distinct.since(since))]
-        return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), lately, since)
+        recent = [entry async for entry in yielding(self._service.counts.distinct.since(since))]
+        return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), recent, since)
 
     async def _save(self, imported: Imported) -> None:
         await self.imports.save(imported)
@@ -334,21 +334,21 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
     return replace(entry, title=entry.title or channel.title, page="" if has_secret(page) else page)
 
 
-def _merge_requested(raw: bytes | None, lately: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
+def _merge_requested(raw: bytes | None, recent: Iterable[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
     """Return the saved requests merged with the recent requests."""
     try:
         state = json.loads(raw) if raw else {}
         # Version 1 stored the instant of a feed's last request, and not the number of its readers.
-        asked = state["asked"] if state.get("version") == 2 else {}
-        saved = {str(target): {int(reader): int(at) for reader, at in readers} for target, readers in asked.items()}
+        requested = state["asked"] if state.get("version") == 2 else {}
+        saved = {str(target): {int(reader): int(at) for reader, at in readers} for target, readers in requested.items()}
     except (ValueError, LookupError, TypeError, AttributeError):
         saved = {}  # an unreadable value is replaced
-    return merge_readers(saved, lately, since)
+    return merge_readers(saved, recent, since)
 
 
-def _encode_requested(asked: Mapping[str, Readers]) -> bytes:
+def _encode_requested(requested: Mapping[str, Readers]) -> bytes:
     return json.dumps(
-        {"version": 2, "asked": {target: list(readers.items()) for target, readers in asked.items()}}
+        {"version": 2, "asked": {target: list(readers.items()) for target, readers in requested.items()}}
     ).encode()
 
 

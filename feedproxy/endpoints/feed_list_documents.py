@@ -119,16 +119,16 @@ class FeedListDocuments:
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
         """Return the document. Its last change is the instant at which this process first made the same content."""
-        known = self._documents.get(form)
-        if known is not None and known.listing is listing:
-            return known
+        cached = self._documents.get(form)
+        if cached is not None and cached.listing is listing:
+            return cached
         # In a thread, because thousands of feeds take some milliseconds.
         undated = await asyncio.to_thread(write, None)
         digest = hashlib.blake2b(undated, digest_size=12).hexdigest()
-        if known is not None and known.digest == digest:
-            made = replace(known, listing=listing)
+        if cached is not None and cached.digest == digest:
+            document = replace(cached, listing=listing)
         else:
             now = self._clock.now()
-            made = _Document(listing, digest, await asyncio.to_thread(write, now), now)
-        self._documents.put(form, made)
-        return made
+            document = _Document(listing, digest, await asyncio.to_thread(write, now), now)
+        self._documents.put(form, document)
+        return document

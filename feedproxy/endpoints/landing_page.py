@@ -73,8 +73,8 @@ def gateway_redirect(target: str, base: str) -> Response:
 
 
 def _pasted_text(query: str) -> str | None:
-    given = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
-    return given[0].strip() if given else None
+    texts = parse_qs(query, keep_blank_values=True, max_num_fields=20).get("url") if query.count("&") < 20 else None
+    return texts[0].strip() if texts else None
 
 
 def _home_page(query: str, base: str, own: str) -> Response:

@@ -54,14 +54,14 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
         reader = readers.setdefault(name, Reader(name.reader))
         poll = to_poll(number, exchange, read)
         evaluation = reader.evaluate(poll)
-        seen = ObservedPoll(poll, evaluation.state.schedule, exchange.digest, exchange.faults)
-        polls.setdefault(name, {}).setdefault(evaluation.feed, []).append(seen)
+        observed = ObservedPoll(poll, evaluation.state.schedule, exchange.digest, exchange.faults)
+        polls.setdefault(name, {}).setdefault(evaluation.feed, []).append(observed)
     end = max(recording.until, exchanges[-1].at if exchanges else 0.0)
-    found = [
+    scores = [
         (grade, polls[name]) for name, reader in readers.items() if (grade := score_reader(reader, end)) is not None
     ]
-    found.sort(key=lambda scored: (scored[0].grade, -scored[0].cost.requests))
-    return RecordingScores(tuple(grade for grade, _ in found), tuple(by_feed for _, by_feed in found))
+    scores.sort(key=lambda scored: (scored[0].grade, -scored[0].cost.requests))
+    return RecordingScores(tuple(grade for grade, _ in scores), tuple(by_feed for _, by_feed in scores))
 
 
 def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], PollContent | None]) -> Poll:
@@ -86,9 +86,9 @@ def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], PollCont
 
 def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
     """Yield the exchanges with their numbers. Numbers are positions in the recording, counted over both sides."""
-    wanted = set(map(id, exchanges))
+    exchange_ids = set(map(id, exchanges))
     numbered = enumerate(recording.exchanges, 1)
-    return ((number, exchange) for number, exchange in numbered if id(exchange) in wanted)
+    return ((number, exchange) for number, exchange in numbered if id(exchange) in exchange_ids)
 
 
 def _memoize_contents(recording: Recording) -> Callable[[Exchange], PollContent | None]:

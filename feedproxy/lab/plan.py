@@ -55,7 +55,8 @@ class Plan:
     faketime: bool = False
     """True if the command gets the virtual time as its system time, through libfaketime."""
     own_home: bool = True
-    """True if HOME is a temporary folder. All starts share the folder, and the run removes it at the end."""
+    """True if the command gets a temporary folder as its HOME. All starts share the folder, and the run removes it at
+    the end."""
     grade: int = 0
     without: tuple[str, ...] = field(default=())
     """Names of findings that make the run fail."""
@@ -79,15 +80,15 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(f"{path}: {' '.join(str(error).split())}") from error
     if not isinstance(document, Mapping):
         raise UsageError(f"{path}: expected keys such as days, every, fault, pass")
-    given = dict(document)
-    demands = given.pop("pass", None) or {}
+    values = dict(document)
+    demands = values.pop("pass", None) or {}
     if not isinstance(demands, Mapping) or set(demands) - {"grade", "without"}:
         raise UsageError(f"{path}: pass: expected grade and without")
     names = {plan_field.name for plan_field in fields(Plan)} - {"grade", "without"}
-    if unknown := sorted(set(map(str, given)) - names):
+    if unknown := sorted(set(map(str, values)) - names):
         raise UsageError(f"{path}: unknown key {unknown[0]}; expected one of {', '.join(sorted(names))} and pass")
     values = {
-        name: _parse_value(path, name, value) for name, value in {**given, **demands}.items() if value is not None
+        name: _parse_value(path, name, value) for name, value in {**values, **demands}.items() if value is not None
     }
     plan = Plan(**values)
     _validate(path, plan)

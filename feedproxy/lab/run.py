@@ -78,8 +78,8 @@ async def run(
     name = f"lab-{secrets.token_hex(5)}"
     path = f"/{name}/{urlsplit(plan.url).path.rsplit('/', 1)[-1] or 'feed.xml'}"
     # A recorded redirect leads to the other feeds of the recording.
-    known, names = ReplayWorld(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
-    replay = make_replay(known, ReplayOptions(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
+    played_world, names = ReplayWorld(world.targets, {path: feed}), {path: known_as} if "://" in known_as else {}
+    replay = make_replay(played_world, ReplayOptions(plan.strip, plan.add, plan.fault, plan.seed), start, names=names)
     clock: Clock = AcceleratedClock(start, plan.speed) if plan.speed else ManualClock(start)
     exchange_log = _ExchangeLog()
     listener = ReplayListener(replay, clock, observe=exchange_log.record)
@@ -219,11 +219,11 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
     """Return the address or path of the plan's feed, and its timeline. Raises UsageError if the source lacks it."""
     if plan.url:
-        found = world.find(plan.url) or world.paths.get(plan.url)
-        if found is None:
-            known = ", ".join(name for name, _ in feed_table(world))
-            raise UsageError(f"url: {plan.url} is not in the source; expected one of {known[:300]}")
-        return plan.url, found
+        timeline = world.find(plan.url) or world.paths.get(plan.url)
+        if timeline is None:
+            addresses = ", ".join(name for name, _ in feed_table(world))
+            raise UsageError(f"url: {plan.url} is not in the source; expected one of {addresses[:300]}")
+        return plan.url, timeline
     return next(feed_table(world))
 
 
@@ -235,10 +235,10 @@ def unmet_demands(plan: Plan, run: RunResult, grades: Sequence[tuple[str, int, f
     unmet = []
     if not grades:
         unmet.append("the reader never requested the feed, or got no answer that is a feed")
-    for name, grade, found in grades:
+    for name, grade, findings in grades:
         if grade < plan.grade:
             unmet.append(f"{name}: grade {grade}, expected {plan.grade} or more")
-        unmet += [f"{name}: {finding}" for finding in plan.without if finding in found]
+        unmet += [f"{name}: {finding}" for finding in plan.without if finding in findings]
     if run.starts and run.failed == run.starts:
         unmet.append(f"the command failed each time ({run.first_failure})")
     return unmet

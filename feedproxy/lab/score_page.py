@@ -204,10 +204,10 @@ def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
     )
 
 
-def _group(places: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
+def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
     """Yield marks for the positions in pixels. Positions that would overlap share a mark."""
     close: list[tuple[float, str]] = []
-    for mark in places:
+    for mark in positions:
         if close and mark[0] - close[0][0] >= 2.5:
             yield _make_mark(close, noun)
             close = []

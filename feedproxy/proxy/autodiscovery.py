@@ -74,9 +74,9 @@ class Autodiscovery:
         if not body or stored.status != 200 or stored.content.feed:
             return ()
         key = id(body)  # unique while the cache holds a reference to `body`
-        known = self._cache.get(key)
-        if known is not None and known[0] is body:
-            return known[1]
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] is body:
+            return cached[1]
         links = tuple(parse_links(stored.fields))
         target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
         work = partial(_find_feeds, target, declared, links, label, body, settings.decoded_max)

@@ -151,8 +151,8 @@ class CacheAdmin:
         resource = self._store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
-        found = await self._autodiscovery.find(resource.variants[-1], self._settings_for(target))
-        return [feed.address for feed in found]
+        feeds = await self._autodiscovery.find(resource.variants[-1], self._settings_for(target))
+        return [feed.address for feed in feeds]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
         """Return the instant from which this target may be fetched, or None if it may be fetched now."""
@@ -324,8 +324,10 @@ class CacheAdmin:
         # A response that is still being fetched may belong to a group, too.
         self._coordinator.invalidate(lambda target: target.startswith(root))
         stored_here = [target async for target in yielding(self._store.targets()) if target.startswith(root)]
-        known = frozenset(stored_here)
-        at_peers = [target async for target in self._peers.targets() if target.startswith(root) and target not in known]
+        stored_targets = frozenset(stored_here)
+        at_peers = [
+            target async for target in self._peers.targets() if target.startswith(root) and target not in stored_targets
+        ]
         for target in at_peers:
             await self._peers.sync(target)
         async for target in yielding([*stored_here, *at_peers]):

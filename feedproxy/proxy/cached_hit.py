@@ -214,9 +214,10 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Advance the state to the result of `recompute_hit` at `now`. Return True if that was possible.
+    """Advance the state to the result of `recompute_hit` at `now`.
 
-    After False, the state is invalid, and the caller must call `recompute_hit`.
+    Return False if the pipeline's decision may have changed. The state is then invalid, and the caller must call
+    `recompute_hit`.
     """
     if not state.computed_at <= now <= state.decision_valid_until:
         return False

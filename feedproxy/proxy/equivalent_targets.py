@@ -65,9 +65,9 @@ class EquivalentTargets:
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return
         path = stored.target.partition("?")[0]
-        known = self._targets.get(path) or ()
-        if known[:1] != (stored.target,):
-            others = tuple(target for target in known if target != stored.target)
+        recorded = self._targets.get(path) or ()
+        if recorded[:1] != (stored.target,):
+            others = tuple(target for target in recorded if target != stored.target)
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
 
     def recorded_equivalents(self, target: str) -> list[str]:

@@ -21,8 +21,8 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 """Fields with digests of the origin's bytes. They are removed from changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""Largest content in bytes that is decoded in the event loop for a client that does not accept its coding, which takes
-about 10 ms. Larger content is sent in its stored coding (RFC 9110, section 12.5.3)."""
+"""Largest content in bytes that is decoded in the event loop for a client that does not accept its coding. Decoding
+this size takes about 10 ms. Larger content is sent in its stored coding (RFC 9110, section 12.5.3)."""
 
 FIELDS_IN_304 = frozenset(
     # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
@@ -175,9 +175,9 @@ def _with_freshness_fields(
 def _with_max_age(fields: Fields, total: str) -> Fields:
     """Return the fields with this lifetime instead of the origin's. Other directives move to a second Cache-Control
     line."""
-    rest = without_directives(fields, "max-age", "s-maxage")
+    other_fields = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
-    return fields.with_added("Cache-Control", rest) if rest else fields
+    return fields.with_added("Cache-Control", other_fields) if other_fields else fields
 
 
 def _forbids_reuse(fields: Fields) -> bool:

@@ -51,7 +51,7 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
     Scheme and host are those of the peer's own entry. If no entry is usable, the address is the peer's.
     """
     nearest, address = Hop(""), canonical(peer)
-    passed = {_host_key(address)}
+    visited = {_host_key(address)}
     for position, hop in enumerate(_iter_hops(fields, field_name)):
         if not position:
             nearest = hop
@@ -59,9 +59,9 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
             break
         address = hop.address
         # A proxy occurs once in a chain. A client on the machine of a trusted proxy is not another proxy.
-        if _host_key(address) in passed or not is_trusted(address):
+        if _host_key(address) in visited or not is_trusted(address):
             break
-        passed.add(_host_key(address))
+        visited.add(_host_key(address))
     return Hop(address, nearest.scheme, nearest.host)
 
 
@@ -71,12 +71,12 @@ def canonical(address: str) -> str:
     An IPv4-mapped address becomes an IPv4 address.
     """
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return ""
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(found)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(parsed)
 
 
 def _host_key(address: str) -> str:
@@ -136,5 +136,5 @@ def _node_address(node: str) -> str:
     """Return the address of a node, without its port, or "" for `unknown` and obfuscated names (RFC 7239, section
     6)."""
     node = _unquote(node)
-    found = _NODE.fullmatch(node)
-    return canonical(found[1] or found[2] if found else node)
+    match = _NODE.fullmatch(node)
+    return canonical(match[1] or match[2] if match else node)

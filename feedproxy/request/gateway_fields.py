@@ -111,9 +111,9 @@ def make_private(fields: Fields) -> Fields:
     The origin's directives are replaced, because a downstream cache could not recognise the response as private: a
     request for a secret address has no Authorization.
     """
-    rest = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
+    other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
-    return fields.with_field("Cache-Control", f"private, {rest}" if rest else "private")
+    return fields.with_field("Cache-Control", f"private, {other_fields}" if other_fields else "private")
 
 
 def _with_own_realms(fields: Fields, origin: str) -> Fields:

@@ -210,7 +210,7 @@ class _ForwardedFields:
 def _forwarded_fields(
     client_fields: Fields,
     is_gateway: bool,
-    known: bool,
+    is_known_feed: bool,
     names: frozenset[str],
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
@@ -222,13 +222,13 @@ def _forwarded_fields(
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
     make = _memoized_forwarded_fields if is_memoized else _make_forwarded_fields
-    return make(client_fields, is_gateway, known, names, keyed_names, shared_fields)
+    return make(client_fields, is_gateway, is_known_feed, names, keyed_names, shared_fields)
 
 
 def _make_forwarded_fields(
     client_fields: Fields,
     is_gateway: bool,
-    known: bool,
+    is_known_feed: bool,
     names: frozenset[str],
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
@@ -251,15 +251,15 @@ def _make_forwarded_fields(
     )
     accept = forwarded.combined("accept")
     is_for_feeds = _is_for_feeds(accept or "") or (is_gateway and _is_anything(accept))
-    if known or all(name in secrets for name, _ in client_specific) or (is_for_feeds and not len(secrets)):
+    if is_known_feed or all(name in secrets for name, _ in client_specific) or (is_for_feeds and not len(secrets)):
         lines = [*varying, *secrets]
-        if "accept" not in varying and (known or is_for_feeds):
+        if "accept" not in varying and (is_known_feed or is_for_feeds):
             lines.append(("Accept", ACCEPT))
         elif "accept" not in varying and accept is not None:
             lines.append(("Accept", "*/*"))
         lines += [line for line in forwarded if line[0].lower() in shared_fields and line[0] not in varying]
         # Some feeds are available in several languages. Only Vary in the response shows that a feed is one of them.
-        language = [line for line in client_specific if _is_language(*line)] if not known else []
+        language = [line for line in client_specific if _is_language(*line)] if not is_known_feed else []
         fields, key = Fields((*lines, *language, *_cache_control_lines(client_fields))), Fields((*secrets, *language))
         withheld = {name.lower() for name, _ in client_specific if name not in key}
         members = _via_members(client_fields)

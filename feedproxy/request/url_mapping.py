@@ -40,8 +40,8 @@ def to_public(target: str, settings: Settings) -> str:
     It is below `public_url` if that option is set. Otherwise it is the target itself.
     """
     target = uri.without_fragment(target)
-    if settings.upstream and settings.public_url and (found := rebase(target, settings.upstream, settings.public_url)):
-        return uri.normalise(found)
+    if settings.upstream and settings.public_url and (public := rebase(target, settings.upstream, settings.public_url)):
+        return uri.normalise(public)
     return target
 
 
@@ -52,8 +52,8 @@ def to_upstream(address: str, settings: Settings) -> str:
     """
     if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address
-    found = rebase(address, settings.public_url, settings.upstream)
-    return uri.normalise(found) if found is not None else address
+    target = rebase(address, settings.public_url, settings.upstream)
+    return uri.normalise(target) if target is not None else address
 
 
 def redirect_target(address: str, start: str, settings: Settings) -> str:

@@ -45,7 +45,7 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
     Spaces are appended to the header, so that its length is a multiple of `block` bytes.
     """
     area_parts: list[bytes] = []
-    places: dict[int, list[int]] = {}
+    positions: dict[int, list[int]] = {}
     end = 0
 
     def bodies_of(content: Content) -> dict[str, object]:
@@ -56,12 +56,12 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
                 bodies[coding] = [body.coding, body.length]
                 continue
             # Variants that share a body also share its position.
-            place = places.get(id(body))
-            if place is None:
-                place = places[id(body)] = [end, len(body)]
+            position = positions.get(id(body))
+            if position is None:
+                position = positions[id(body)] = [end, len(body)]
                 area_parts.append(body)
                 end += len(body)
-            bodies[coding] = place
+            bodies[coding] = position
         return bodies
 
     def place_of(data: bytes) -> list[int]:
@@ -191,12 +191,12 @@ _DEFAULTS: dict[type, tuple[tuple[str, str, Any], ...]] = {}
 
 def _defaults(kind: type) -> tuple[tuple[str, str, Any], ...]:
     """Return the members of a dataclass: attribute, stored name and default. Raises TypeError for any other class."""
-    known = _DEFAULTS.get(kind)
-    if known is None:
+    cached = _DEFAULTS.get(kind)
+    if cached is None:
         names = _STORED_NAMES.get(kind.__name__, {})
         members = [(member.name, names.get(member.name, member.name), _default(member)) for member in fields(kind)]
-        known = _DEFAULTS[kind] = tuple(members)
-    return known
+        cached = _DEFAULTS[kind] = tuple(members)
+    return cached
 
 
 def _default(member: Field[Any]) -> Any:

@@ -64,8 +64,8 @@ class DiskStore:
 
     def read(self, target: str) -> Resource | None:
         """Return the resource stored for this target, or None if no resource is stored. Raises StoreError."""
-        found = self.read_with_header(target)
-        return found[0] if found is not None else None
+        resource_and_header = self.read_with_header(target)
+        return resource_and_header[0] if resource_and_header is not None else None
 
     def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
         """Return the resource, and the header from which it was read (codec.py), or None if no resource is stored.

@@ -53,18 +53,18 @@ def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]
     """
     if len(data) < _ENVELOPE.size:
         raise Damaged("invalid stored value: shorter than its envelope")
-    magic, version, found, length, checksum = _ENVELOPE.unpack_from(data)
+    magic, version, stored_kind, length, checksum = _ENVELOPE.unpack_from(data)
     if magic != MAGIC:
         raise Damaged(f"invalid stored value: it begins with {magic!r}, expected {MAGIC!r}")
     if version not in (VERSION, LATER_VERSION):
         raise UnknownVersion(f"unknown version {version} of a stored value: expected {VERSION} or {LATER_VERSION}")
     view = memoryview(data)
-    rest = view[_ENVELOPE.size :]
-    if zlib.crc32(rest, zlib.crc32(view[:_CHECKED])) != checksum:
+    remainder = view[_ENVELOPE.size :]
+    if zlib.crc32(remainder, zlib.crc32(view[:_CHECKED])) != checksum:
         raise Damaged("invalid stored value: wrong checksum")
-    if found != kind or length > len(rest):
+    if stored_kind != kind or length > len(remainder):
         raise Damaged("invalid stored value: unexpected kind")
-    return rest[:length], rest[length:]
+    return remainder[:length], remainder[length:]
 
 
 def seal(data: bytes) -> bytes:

@@ -50,8 +50,8 @@ class Failures:
     next_try: Instant = 0.0
     """Time at which the back-off ends."""
     by_origin: bool = False
-    """True if the origin stated `next_try` (Retry-After). It did so only if its instant is later than the end of the
-    back-off."""
+    """True if `next_try` is the instant in the origin's Retry-After, and False if it is the end of the back-off. The
+    later of the two instants counts."""
 
 
 @dataclass(frozen=True, slots=True)

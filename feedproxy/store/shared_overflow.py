@@ -75,9 +75,9 @@ class SharedOverflow:
             position = self.position(name)
             if not position:
                 return None
-            found = self._read(position)
-            if found is not None and found[0] == name:
-                return found[1]
+            record = self._read(position)
+            if record is not None and record[0] == name:
+                return record[1]
         return DELETED
 
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
@@ -106,10 +106,10 @@ class SharedOverflow:
             else:
                 failure = None
             self._counters[1] = end + size
-            place, before = self._find(key)
-            if not before and not _SLOT.unpack_from(self._map, place)[1]:
+            slot_offset, before = self._find(key)
+            if not before and not _SLOT.unpack_from(self._map, slot_offset)[1]:
                 self._counters[0] += 1
-            _SLOT.pack_into(self._map, place, key, end)
+            _SLOT.pack_into(self._map, slot_offset, key, end)
         if failure is not None:
             raise StoreError(f"store: an unwritten value cannot be shared in memory: {failure}") from failure
         return end
@@ -119,9 +119,9 @@ class SharedOverflow:
         if not position:
             return
         with self._mutex():
-            place, found = self._find(_hash(name))
-            if found == position:
-                _SLOT.pack_into(self._map, place, 0, 0)
+            slot_offset, stored_position = self._find(_hash(name))
+            if stored_position == position:
+                _SLOT.pack_into(self._map, slot_offset, 0, 0)
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
@@ -131,9 +131,9 @@ class SharedOverflow:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]
         for _, position in _SLOT.iter_unpack(table):
-            found = self._read(position) if position else None
-            if found is not None:
-                yield found[0], found[1] != DELETED
+            record = self._read(position) if position else None
+            if record is not None:
+                yield record[0], record[1] != DELETED
 
     def close(self) -> None:
         """Release the mapped memory."""
@@ -147,11 +147,11 @@ class SharedOverflow:
         """
         first = self._table + key % (SLOTS // BUCKET) * BUCKET * _SLOT.size
         oldest = (1 << 64, first)
-        for place in range(first, first + BUCKET * _SLOT.size, _SLOT.size):
-            stored_key, position = _SLOT.unpack_from(self._map, place)
+        for slot_offset in range(first, first + BUCKET * _SLOT.size, _SLOT.size):
+            stored_key, position = _SLOT.unpack_from(self._map, slot_offset)
             if stored_key == key and position:
-                return place, position
-            oldest = min(oldest, (position, place))
+                return slot_offset, position
+            oldest = min(oldest, (position, slot_offset))
         return oldest[1], 0
 
     def _read(self, position: int) -> tuple[str, bytes] | None:
@@ -160,8 +160,8 @@ class SharedOverflow:
         head = os.pread(self._handle, _RECORD.size, offset)
         if len(head) < _RECORD.size:
             return None
-        found, _, text_length, length, checksum = _RECORD.unpack(head)
-        if found != position or length > VALUE_MAX or text_length > VALUE_MAX:
+        stored_position, _, text_length, length, checksum = _RECORD.unpack(head)
+        if stored_position != position or length > VALUE_MAX or text_length > VALUE_MAX:
             return None
         data = os.pread(self._handle, text_length + length, offset + _RECORD.size)
         text, value = data[:text_length], data[text_length:]

@@ -38,7 +38,7 @@ PAGE_ROWS = 256
 """Number of keys that one query reads when all keys are listed. The query takes half a millisecond."""
 BUSY_TIMEOUT = 0.25
 """Seconds that a statement waits for a lock on the file. With a write-ahead log, reads wait only while SQLite recovers
-the log. The writer tries again (shard.py)."""
+the log. Writes try several times (shard.py)."""
 
 OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for the lock of another process. diskcache waits for 60 s."""
@@ -237,8 +237,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         """
         if self.size_max is None:
             return
-        taken = sum(path.lstat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
-        if taken > self.size_max + JOURNAL_MAX:
+        bytes_used = sum(path.lstat().st_size for path in Path(self.directory).glob(f"{DBNAME}*"))
+        if bytes_used > self.size_max + JOURNAL_MAX:
             # PASSIVE does not wait. Pages that another process uses are checkpointed next time.
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 

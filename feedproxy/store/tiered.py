@@ -156,10 +156,10 @@ class TieredStore:
         resource = self._memory.get(target)
         if resource is not None:
             return resource
-        found = self._peeked.pop(target, None) or self._read_below_memory(target)
-        if found is not None:
-            self._memory.put_now(*found)
-        return found[0] if found is not None else None
+        below_memory = self._peeked.pop(target, None) or self._read_below_memory(target)
+        if below_memory is not None:
+            self._memory.put_now(*below_memory)
+        return below_memory[0] if below_memory is not None else None
 
     def version(self, target: str, *, used: bool = False) -> object | None:
         if self._shared is not None and self._shared.generation != self._generation:
@@ -178,13 +178,13 @@ class TieredStore:
         resource = self._memory.peek(target)
         if resource is not None:
             return resource
-        found = self._peeked.get(target) or self._read_below_memory(target)
-        if found is None:
+        below_memory = self._peeked.get(target) or self._read_below_memory(target)
+        if below_memory is None:
             return None
-        self._peeked[target] = found
+        self._peeked[target] = below_memory
         if len(self._peeked) > PEEKED_MAX:
             del self._peeked[next(iter(self._peeked))]
-        return found[0]
+        return below_memory[0]
 
     def holds(self, target: str) -> bool:
         if self._memory.holds(target):

@@ -230,7 +230,7 @@ class SharedSiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if the site has never been fetched, or only by a process with a clock ahead of `now`.
+        Return 0.0 if no fetch of the site is recorded. A record after `now` is ignored, because the clock was wrong.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(_byte(site))
@@ -242,20 +242,22 @@ class SharedSiteThrottle:
         """Reserve the site's next slot and return its instant. No other process gets the same slot."""
         key = _byte(site)
         with self._mutex():
-            place, last_slot, paused_until, recorded_at = self._find(key)
+            slot_offset, last_slot, paused_until, recorded_at = self._find(key)
             if is_set_back(recorded_at, now):
                 last_slot = paused_until = 0.0
             free = max(last_slot + interval if last_slot else 0.0, paused_until)
             slot = max(now, free) if free < now + FUTURE_MAX else now
-            _SITE.pack_into(self._map, place, key, slot, paused_until if paused_until < now + FUTURE_MAX else 0.0, now)
+            _SITE.pack_into(
+                self._map, slot_offset, key, slot, paused_until if paused_until < now + FUTURE_MAX else 0.0, now
+            )
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
         """Let no request to the site begin before `until`."""
         key = _byte(site)
         with self._mutex():
-            place, last_slot, paused_until, recorded_at = self._find(key)
-            _SITE.pack_into(self._map, place, key, last_slot, max(paused_until, until), recorded_at)
+            slot_offset, last_slot, paused_until, recorded_at = self._find(key)
+            _SITE.pack_into(self._map, slot_offset, key, last_slot, max(paused_until, until), recorded_at)
 
     def close(self) -> None:
         """Release the mapped memory."""
@@ -268,11 +270,11 @@ class SharedSiteThrottle:
         """
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
-        for place in range(first, first + BUCKET * _SITE.size, _SITE.size):
-            stored_key, last_slot, paused_until, recorded_at = _SITE.unpack_from(self._map, place)
+        for slot_offset in range(first, first + BUCKET * _SITE.size, _SITE.size):
+            stored_key, last_slot, paused_until, recorded_at = _SITE.unpack_from(self._map, slot_offset)
             if stored_key == key:
-                return place, last_slot, paused_until, recorded_at
-            oldest = min(oldest, (max(last_slot, paused_until) if stored_key else 0.0, place))
+                return slot_offset, last_slot, paused_until, recorded_at
+            oldest = min(oldest, (max(last_slot, paused_until) if stored_key else 0.0, slot_offset))
         return oldest[1], 0.0, 0.0, 0.0
 
 

@@ -104,9 +104,9 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value. Return True when it or its replacement is written or its write has failed.
+        """Queue a value, and wait until its write, or the write of a later value for the key, is done or has failed.
 
-        Return False after `timeout` seconds; the value then stays in the queue.
+        Return True then. Return False after `timeout` seconds; the value then stays in the queue.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))

@@ -42,7 +42,7 @@ class ClaimState:
 
 def current_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int:
     """Return the largest confirmed claim made less than `window` seconds ago, or 0 if there is none."""
-    return next((count for count, made in claim_state.peaks if now - made < window), 0)
+    return next((count for count, at in claim_state.peaks if now - at < window), 0)
 
 
 def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
@@ -50,7 +50,7 @@ def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
     back."""
     return replace(
         claim_state,
-        peaks=tuple((count, min(made, now)) for count, made in claim_state.peaks),
+        peaks=tuple((count, min(at, now)) for count, at in claim_state.peaks),
         anchor=(claim_state.anchor[0], min(claim_state.anchor[1], now)),
         unconfirmed=(claim_state.unconfirmed[0], min(claim_state.unconfirmed[1], now))
         if claim_state.unconfirmed

@@ -77,7 +77,7 @@ class NoPeerCounts:
     """The default without a cluster: only this machine's counts."""
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the sum of both counts."""
+        """Return the sum of `direct` and `claimed`."""
         return direct + claimed
 
     def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
@@ -252,8 +252,8 @@ class SubscriberCounts:
                 claimed[fetcher] += current_claim(claim_state, now, self._window)
         direct = Counter(dict(self._names.uses()))
         names = direct.keys() | claimed.keys()
-        found = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
-        return sorted(found, key=lambda row: (-row[1] - row[2], row[0]))
+        subscriptions = [(name, direct[name], claimed[name]) for name in names if direct[name] or claimed[name]]
+        return sorted(subscriptions, key=lambda row: (-row[1] - row[2], row[0]))
 
     def targets(self) -> list[str]:
         """Return the feeds in the order of their last requests, the latest last."""
@@ -337,8 +337,8 @@ class SubscriberCounts:
     def _read(self, feed: FeedReaders, pseudonym: Pseudonym, name: str, now: Instant) -> bool:
         before: Instant | None = None
         # The pseudonym key has changed since the reader's last request: the new pseudonym replaces the old one.
-        for known in (pseudonym.current, pseudonym.previous):
-            if (value := feed.pop(known)) is not None:
+        for stored_pseudonym in (pseudonym.current, pseudonym.previous):
+            if (value := feed.pop(stored_pseudonym)) is not None:
                 self._names.remove_reader(value & 0xFF)
                 before = (value >> 8) / 1000
                 now = max(now, before)
@@ -388,14 +388,14 @@ class SubscriberCounts:
             self._pruned, self._unswept = now, list(self._feeds)
 
     def _sweep(self, now: Instant) -> None:
-        left = SWEEP_BATCH
-        while self._unswept and left > 0:
+        remaining = SWEEP_BATCH
+        while self._unswept and remaining > 0:
             target = self._unswept[-1]
             feed = self._feeds.get(target)
             if feed is not None:
-                left -= self._expire(feed, now, left)
-            left -= 1
-            if left > 0 or feed is None:
+                remaining -= self._expire(feed, now, remaining)
+            remaining -= 1
+            if remaining > 0 or feed is None:
                 self._unswept.pop()
                 if feed is not None and not feed.size and not feed.claims:
                     self._forget(target)

@@ -81,18 +81,20 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
     """
     if not data.startswith(MAGIC):
         raise StoreError("subscriber counts of an unknown form")
-    rest = data[len(MAGIC) + 4 :]
+    remainder = data[len(MAGIC) + 4 :]
     try:
         (checksum,) = struct.unpack_from("<I", data, len(MAGIC))
-        if checksum != zlib.crc32(rest):
+        if checksum != zlib.crc32(remainder):
             raise StoreError("damaged subscriber counts")
-        (length,) = struct.unpack_from("<I", rest)
-        header = json.loads(rest[4 : 4 + length])
+        (length,) = struct.unpack_from("<I", remainder)
+        header = json.loads(remainder[4 : 4 + length])
         names = [str(name) for name in header["names"]]
         offset = 4 + length
         feeds: list[Known] = []
         for target, size, claims in header["feeds"]:
-            feeds.append((str(target), _readers(rest[offset : offset + 16 * size], size, now), _claims(claims, now)))
+            feeds.append(
+                (str(target), _readers(remainder[offset : offset + 16 * size], size, now), _claims(claims, now))
+            )
             offset += 16 * size
         if max(uses := products(feeds), default=-1) >= len(names):
             raise ValueError("a number without a name")

@@ -44,10 +44,10 @@ class DistinctReaders:
             return
         self.add(target, {pseudonym.long_term: int(now)})
 
-    def add(self, target: str, seen: Mapping[int, int]) -> None:
+    def add(self, target: str, new_readers: Mapping[int, int]) -> None:
         """Add readers of a target, such as those that this or another process has stored."""
         readers = _unpack(self._feeds.get(target, ()))
-        for pseudonym, at in seen.items():
+        for pseudonym, at in new_readers.items():
             readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
         for oldest in sorted(readers, key=readers.__getitem__)[: max(0, len(readers) - READERS_PER_FEED)]:
             del readers[oldest]

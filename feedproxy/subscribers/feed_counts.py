@@ -115,7 +115,7 @@ def weight_of_name(target: str) -> int:
 
 
 def unpack(data: bytes) -> array[int]:
-    """Return the numbers in the stored form."""
+    """Return the numbers of 8 bytes in `data`, which is a part of the stored form (counts_codec.py)."""
     numbers = array("Q", data)
     if sys.byteorder == "big":
         numbers.byteswap()

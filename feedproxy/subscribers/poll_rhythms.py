@@ -122,8 +122,8 @@ class PollRhythms:
         """Record a poll that another machine reported. Do nothing if a later poll of the reader is known."""
         records = self._feeds.get(target, bytearray())
         for key in (pseudonym.current, pseudonym.previous):
-            place = _find(records, key)
-            if place >= 0 and _LAST.unpack_from(records, place + _KEY.size)[0] >= at:
+            position = _find(records, key)
+            if position >= 0 and _LAST.unpack_from(records, position + _KEY.size)[0] >= at:
                 return
         self.record(target, pseudonym, at)
 
@@ -352,9 +352,9 @@ def _whole(parts: list[bytes]) -> bytes:
 
 def _find(records: bytearray, key: int) -> int:
     """Return the position of a pseudonym's record, or -1 without a record."""
-    wanted, at = _KEY.pack(key), -1
+    packed_key, at = _KEY.pack(key), -1
     while True:
-        at = records.find(wanted, at + 1)
+        at = records.find(packed_key, at + 1)
         if at < 0 or at % _RECORD.size == 0:
             return at
 

@@ -86,10 +86,10 @@ class Identifier:
         name = (address, user_agent, user)
         if len(user_agent) > INPUT_LENGTH_MAX:
             return self._hashed(*name)
-        found = self._known.get(name)
-        if found is None:
-            found = self._known[name] = self._hashed(*name)
-        return found
+        cached = self._known.get(name)
+        if cached is None:
+            cached = self._known[name] = self._hashed(*name)
+        return cached
 
     def same_until(self, now: Instant) -> Instant:
         """Return the instant until which a current pseudonym may be cached, in memory only."""

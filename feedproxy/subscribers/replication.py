@@ -42,8 +42,8 @@ class ReadEvents:
 
     def take(self) -> list[Event]:
         """Return and remove the unsent events."""
-        taken, self._waiting = self._waiting, []
-        return taken
+        events, self._waiting = self._waiting, []
+        return events
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:

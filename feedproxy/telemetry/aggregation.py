@@ -130,7 +130,7 @@ def gauge_value(families: Iterable[Metric], name: str) -> float | None:
 
 
 class FamilyCollector:
-    """A collector with given families, for the exposition of prometheus_client."""
+    """A collector for prometheus_client that returns the given families."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

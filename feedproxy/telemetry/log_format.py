@@ -28,7 +28,7 @@ def printable(line: str) -> str:
     r"""Return a line with control characters written as `\u001b`, which JSON decodes to the character itself."""
     if line.isprintable():
         return line
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 class LineFormatter(logging.Formatter):

@@ -97,8 +97,8 @@ class Metrics:
         self.target_updated: Signal[str] = Signal()
         """Emits the target of each refresh that has ended, here or in another process."""
         self.collected: Signal[list[Metric]] = Signal()
-        """Emits the metric families at each scrape. A worker stores them, because counters must not fall when it
-        exits."""
+        """Emits the metric families at each scrape. A worker stores them, so that counters do not fall after the worker
+        has exited."""
         self._store_errors: dict[str, Seconds] = {}
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.
@@ -196,7 +196,7 @@ class Metrics:
         self._bytes_of(entrance, "store").inc(size)
 
     def add_flush_hook(self, flush: Callable[[], None]) -> None:
-        """Register a function that adds counts collected elsewhere. It is called before the metrics are read."""
+        """Register a function that adds further counts to the metrics. It is called before the metrics are read."""
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:

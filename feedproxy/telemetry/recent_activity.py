@@ -187,16 +187,16 @@ def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActi
 
 def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
     """Return the addresses that failed in any worker, each once. The address with the latest fetch is first."""
-    found: dict[str, FailedAddress] = {}
+    merged: dict[str, FailedAddress] = {}
     received = (
         FailedAddress(target, first, count, FetchActivity(*last))
         for journal in plain
         for target, first, count, last in journal["failed"]
     )
     for address in (*own, *received):
-        other = found.get(address.target)
-        found[address.target] = address if other is None else _merge_failed(address, other)
-    return sorted(found.values(), key=lambda address: -address.last.at)[:FAILED_MAX]
+        other = merged.get(address.target)
+        merged[address.target] = address if other is None else _merge_failed(address, other)
+    return sorted(merged.values(), key=lambda address: -address.last.at)[:FAILED_MAX]
 
 
 def _merge_failed(one: FailedAddress, other: FailedAddress) -> FailedAddress:

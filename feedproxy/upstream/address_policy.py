@@ -127,29 +127,29 @@ class AddressPolicy:
         `resolve`.
         """
         if _is_localhost(_normalise_host(host)):
-            found = await self.addresses(host, port)
-            if not (here := [address for address in found if ipaddress.ip_address(address).is_loopback]):
+            addresses = await self.addresses(host, port)
+            if not (here := [address for address in addresses if ipaddress.ip_address(address).is_loopback]):
                 raise Forbidden(f"{host} does not resolve to this machine")
             return here
         return await self._resolve_permitted(host, port)
 
     async def _resolve_permitted(self, host: str, port: int) -> list[str]:
         permitted, refusal = [], None
-        for found in await self.addresses(host, port):
+        for address in await self.addresses(host, port):
             try:
                 # The zone of a resolved link-local address was set by this machine, unlike a zone in a URL.
-                self.check_address(found.partition("%")[0])
+                self.check_address(address.partition("%")[0])
             except Forbidden as reason:
                 refusal = reason
             else:
-                permitted.append(found)
+                permitted.append(address)
         if refusal is not None and not permitted:
             logger.info("%s: %s", host, refusal)
             if _is_localhost(_normalise_host(host)):
                 raise refusal
             raise _unresolved(host)
-        for found in permitted:
-            self._check_listeners(host, found, port)
+        for address in permitted:
+            self._check_listeners(host, address, port)
         return permitted
 
     async def resolve_for_parent(
@@ -169,19 +169,19 @@ class AddressPolicy:
         elif _is_literal(host):
             return [host.strip("[]")]
         try:
-            found = await self._resolve_name(host, port)
+            addresses = await self._resolve_name(host, port)
         except _UnknownSite as unknown:
             if may_be_unknown and is_below_public_suffix(_normalise_host(host)):
                 return []
             raise unknown.error from unknown.__cause__
-        for address in found:
+        for address in addresses:
             try:
                 self.check_address(address.partition("%")[0])
             except Forbidden as reason:
                 logger.info("%s: %s", host, reason)
                 raise _unresolved(host) from None
             self._check_listeners(host, address, port)
-        return found
+        return addresses
 
     async def unresolved(self, host: str, port: int) -> list[str]:
         """Return an empty list: the parent proxy resolves the operator's host."""
@@ -189,10 +189,10 @@ class AddressPolicy:
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
         """Return the addresses of the parent proxy without checking them. Raises LoopDetected if it is this proxy."""
-        found = await self.addresses(host, port)
-        if any(self._listeners.reaches_listener(address, port) for address in found):
+        addresses = await self.addresses(host, port)
+        if any(self._listeners.reaches_listener(address, port) for address in addresses):
             raise LoopDetected(f"upstream_proxy: {host}:{port} is a listener of this proxy")
-        return found
+        return addresses
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Return all addresses of a host that the operator configured, without checking them.
@@ -209,7 +209,7 @@ class AddressPolicy:
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
-                found = list(await self._lookup(name, port))
+                addresses = list(await self._lookup(name, port))
         except TimeoutError as error:
             raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no response in time")) from error
         except (OSError, UnicodeError, MemoryError) as error:
@@ -221,9 +221,9 @@ class AddressPolicy:
                 raise _UnknownSite(Overload(f"{host} cannot be resolved now: {why}")) from error
             logger.info("%s: %s", host, why)
             raise _UnknownSite(_unresolved(host)) from error
-        if not found:
+        if not addresses:
             raise _UnknownSite(_unresolved(host))
-        return found
+        return addresses
 
 
 class _UnknownSite(Exception):

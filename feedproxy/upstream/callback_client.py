@@ -87,8 +87,8 @@ class CallbackClient:
 
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
         """
-        where = _url(url)
-        parent = self._parent_of(_normalise(str(where)))
+        target_url = _url(url)
+        parent = self._parent_of(_normalise(str(target_url)))
         for name, value in fields or ():
             if not is_field(name, value):  # aiohttp itself checks only for line ends
                 raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
@@ -98,45 +98,45 @@ class CallbackClient:
         try:
             with requesting(CALLS):
                 # aiohttp resolves names in the same task.
-                if parent is not None and parent.is_http and where.scheme == "http":
+                if parent is not None and parent.is_http and target_url.scheme == "http":
                     async with asyncio.timeout(self._timeout.connect):
-                        await self._check(trust, parent)(where.raw_host or "", where.port or 0)
+                        await self._check(trust, parent)(target_url.raw_host or "", target_url.port or 0)
                     proxy = URL(str(parent))  # the proxy argument makes aiohttp write the target in absolute-form
                     lines += [("Proxy-Authorization", value) for value in (parent.authorization,) if value]
                 answer = await self._session(trust, parent).request(
-                    method, where, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
+                    method, target_url, headers=lines, data=body or None, allow_redirects=False, proxy=proxy
                 )
             async with answer:
                 if answer.status == 407 and parent is not None:
-                    raise unauthorized(parent, where.authority)
+                    raise unauthorized(parent, target_url.authority)
                 content = await _read_limited(answer.content)
                 lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
                 return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
         except FeedproxyError:
             raise
         except TimeoutError as error:
-            raise FetchTimeout(f"{where.authority} did not respond in {self._total:g} s") from error
+            raise FetchTimeout(f"{target_url.authority} did not respond in {self._total:g} s") from error
         except aiohttp.ClientConnectorError as error:
             if local_failure.is_local(error.os_error):
-                local_failure.complaints.warn(f"{where.authority} cannot be reached: {error.os_error}")
-                raise Overload(f"{where.authority} cannot be reached now") from error
-            raise Unreachable(f"{where.authority} cannot be reached") from error
+                local_failure.complaints.warn(f"{target_url.authority} cannot be reached: {error.os_error}")
+                raise Overload(f"{target_url.authority} cannot be reached now") from error
+            raise Unreachable(f"{target_url.authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise MalformedResponse(f"{where.authority}: {error or type(error).__name__}") from error
+            raise MalformedResponse(f"{target_url.authority}: {error or type(error).__name__}") from error
 
     def check(self, url: str) -> None:
         """Raise Forbidden or BadTarget for a callback that is not permitted, without resolving its name."""
-        where = _url(url)
-        host, port = where.raw_host or "", where.port or 0
+        target_url = _url(url)
+        host, port = target_url.raw_host or "", target_url.port or 0
         self._policy.check_port(port)
         if self._policy.literal_address(host, port) is None:
             self._policy.check_localhost(host)
 
     async def resolve(self, url: str) -> list[str]:
         """Return the permitted addresses of this URL's host. Raises Forbidden, BadTarget, Unreachable."""
-        where = _url(url)
+        target_url = _url(url)
         with requesting(CALLS):
-            return await self._policy.resolve(where.raw_host or "", where.port or 0)
+            return await self._policy.resolve(target_url.raw_host or "", target_url.port or 0)
 
     async def close(self) -> None:
         """Close all connections. Current calls fail."""
@@ -145,23 +145,23 @@ class CallbackClient:
         for session in sessions.values():
             await session.close()
 
-    def _session(self, named: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
+    def _session(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
         """Return the session with the connection pool for this trust and parent. Pools never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
-        if (named, parent) not in self._sessions:
-            self._sessions[named, parent] = aiohttp.ClientSession(
-                connector=self._connector(named, parent),
+        if (trust, parent) not in self._sessions:
+            self._sessions[trust, parent] = aiohttp.ClientSession(
+                connector=self._connector(trust, parent),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=self._timeout,
                 # A compressed response of a few bytes could become large when decoded.
                 auto_decompress=False,
                 skip_auto_headers=("Accept-Encoding", "User-Agent", "Content-Type"),
             )
-        return self._sessions[named, parent]
+        return self._sessions[trust, parent]
 
-    def _connector(self, named: AddressTrust, parent: Parent | None) -> aiohttp.BaseConnector:
-        check = self._check(named, parent)
+    def _connector(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.BaseConnector:
+        check = self._check(trust, parent)
         if parent is None:
             return aiohttp.TCPConnector(
                 resolver=CheckedResolver(check),
@@ -177,12 +177,12 @@ class CallbackClient:
             limit=self._connections,
         )
 
-    def _check(self, named: AddressTrust, parent: Parent | None) -> Resolve:
+    def _check(self, trust: AddressTrust, parent: Parent | None) -> Resolve:
         """Return the function that resolves and checks a host and port for this trust."""
         policy = self._policy
-        if named is AddressTrust.OPERATOR_HOST:
+        if trust is AddressTrust.OPERATOR_HOST:
             return policy.addresses if parent is None or not parent.resolves_names else policy.unresolved
-        configured = named is AddressTrust.CONFIGURED_NAME
+        configured = trust is AddressTrust.CONFIGURED_NAME
         if parent is not None:
             return functools.partial(
                 policy.resolve_for_parent, may_be_unknown=parent.resolves_names, configured=configured

@@ -24,9 +24,9 @@ class ChunkedParser:
 
         With `of_request`, bare line feeds are invalid, and so are trailers that are not field lines.
         """
-        self._held = b""
+        self._buffered = b""
         self._strict = of_request
-        self._left = 0
+        self._chunk_remaining = 0
         self._begun = self._in_trailers = False
         self._trailers_left = trailers_max
         self.done = False
@@ -35,23 +35,23 @@ class ChunkedParser:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Parse further bytes and return the pieces of content in them."""
-        data, self._held = (self._held + data if self._held else data), b""
-        found: list[bytes] = []
+        data, self._buffered = (self._buffered + data if self._buffered else data), b""
+        pieces: list[bytes] = []
         at = 0
         while at < len(data) and not self.done:
-            if self._left:
-                piece = data[at : at + self._left]
-                found.append(piece)
+            if self._chunk_remaining:
+                piece = data[at : at + self._chunk_remaining]
+                pieces.append(piece)
                 at += len(piece)
-                self._left -= len(piece)
+                self._chunk_remaining -= len(piece)
                 continue
-            taken = self._trailer(data, at) if self._in_trailers else self._line(data, at)
-            if not taken:
-                self._held = data[at:]
-                return found
-            at += taken
+            line_length = self._trailer(data, at) if self._in_trailers else self._line(data, at)
+            if not line_length:
+                self._buffered = data[at:]
+                return pieces
+            at += line_length
         self.rest = data[at:]
-        return found
+        return pieces
 
     def _line(self, data: bytes, at: int) -> int:
         """Return the length of the next size line, including the line end before it, or 0 if it is incomplete."""
@@ -72,8 +72,8 @@ class ChunkedParser:
         match = _SIZE.fullmatch(data, at, end)
         if match is None or (self._strict and not data.endswith(b"\r\n", at, end)):
             raise MalformedResponse(f"invalid chunk size {data[at : at + 20]!r}: expected hexadecimal digits")
-        self._begun, self._left = True, int(match[1], 16)
-        self._in_trailers = not self._left
+        self._begun, self._chunk_remaining = True, int(match[1], 16)
+        self._in_trailers = not self._chunk_remaining
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:

@@ -72,7 +72,7 @@ class FetchLimits:
     per_host: Limit = PER_HOST
     """Concurrent exchanges with one host and port: six, as in browsers, and two more for known feeds."""
     per_client: int = 80
-    """Concurrent exchanges for one client: half of the slots that all clients together have for unknown targets."""
+    """Concurrent exchanges for one client: half of the slots for unknown targets, which all clients share."""
     own_host: Limit = OWN_HOST
     """Concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16
@@ -314,10 +314,10 @@ class Fetcher:
         """Return the pool for this parent and check. Requests with and without the check never share a connection."""
         if self._closed:
             raise Unreachable("the client is closed")
-        found = self._pools.get((skip_address_check, parent))
-        if found is None:
-            found = self._pools[skip_address_check, parent] = self._new_pool(skip_address_check, parent)
-        return found
+        pool = self._pools.get((skip_address_check, parent))
+        if pool is None:
+            pool = self._pools[skip_address_check, parent] = self._new_pool(skip_address_check, parent)
+        return pool
 
     def _new_pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
         policy = self._policy

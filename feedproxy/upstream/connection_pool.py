@@ -4,7 +4,7 @@ aiohttp's parser loses a good 304 if bytes follow it in the same packet, and lim
 client repeats requests on connections that were never used before, sends field values as UTF-8, and is slower than this
 module. It has no public interface for another protocol. Therefore this module uses internal names:
 `TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
-A test fails when one of them changes (docs/decisions/fetching-with-aiohttp.md).
+A test fails when one of these names changes (docs/decisions/fetching-with-aiohttp.md).
 """
 
 import asyncio

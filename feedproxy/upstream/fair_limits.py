@@ -138,11 +138,11 @@ class FairLimits:
             self._limits["host"] = host
         if client is not None:
             self._limits["client"] = Limit(client)
-        self._taken: dict[tuple[str, str], _Usage] = {}
+        self._usages: dict[tuple[str, str], _Usage] = {}
         self._waiting: dict[Slot, None] = {}
 
     def __len__(self) -> int:
-        return len(self._taken[_TOTAL].slots) if _TOTAL in self._taken else 0
+        return len(self._usages[_TOTAL].slots) if _TOTAL in self._usages else 0
 
     @property
     def waiting(self) -> int:
@@ -192,16 +192,16 @@ class FairLimits:
     def release(self, slot: Slot) -> None:
         """Release a slot and admit waiting requests."""
         for key in slot.keys:
-            taken = self._taken[key]
-            taken.slots.discard(slot)
-            taken.unknown -= not slot.requester.is_known
-            if not taken.slots:
-                del self._taken[key]
+            usage = self._usages[key]
+            usage.slots.discard(slot)
+            usage.unknown -= not slot.requester.is_known
+            if not usage.slots:
+                del self._usages[key]
         self._admit()
 
     def _keys(self, requester: Requester, site: str, host: str) -> tuple[tuple[str, str], ...]:
-        named = {"whole": "*", "site": site, "host": host, "client": requester.client}
-        return tuple((kind, named[kind]) for kind in self._limits if named[kind])
+        share_names = {"whole": "*", "site": site, "host": host, "client": requester.client}
+        return tuple((kind, share_names[kind]) for kind in self._limits if share_names[kind])
 
     def _admit(self) -> None:
         """Give slots to all waiting requests within the limits, in their order."""
@@ -215,9 +215,9 @@ class FairLimits:
     def _grant(self, slot: Slot) -> None:
         slot.client = slot.requester.client
         for key in slot.keys:
-            taken = self._taken.setdefault(key, _Usage())
-            taken.slots.add(slot)
-            taken.unknown += not slot.requester.is_known
+            usage = self._usages.setdefault(key, _Usage())
+            usage.slots.add(slot)
+            usage.unknown += not slot.requester.is_known
 
     def _is_within_limits(self, slot: Slot) -> bool:
         return self._exceeded_limit(slot) is None
@@ -225,12 +225,12 @@ class FairLimits:
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
         """Return the first share that is full for this request, or None if all shares have room."""
         for key in slot.keys:
-            taken, limit = self._taken.get(key), self._limits[key[0]]
-            if taken is None:
+            usage, limit = self._usages.get(key), self._limits[key[0]]
+            if usage is None:
                 continue
-            if len(taken.slots) >= limit.slots:
+            if len(usage.slots) >= limit.slots:
                 return key
-            if not slot.requester.is_known and taken.unknown >= limit.unknown:
+            if not slot.requester.is_known and usage.unknown >= limit.unknown:
                 return key
         return None
 
@@ -251,12 +251,12 @@ class FairLimits:
 
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
         """Return the slot in the full share to evict for this request, or None if no slot may be evicted."""
-        held = self._taken[key].slots
-        of_client = Counter(candidate.client for candidate in held)
+        slots = self._usages[key].slots
+        of_client = Counter(candidate.client for candidate in slots)
         own_slots = of_client[slot.requester.client]
         candidates = [
             candidate
-            for candidate in held
+            for candidate in slots
             if candidate.end is not None
             and not candidate.is_ended
             and candidate.quiet_since() <= before

@@ -161,10 +161,10 @@ def _framing_error(lines: tuple[Line, ...]) -> str:
     return "a Transfer-Encoding other than chunked" if codings and codings != [b"chunked"] else ""
 
 
-def _members(lines: tuple[Line, ...], wanted: bytes) -> list[bytes]:
-    values = [value for name, value in lines if name.lower() == wanted]
+def _members(lines: tuple[Line, ...], name: bytes) -> list[bytes]:
+    values = [value for line_name, value in lines if line_name.lower() == name]
     return [member.strip(b" \t").lower() for value in values for member in value.split(b",")]
 
 
-def _without(lines: tuple[Line, ...], unwanted: bytes) -> tuple[Line, ...]:
-    return tuple(line for line in lines if line[0].lower() != unwanted)
+def _without(lines: tuple[Line, ...], name: bytes) -> tuple[Line, ...]:
+    return tuple(line for line in lines if line[0].lower() != name)

@@ -31,13 +31,13 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
         return True
     host, port = uri.split_host_port(target)
     try:
-        found = [str(ipaddress.ip_address(host))]
+        addresses = [str(ipaddress.ip_address(host))]
     except ValueError:
         try:
-            found = await policy.addresses(host, port)
+            addresses = await policy.addresses(host, port)
         except FeedproxyError:
             return False  # the fetch reports names that cannot be resolved
-    return any(listeners.reaches_listener(address, port) for address in found)
+    return any(listeners.reaches_listener(address, port) for address in addresses)
 
 
 def _is_public(target: str, settings: Settings) -> bool:

@@ -18,7 +18,7 @@ DIRECT = ("", "direct")
 """Values of the option `upstream_proxy` that mean no parent."""
 
 ENVIRONMENT = "environment"
-"""The value of the option `upstream_proxy` for `http_proxy` and similar environment variables."""
+"""The value of the option `upstream_proxy` that selects the proxy of `http_proxy` and similar environment variables."""
 
 SCHEMES = ("http", "socks5", "socks5h")
 
@@ -120,10 +120,10 @@ def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
     if value != ENVIRONMENT:
         parse(value)
         return
-    given = os.environ if environ is None else environ
+    variables = os.environ if environ is None else environ
     for variable in sorted({variable for names in VARIABLES.values() for variable in names}):
-        if given.get(variable):
-            _of_variable(variable, given)
+        if variables.get(variable):
+            _of_variable(variable, variables)
 
 
 def without_password(value: str) -> str:
@@ -146,11 +146,11 @@ def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None)
 
 
 def _from_environment(target: str, environ: Mapping[str, str] | None) -> Parent | None:
-    given = os.environ if environ is None else environ
-    variable = next((name for name in VARIABLES[target.partition(":")[0]] if given.get(name)), "")
-    if not variable or _is_excepted(uri.host_of(target), given.get("no_proxy") or given.get("NO_PROXY") or ""):
+    variables = os.environ if environ is None else environ
+    variable = next((name for name in VARIABLES[target.partition(":")[0]] if variables.get(name)), "")
+    if not variable or _is_excepted(uri.host_of(target), variables.get("no_proxy") or variables.get("NO_PROXY") or ""):
         return None
-    return _of_variable(variable, given)
+    return _of_variable(variable, variables)
 
 
 def _of_variable(variable: str, environ: Mapping[str, str]) -> Parent:

@@ -56,10 +56,10 @@ def unauthorized(parent: Parent, authority: str) -> ParentFailed:
 async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
     """Connect to the parent and return the socket. Raises ParentFailed, LoopDetected, Overload."""
 
-    async def opened(ip: str) -> socket.socket:
+    async def open_socket(ip: str) -> socket.socket:
         return await _connect_address(ip, parent.port)
 
-    return await _connect_first(parent, resolve, opened)
+    return await _connect_first(parent, resolve, open_socket)
 
 
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
@@ -77,10 +77,10 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
             raise
         return sock
 
-    async def opened(ip: str) -> socket.socket:
+    async def open_socket(ip: str) -> socket.socket:
         return await _open_socks(ip, parent, host, port, authority)
 
-    return await _connect_first(parent, resolve, opened)
+    return await _connect_first(parent, resolve, open_socket)
 
 
 async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
@@ -88,20 +88,20 @@ async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port:
 
     Raises Forbidden and Unreachable, and the errors of `open_tunnel`.
     """
-    found = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves_names)
-    through = host if parent.resolves_names or not found else found[0]
+    addresses = await policy.resolve_for_parent(host, port, may_be_unknown=parent.resolves_names)
+    through = host if parent.resolves_names or not addresses else addresses[0]
     return await open_tunnel(parent, policy.resolve_parent, through, port, authority=uri.join_host_port(host, port))
 
 
 async def _connect_first(
-    parent: Parent, resolve: Resolve, opened: Callable[[str], Awaitable[socket.socket]]
+    parent: Parent, resolve: Resolve, open_socket: Callable[[str], Awaitable[socket.socket]]
 ) -> socket.socket:
-    """Return the result of `opened` for the first of the parent's addresses that accepts a connection."""
+    """Return the result of `open_socket` for the first of the parent's addresses that accepts a connection."""
     why: object = "it has no address"
     try:
         for ip in await resolve(parent.host, parent.port):
             try:
-                return await opened(ip)
+                return await open_socket(ip)
             except OSError as error:
                 _raise_if_local(error, parent)
                 why = os.strerror(error.errno) if error.errno else error

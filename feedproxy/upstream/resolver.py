@@ -31,8 +31,7 @@ THREADS = Limit(256, reserve=64)
 PER_SITE = Limit(12, reserve=4)
 """Concurrent look-ups of names of one registrable domain: eight, and four more for known feeds."""
 PER_CLIENT = 96
-"""Concurrent look-ups for one client: half of the look-ups for names of unknown feeds that all clients together may
-have."""
+"""Concurrent look-ups for one client: half of the look-ups for names of unknown feeds, which all clients share."""
 THREAD_WAIT_MAX: Seconds = 5
 """Seconds that a look-up waits for a thread."""
 
@@ -40,12 +39,12 @@ THREAD_WAIT_MAX: Seconds = 5
 def _system_addresses(host: str) -> list[str]:
     """Return the addresses of a host for this machine, in the order of RFC 6724. Raises OSError."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+        address_infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except OSError:
         if local_failure.has_no_descriptor():
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
         raise
-    return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in found))
+    return list(dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in address_infos))
 
 
 class Resolver:
@@ -109,25 +108,25 @@ class Resolver:
 
     def _run(self, host: str, slot: Slot, loop: asyncio.AbstractEventLoop, result: asyncio.Future[list[str]]) -> None:
         """Resolve a name in the thread, and complete `result` in the event loop."""
-        found: list[str] | BaseException
+        outcome: list[str] | BaseException
         try:
-            found = self._resolve(host)
+            outcome = self._resolve(host)
         except BaseException as error:
-            found = error
+            outcome = error
         try:
-            loop.call_soon_threadsafe(self._set_result, slot, result, found)
+            loop.call_soon_threadsafe(self._set_result, slot, result, outcome)
         except RuntimeError:
             return  # the loop is closed, so no task waits for the result
 
-    def _set_result(self, slot: Slot, result: asyncio.Future[list[str]], found: list[str] | BaseException) -> None:
+    def _set_result(self, slot: Slot, result: asyncio.Future[list[str]], outcome: list[str] | BaseException) -> None:
         self._shares.release(slot)
         if result.done():
             return
-        if isinstance(found, BaseException):
-            result.set_exception(found)
+        if isinstance(outcome, BaseException):
+            result.set_exception(outcome)
         else:
             local_failure.network.record_success()
-            result.set_result(found)
+            result.set_result(outcome)
 
 
 _RESOLVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Resolver] = WeakKeyDictionary()

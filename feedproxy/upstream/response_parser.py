@@ -29,9 +29,9 @@ class ResponseParser:
         self._has_content = has_content
         self._limits = limits
         self._now = now
-        self._held = b""
+        self._buffered = b""
         self._heads = self._head_bytes = 0
-        self._left: int | None = None
+        self._content_remaining: int | None = None
         self._chunks: ChunkedParser | None = None
         self._content: bytes | bytearray = b""
         self.head: ResponseHead | None = None
@@ -55,7 +55,7 @@ class ResponseParser:
         self.silent = self.silent and not data
         if self.head is not None:
             return self._read_content(data)
-        data, self._held = (self._held + data if self._held else data), b""
+        data, self._buffered = (self._buffered + data if self._buffered else data), b""
         rest: bytes | None = data
         while rest is not None:
             head, rest = self._read_head(rest)
@@ -67,9 +67,9 @@ class ResponseParser:
     def end(self, *, reset: bool) -> None:
         """Record that the connection has ended. Raises MalformedResponse if the response is incomplete."""
         if self.head is None:
-            got = "within the head of the response" if self._held or self._heads else "without a response"
-            raise MalformedResponse(f"the origin closed the connection {got}")
-        if self._left is not None or self._chunks is not None or reset:
+            progress = "within the head of the response" if self._buffered or self._heads else "without a response"
+            raise MalformedResponse(f"the origin closed the connection {progress}")
+        if self._content_remaining is not None or self._chunks is not None or reset:
             # A reset also makes content without a length incomplete.
             raise MalformedResponse("the connection broke within the content")
 
@@ -85,7 +85,7 @@ class ResponseParser:
         if self._head_bytes + (end or len(data)) > self._limits.head or self._heads == HEADS_MAX:
             raise MalformedResponse(f"the head of the response is larger than {self._limits.head} bytes")
         if not end:
-            self._held = data
+            self._buffered = data
             return None, None
         head, rest = parse_head(data[:end]), data[end:]
         self._heads += 1
@@ -106,11 +106,11 @@ class ResponseParser:
             # Announced content may come later, in place of the next response.
             self.reusable = self.reusable and not head.chunked and not head.length
             # "any response with a ... 304 ... is always terminated by the first empty line" -- RFC 9112, 6.3
-            self._left = 0
+            self._content_remaining = 0
         elif head.chunked:
             self._chunks = ChunkedParser(self._limits.head)
         elif head.length is not None:
-            self._left = head.length
+            self._content_remaining = head.length
             self.oversized = head.length > self._limits.content
         else:
             self.reusable = False  # "the message body length is determined by ... the server closing the connection"
@@ -123,11 +123,11 @@ class ResponseParser:
             data = b"".join(self._chunks.feed(data))
             done = self._chunks.done
             self.reusable = self.reusable and not self._chunks.rest
-        elif self._left is not None:
-            if len(data) > self._left:
-                data, self.reusable = data[: self._left], False
-            self._left -= len(data)
-            done = not self._left
+        elif self._content_remaining is not None:
+            if len(data) > self._content_remaining:
+                data, self.reusable = data[: self._content_remaining], False
+            self._content_remaining -= len(data)
+            done = not self._content_remaining
         else:
             done = False
         if len(self._content) + len(data) > self._limits.content:

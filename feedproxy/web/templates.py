@@ -2,7 +2,7 @@
 
 The style sheet is part of each page, and the Content-Security-Policy contains its hash: other styles and scripts do not
 run, even if escaping fails. The admin pages also load a style sheet and a script (`asset`), which their policy permits
-as `self`. They work without the script.
+as `self`. The admin pages work without the script.
 """
 
 import hashlib

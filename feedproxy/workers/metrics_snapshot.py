@@ -38,14 +38,14 @@ class MetricsSnapshot:
 
     def _latest(self) -> tuple[int, bytes]:
         latest = (0, b"")
-        for place in (0, SIZE_MAX + _HEAD.size):
-            head = os.pread(self._descriptor, _HEAD.size, place)
+        for offset in (0, SIZE_MAX + _HEAD.size):
+            head = os.pread(self._descriptor, _HEAD.size, offset)
             if len(head) < _HEAD.size:
                 continue
             number, length, checksum = _HEAD.unpack(head)
             if number <= latest[0] or length > SIZE_MAX:
                 continue
-            data = os.pread(self._descriptor, length, place + _HEAD.size)
+            data = os.pread(self._descriptor, length, offset + _HEAD.size)
             if len(data) == length and _checksum(number, data) == checksum:
                 latest = (number, data)
         return latest

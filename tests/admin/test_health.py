@@ -2,15 +2,15 @@
 
 import pytest
 
-from feedproxy.admin.pages.health import Health, HealthFacts, StorePlace, examine, headline, verdict
+from feedproxy.admin.pages.health import Health, HealthFacts, StoreUsage, examine, headline, verdict
 from feedproxy.telemetry.history import TrafficCounts
 
 GIGA = 1_000_000_000
-ROOMY = StorePlace("/var/cache/feedproxy", 50 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)
+ROOMY = StoreUsage("/var/cache/feedproxy", 50 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)
 
 
 def test_health_without_problems_has_no_findings() -> None:
-    findings = examine(HealthFacts(place=ROOMY, connections=10, connections_max=1000, workers=4))
+    findings = examine(HealthFacts(usage=ROOMY, connections=10, connections_max=1000, workers=4))
 
     assert findings == []
     assert headline(findings, 12, 0) == "Running normally"
@@ -28,8 +28,8 @@ def test_health_without_problems_has_no_findings() -> None:
         (HealthFacts(recent=TrafficCounts(store_failures=2)), Health.BAD, "The store has failed 2 times"),
         (HealthFacts(recent=TrafficCounts(errors=1)), Health.BAD, "failed at 1 request"),
         (HealthFacts(recent=TrafficCounts(fetches=20, failures=15)), Health.DEGRADED, "15 of 20 requests to origins"),
-        (HealthFacts(place=StorePlace("/x", 20_000_000, 100 * GIGA, GIGA, 10 * GIGA)), Health.BAD, "20.0 MB left"),
-        (HealthFacts(place=StorePlace("/x", 3 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)), Health.DEGRADED, "another 9.0 GB"),
+        (HealthFacts(usage=StoreUsage("/x", 20_000_000, 100 * GIGA, GIGA, 10 * GIGA)), Health.BAD, "20.0 MB left"),
+        (HealthFacts(usage=StoreUsage("/x", 3 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)), Health.DEGRADED, "another 9.0 GB"),
         (HealthFacts(problems=["Redis cannot be reached."]), Health.DEGRADED, "Redis cannot be reached."),
     ],
 )
@@ -46,8 +46,8 @@ def test_health_finding_has_level_message_and_advice(facts: HealthFacts, level: 
     [
         HealthFacts(recent=TrafficCounts(fetches=9, failures=9)),  # too few fetches to infer a network failure
         HealthFacts(recent=TrafficCounts(fetches=100, failures=40)),
-        HealthFacts(place=StorePlace("/x", 3 * GIGA, 100 * GIGA, 10 * GIGA, 10 * GIGA)),  # the store cannot grow
-        HealthFacts(place=StorePlace()),
+        HealthFacts(usage=StoreUsage("/x", 3 * GIGA, 100 * GIGA, 10 * GIGA, 10 * GIGA)),  # the store cannot grow
+        HealthFacts(usage=StoreUsage()),
     ],
 )
 def test_health_ignores_failures_of_publishers_and_full_stores(facts: HealthFacts) -> None:

@@ -90,8 +90,8 @@ def find_span(name: str) -> Span:
 
 def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
     """Return the slots of a span in order of time. The last slot is the current one."""
-    found, count = list(history.last(span.unit, span.count, now)), span.units_per_column
-    grouped = [found[start : start + count] for start in range(0, len(found), count)]
+    units, count = list(history.last(span.unit, span.count, now)), span.units_per_column
+    grouped = [units[start : start + count] for start in range(0, len(units), count)]
     return [
         Slot(group[0][0], _label(group[0][0], span), sum((tally for _, tally in group), NO_TRAFFIC))
         for group in grouped

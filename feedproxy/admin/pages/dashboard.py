@@ -110,12 +110,12 @@ class Dashboard:
         connections = round(aggregation.gauge_value(families, "feedproxy_connections") or 0)
         silent = self._app.peer_metrics.silent
         workers = max(1, self._app.workers - silent)
-        place = await self._store_usage.measure(settings.local_store, settings.store_max)
+        usage = await self._store_usage.measure(settings.local_store, settings.store_max)
         findings = health.examine(
             health.HealthFacts(
                 ready=ready,
                 draining=self._app.draining,
-                place=place,
+                usage=usage,
                 connections=connections,
                 connections_max=settings.max_connections * self._app.workers,
                 workers=workers,
@@ -159,7 +159,7 @@ class Dashboard:
             "connections": connections,
             "memory": None if memory is None else int(memory),
             "workers": workers,
-            "store": asdict(place),
+            "store": asdict(usage),
             "fleet": [redact_text(line) for line in self._app.status_lines()],
         }
 

@@ -93,14 +93,16 @@ class FeedPages:
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")
         sort = request.query.get("sort", "subscribers")
         sort = sort if sort in SORTS else "subscribers"
-        found, states = await asyncio.to_thread(_find_rows, table.rows, query, state, sort)
+        matching_rows, states = await asyncio.to_thread(_find_rows, table.rows, query, state, sort)
         per_page = _parse_count(request.query.get("per_page"), PER_PAGE, PER_PAGE_MAX)
-        count = max(1, -(-len(found) // per_page))
+        count = max(1, -(-len(matching_rows) // per_page))
         number = _parse_count(request.query.get("page"), 1, count)
-        rows = found[(number - 1) * per_page : number * per_page]
+        rows = matching_rows[(number - 1) * per_page : number * per_page]
         if wants_json(request):
             decided = self.decided()
-            return as_json({"total": len(found), "page": number, "pages": count, "feeds": rows, "decided": decided})
+            return as_json(
+                {"total": len(matching_rows), "page": number, "pages": count, "feeds": rows, "decided": decided}
+            )
 
         def link(**changes: Any) -> str:
             parameters = {"q": query, "state": state, "sort": sort, "per_page": per_page, "page": 1} | changes
@@ -113,7 +115,7 @@ class FeedPages:
             as_of=table.at,
             rows=rows,
             decided=self.decided(),
-            total=len(found),
+            total=len(matching_rows),
             held=len(table.rows),
             complete=table.complete,
             states=states,
@@ -183,10 +185,10 @@ class FeedPages:
 
     async def asset(self, request: web.Request) -> web.Response:
         """Return the style sheet or script of the pages. Its name contains a hash. Raises NotFound."""
-        found = templates.asset(request.match_info["name"])
-        if found is None:
+        content = templates.asset(request.match_info["name"])
+        if content is None:
             raise NotFound("This page does not exist.")
-        media_type, body = found
+        media_type, body = content
         answer = web.Response(body=body, headers={"Content-Type": media_type, "Cache-Control": "max-age=31536000"})
         answer.enable_compression()
         return answer
@@ -224,16 +226,16 @@ class FeedPages:
 
     async def target(self, identifier: str) -> str:
         """Return the target with this id. Raises NotFound."""
-        found = self._feed_table.target_of(identifier)
-        if found is None:
+        target = self._feed_table.target_of(identifier)
+        if target is None:
             await self.table()
-            found = self._feed_table.target_of(identifier)
-        if found is None:
+            target = self._feed_table.target_of(identifier)
+        if target is None:
             decided = (target for target, _ in self._app.decisions.list_all())
-            found = next((target for target in decided if feed_id(target) == identifier), None)
-        if found is None:
+            target = next((target for target in decided if feed_id(target) == identifier), None)
+        if target is None:
             raise NotFound("No feed has that id.")
-        return found
+        return target
 
     def redirect(self, path: str, notice: Notice) -> web.Response:
         """Return a redirect to a page that shows the notice."""
@@ -303,9 +305,9 @@ def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple
     """Return the sorted rows that match, and the number of rows in each state that match `query`. May run in any
     thread."""
     matches = select(rows, query, "")
-    found = select(matches, "", state)
-    found.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
-    return found, by_state(matches)
+    rows_in_state = select(matches, "", state)
+    rows_in_state.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
+    return rows_in_state, by_state(matches)
 
 
 def subscribers_of(table: FeedTable) -> list[int]:

@@ -45,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class StorePlace:
+class StoreUsage:
     """Folder and disk of the store. Sizes are in bytes. `folder` is empty for a store in memory."""
 
     folder: str = ""
@@ -63,7 +63,7 @@ class HealthFacts:
 
     ready: bool = True
     draining: bool = False
-    place: StorePlace = StorePlace()
+    usage: StoreUsage = StoreUsage()
     connections: int = 0
     connections_max: int = 0
     workers: int = 1
@@ -75,9 +75,9 @@ class HealthFacts:
 
 def examine(facts: HealthFacts) -> list[Finding]:
     """Return the findings, the worst first."""
-    found = [*_listening(facts), *_store(facts), *_fetch_findings(facts)]
-    found += [Finding(Health.DEGRADED, problem, "The log says more.") for problem in facts.problems]
-    return sorted(found, key=lambda finding: list(Health).index(finding.level))
+    findings = [*_listening(facts), *_store(facts), *_fetch_findings(facts)]
+    findings += [Finding(Health.DEGRADED, problem, "The log says more.") for problem in facts.problems]
+    return sorted(findings, key=lambda finding: list(Health).index(finding.level))
 
 
 def verdict(findings: Sequence[Finding]) -> Health:
@@ -111,43 +111,43 @@ def _listening(facts: HealthFacts) -> list[Finding]:
         message = "The listener for readers is not open: this proxy serves no feed."
         advice = "The log says why. Usually another program uses the port (option listen)."
         return [Finding(Health.BAD, message, advice)]
-    found = []
+    findings = []
     if facts.silent:
         message = f"{plural(facts.silent, 'worker does', 'workers do')} not answer, of {facts.workers + facts.silent}."
         advice = "A worker that has exited is started again within seconds. If this persists, see the log."
-        found.append(Finding(Health.DEGRADED, message, advice))
+        findings.append(Finding(Health.DEGRADED, message, advice))
     if facts.connections_max and facts.connections >= CONNECTIONS_HIGH_SHARE * facts.connections_max:
         message = f"{facts.connections:,} of at most {facts.connections_max:,} connections are in use."
-        found.append(Finding(Health.DEGRADED, message, "More are refused. Raise max_connections or workers."))
-    return found
+        findings.append(Finding(Health.DEGRADED, message, "More are refused. Raise max_connections or workers."))
+    return findings
 
 
 def _store(facts: HealthFacts) -> list[Finding]:
-    found, place = [], facts.place
+    findings, usage = [], facts.usage
     if failures := facts.recent.store_failures:
         message = f"The store has failed {plural(failures, 'time', 'times')} in the last hour or two."
         advice = "Readers are served, but copies may be lost at a restart. Look at the disk and at the log."
-        found.append(Finding(Health.BAD, message, advice))
-    if place.free is None or place.total is None:
-        return found
-    message = f"The disk of the store has {size(place.free)} left of {size(place.total)}."
-    advice = f"Make room on the disk of {place.folder}, or lower store_max."
-    growth = max(0, (place.most or 0) - (place.used or 0))
-    if place.free < DISK_FULL_BYTES:
-        found.append(Finding(Health.BAD, message, advice))
-    elif place.free < min(growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * place.total)):
+        findings.append(Finding(Health.BAD, message, advice))
+    if usage.free is None or usage.total is None:
+        return findings
+    message = f"The disk of the store has {size(usage.free)} left of {size(usage.total)}."
+    advice = f"Make room on the disk of {usage.folder}, or lower store_max."
+    growth = max(0, (usage.most or 0) - (usage.used or 0))
+    if usage.free < DISK_FULL_BYTES:
+        findings.append(Finding(Health.BAD, message, advice))
+    elif usage.free < min(growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * usage.total)):
         future = f" The store may grow by another {size(growth)}."
-        found.append(Finding(Health.DEGRADED, message + future, advice))
-    return found
+        findings.append(Finding(Health.DEGRADED, message + future, advice))
+    return findings
 
 
 def _fetch_findings(facts: HealthFacts) -> list[Finding]:
-    found, recent = [], facts.recent
+    findings, recent = [], facts.recent
     if recent.errors:
         message = f"feedproxy itself failed at {plural(recent.errors, 'request', 'requests')} in the last hour or two."
-        found.append(Finding(Health.BAD, message, "This is a bug in feedproxy. Please report it with the log."))
+        findings.append(Finding(Health.BAD, message, "This is a bug in feedproxy. Please report it with the log."))
     if recent.failures >= FAILURES_MIN and recent.failures > FAILING_SHARE * recent.fetches:
         message = f"{recent.failures:,} of {recent.fetches:,} requests to origins failed in the last hour or two."
         advice = "The likely cause is this machine's network or name service, not the publishers."
-        found.append(Finding(Health.DEGRADED, message, advice))
-    return found
+        findings.append(Finding(Health.DEGRADED, message, advice))
+    return findings

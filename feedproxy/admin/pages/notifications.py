@@ -51,9 +51,13 @@ class NotificationsPage:
             done, text = await subscriptions.remove(number), "The subscription is removed."
         elif action in _STATES:
             before, after, text = _STATES[action]
-            found = await subscriptions.get(number)
+            subscription = await subscriptions.get(number)
             # A subscription that was never verified must not become active.
-            done = found is not None and found.state is before and await subscriptions.set_state(number, after)
+            done = (
+                subscription is not None
+                and subscription.state is before
+                and await subscriptions.set_state(number, after)
+            )
         else:
             raise form.InvalidForm(f"deed: {action!r}: expected pause, resume or remove.")
         view = {"ok": done, "id": number, "deed": action}

@@ -18,8 +18,8 @@ class RelocationsPage:
     async def show(self, request: web.Request) -> web.Response:
         """Return the feeds that have moved or ended. The feeds with the most subscribers come first."""
         table = await self._pages.table()
-        found = [row for row in table.rows if row["sighting"] or row["state"] in (State.MOVED, State.GONE)]
-        found.sort(
+        rows = [row for row in table.rows if row["sighting"] or row["state"] in (State.MOVED, State.GONE)]
+        rows.sort(
             key=lambda row: (
                 row["state"] not in (State.MOVED, State.GONE),
                 -row["subscribers"],
@@ -27,14 +27,14 @@ class RelocationsPage:
             )
         )
         if wants_json(request):
-            return as_json({"total": len(found), "feeds": found})
-        confirmed = [row for row in found if row["state"] in (State.MOVED, State.GONE)]
+            return as_json({"total": len(rows), "feeds": rows})
+        confirmed = [row for row in rows if row["state"] in (State.MOVED, State.GONE)]
         return self._pages.page(
             request,
             "moves.html",
             as_of=table.at,
-            rows=found[:SHOWN_MAX],
-            total=len(found),
+            rows=rows[:SHOWN_MAX],
+            total=len(rows),
             confirmed=len(confirmed),
             subscribers=sum(row["subscribers"] for row in confirmed),
         )

@@ -87,7 +87,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
     resource, freshness = view.resource, view.freshness
     channel = read_stored_channel(resource.channel, resource.variants)
     newest = resource.variants[-1] if resource.variants else None
-    held = freshness.allowance if freshness is not None else None
+    allowance = freshness.allowance if freshness is not None else None
     return {
         **row_view(view, counts.total),
         "kind": str(channel.kind) if channel else None,
@@ -102,7 +102,9 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
         "lifetime_source": str(freshness.source) if freshness else None,
         "expires": _iso(freshness.expires) if freshness else None,
         "fresh": freshness.fresh(view.now) if freshness else False,
-        "held": {"until": iso(held.until), "detail": held.detail, "words": held.reason} if held else None,
+        "held": {"until": iso(allowance.until), "detail": allowance.detail, "words": allowance.reason}
+        if allowance
+        else None,
         "freshness": freshness.description if freshness else None,
         "cache_control": newest.fields.combined("cache-control") if newest else None,
         "media_type": _media_type(newest),
@@ -147,21 +149,21 @@ def validators(stored: StoredResponse | None) -> View:
 def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
     """Return a sentence for each fault that the operator or the publisher can correct. `channel` is the complete
     channel."""
-    resource, found = view.resource, list[str]()
+    resource, warnings = view.resource, list[str]()
     if channel is not None and not channel.well_formed:
-        found.append("The feed is not well-formed; some readers cannot read it.")
+        warnings.append("The feed is not well-formed; some readers cannot read it.")
     if channel is not None:
-        found.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
+        warnings.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
     if resource.pending_format_change is not None:
         shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
-        found.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
+        warnings.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
     if resource.relocation is not None and not resource.relocation.confirmed:
-        found.append("The origin has announced a move or an end, which waits for confirmation.")
+        warnings.append("The origin has announced a move or an end, which waits for confirmation.")
     if resource.oversized:
-        found.append("Its body is larger than buffer_max, so it streams through and is not stored.")
+        warnings.append("Its body is larger than buffer_max, so it streams through and is not stored.")
     if channel is not None and view.condition.state is State.UNSTORED and not resource.oversized:
-        found.append("HTTP forbids to store it, so every request goes to the origin.")
-    return found
+        warnings.append("HTTP forbids to store it, so every request goes to the origin.")
+    return warnings
 
 
 def _host_and_path(target: str) -> str:

@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from feedproxy.admin.pages.health import StorePlace
+from feedproxy.admin.pages.health import StoreUsage
 from feedproxy.clock import Seconds
 from feedproxy.store.tiered import store_folder
 
@@ -18,31 +18,31 @@ class StoreUsageMeter:
     """Meter of one store. It measures outside the event loop."""
 
     def __init__(self) -> None:
-        self._place = StorePlace()
+        self._usage = StoreUsage()
         self._good_until = 0.0
 
-    async def measure(self, location: str, most: int) -> StorePlace:
+    async def measure(self, location: str, most: int) -> StoreUsage:
         """Return the measurement, which is at most REUSE_TIME seconds old.
 
         `location` is the option `store`, `most` is `store_max`.
         """
         if time.monotonic() >= self._good_until:
-            self._place = await asyncio.to_thread(_measure, location, most)
+            self._usage = await asyncio.to_thread(_measure, location, most)
             self._good_until = time.monotonic() + REUSE_TIME
-        return self._place
+        return self._usage
 
 
-def _measure(location: str, most: int) -> StorePlace:
+def _measure(location: str, most: int) -> StoreUsage:
     """Return a store's folder and sizes, or empty values for a store in memory or on another machine."""
     if ":" in location and not Path(location).is_dir():
-        return StorePlace()
+        return StoreUsage()
     folder = store_folder(location)
     try:
         disk = shutil.disk_usage(folder)
         used = sum(_size(file) for part in ("feeds", "state") for file in _files(folder / part))
     except OSError:
-        return StorePlace(str(folder))
-    return StorePlace(str(folder), disk.free, disk.total, used, most)
+        return StoreUsage(str(folder))
+    return StoreUsage(str(folder), disk.free, disk.total, used, most)
 
 
 def _files(folder: Path) -> list[str]:

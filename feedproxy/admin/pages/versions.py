@@ -19,7 +19,7 @@ def version_list(resource: Resource) -> list[View]:
     for variant in resource.variants:
         if variant.content.tag and variant.content.tag not in entries and (version := make_delta_base(variant)):
             entries[version.tag] = version.entries
-    found: list[View] = []
+    views: list[View] = []
     before: dict[str, str] | None = None
     for record in resource.version_records:
         packed = entries.get(record.tag) if record.tag else None
@@ -34,7 +34,7 @@ def version_list(resource: Resource) -> list[View]:
                 "changed": sum(now[name] != before[name] for name in common),
                 "gone": len(before.keys() - now.keys()),
             }
-        found.append(view)
+        views.append(view)
         before = now
-    found.reverse()
-    return found
+    views.reverse()
+    return views

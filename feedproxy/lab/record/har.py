@@ -181,9 +181,9 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
 
 def _parse_end(data: bytes) -> Instant:
     """Return the time when the recording ended, or 0 if the writer did not finish the file."""
-    found = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
+    match = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
     try:
-        return datetime.fromisoformat(found[1].decode()).timestamp() if found else 0.0
+        return datetime.fromisoformat(match[1].decode()).timestamp() if match else 0.0
     except ValueError:
         return 0.0
 
@@ -204,11 +204,11 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)
 
 
-def _parse_exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
-    request, response, extension = found["request"], found["response"], found.get(OWN_KEY) or {}
+def _parse_exchange(entry: Mapping[str, Any]) -> tuple[Exchange, bytes]:
+    request, response, extension = entry["request"], entry["response"], entry.get(OWN_KEY) or {}
     fields = _parse_fields(response["headers"])
     content = _content_bytes(response.get("content") or {}, fields)
-    started = datetime.fromisoformat(found["startedDateTime"])
+    started = datetime.fromisoformat(entry["startedDateTime"])
     target = request["url"] if extension else uri.normalise(urldefrag(request["url"])[0])
     exchange = Exchange(
         side=Side(extension.get("side", Side.ORIGIN)),
@@ -219,9 +219,9 @@ def _parse_exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
         reason=response.get("statusText") or "",
         digest=extension.get("digest", "") if extension else content_digest(content),
         size=max(0, int(response.get("bodySize") or 0)),
-        seconds=max(0.0, float(found.get("time") or 0)) / 1000,
+        seconds=max(0.0, float(entry.get("time") or 0)) / 1000,
         reader=extension.get("reader", ""),
-        connection=str(found.get("connection") or ""),
+        connection=str(entry.get("connection") or ""),
         version=request.get("httpVersion") or "HTTP/1.1",
         entrance=extension.get("entrance", ""),
         public=extension.get("public", ""),
@@ -233,9 +233,9 @@ def _parse_exchange(found: Mapping[str, Any]) -> tuple[Exchange, bytes]:
 
 
 def _parse_fields(lines: Iterable[Any]) -> Fields:
-    named = ((line["name"], line["value"]) for line in lines)
+    pairs = ((line["name"], line["value"]) for line in lines)
     # Browsers write the pseudo-fields of HTTP/2, such as `:authority`, among the other fields.
-    return Fields((name, value) for name, value in named if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
+    return Fields((name, value) for name, value in pairs if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
 
 
 def _content_bytes(content: Mapping[str, Any], fields: Fields) -> bytes:

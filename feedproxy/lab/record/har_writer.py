@@ -144,21 +144,21 @@ def _lock(path: Path) -> int | None:
         except BlockingIOError:
             os.close(file)
             return None
-        found = os.fstat(file)
-        if _is_same_file(path, found) and not found.st_size:
+        status = os.fstat(file)
+        if _is_same_file(path, status) and not status.st_size:
             return file
-        if _is_same_file(path, found):
-            _move_aside(path, found.st_mtime)
+        if _is_same_file(path, status):
+            _move_aside(path, status.st_mtime)
         os.close(file)
 
 
-def _is_same_file(path: Path, found: os.stat_result) -> bool:
-    """Return True if `path` still names the file with status `found`. Another process may have renamed the file."""
+def _is_same_file(path: Path, status: os.stat_result) -> bool:
+    """Return True if `path` still names the file with status `status`. Another process may have renamed the file."""
     try:
         now = path.stat()
     except FileNotFoundError:
         return False
-    return (now.st_dev, now.st_ino) == (found.st_dev, found.st_ino)
+    return (now.st_dev, now.st_ino) == (status.st_dev, status.st_ino)
 
 
 def _move_aside(path: Path, last: Instant) -> None:

@@ -90,28 +90,28 @@ class Redactor:
 
         `marked_private` is True if the caller knows that the exchange is private.
         """
-        found: set[str] = set()
+        secrets: set[str] = set()
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
         name = self._redact_path if is_private else self._redact_url
-        target = name(exchange.request.target, found)
-        request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, found))
+        target = name(exchange.request.target, secrets)
+        request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets))
         return replace(
             exchange,
             request=request,
-            fields=self._redact_fields(exchange.fields, found),
+            fields=self._redact_fields(exchange.fields, secrets),
             reader=self.address(exchange.reader),
-            public=name(exchange.public, found) if exchange.public else "",
-            failure=self._redact_text(exchange.failure, found),
+            public=name(exchange.public, secrets) if exchange.public else "",
+            failure=self._redact_text(exchange.failure, secrets),
         )
 
-    def _redact_url(self, url: str, found: set[str]) -> str:
+    def _redact_url(self, url: str, secrets: set[str]) -> str:
         if not self._secrets:
             return url
 
         def mask(secret: str) -> str:
             if not secret:
                 return secret
-            found.add(secret)
+            secrets.add(secret)
             return f"{REDACTED}-{self._hash(secret, 4)}"
 
         try:
@@ -119,34 +119,34 @@ class Redactor:
         except ValueError:
             return REDACTED
 
-    def _redact_path(self, url: str, found: set[str]) -> str:
-        """Return the address with a placeholder instead of its path and query. Add the path to `found`."""
+    def _redact_path(self, url: str, secrets: set[str]) -> str:
+        """Return the address with a placeholder instead of its path and query. Add the path to `secrets`."""
         split = urlsplit(url)
         path = url.partition("://")[2].partition("#")[0][len(split.netloc) :]
         if not self._secrets or not split.netloc or path in ("", "/"):
-            return self._redact_url(url, found)
-        found.add(path)
+            return self._redact_url(url, secrets)
+        secrets.add(path)
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/{REDACTED}-{self._hash(path, 4)}"
 
-    def _redact_fields(self, fields: Fields, found: set[str]) -> Fields:
-        return Fields((name, self._redact_value(name, value, found)) for name, value in fields)
+    def _redact_fields(self, fields: Fields, secrets: set[str]) -> Fields:
+        return Fields((name, self._redact_value(name, value, secrets)) for name, value in fields)
 
-    def _redact_value(self, name: str, value: str, found: set[str]) -> str:
+    def _redact_value(self, name: str, value: str, secrets: set[str]) -> str:
         if self._secrets and _CREDENTIALS.fullmatch(name):
             return REDACTED
         if self._addresses and _ADDRESS_FIELDS.fullmatch(name):
             return REDACTED
         if name.lower() in _REFERENCE:
-            value = self._redact_url(value, found)
+            value = self._redact_url(value, secrets)
         elif name.lower() == "link":
-            value = _LINK_TARGET.sub(lambda url: self._redact_url(url[0], found), value)
+            value = _LINK_TARGET.sub(lambda url: self._redact_url(url[0], secrets), value)
         elif name.lower() not in _OPAQUE:
-            value = _URL.sub(lambda url: self._redact_url(url[0], found), value)
-        return self._redact_text(value, found)
+            value = _URL.sub(lambda url: self._redact_url(url[0], secrets), value)
+        return self._redact_text(value, secrets)
 
-    def _redact_text(self, text: str, found: set[str]) -> str:
-        """Return the text with a placeholder instead of each secret in `found`."""
-        for secret in sorted(found, key=len, reverse=True):
+    def _redact_text(self, text: str, secrets: set[str]) -> str:
+        """Return the text with a placeholder instead of each secret in `secrets`."""
+        for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _REPEATED_SECRET_MIN:
                 text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")
         return text

@@ -74,10 +74,10 @@ class ReplayOrigin:
         """Return the request with its target, and count it. Raises BadTarget or NotFound if the target is invalid."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
-        known, hops = original_target(target) if self._moves else (target, 0)
-        self._counts[known] += self.world.find(known) is not None
+        recorded_target, hops = original_target(target) if self._moves else (target, 0)
+        self._counts[recorded_target] += self.world.find(recorded_target) is not None
         base = "" if self._plain else base
-        return ReplayRequest(request, form, at, self._counts[known], known, hops, base)
+        return ReplayRequest(request, form, at, self._counts[recorded_target], recorded_target, hops, base)
 
     def answer(self, incoming: ReplayRequest) -> ReplayResponse:
         """Return the response to a request."""

@@ -59,8 +59,8 @@ def moved_target(target: str, hops: int) -> str:
 def original_target(target: str) -> tuple[str, int]:
     """Return the target and the number of redirects that led to an address: the inverse of `moved_target`."""
     start = len(uri.origin_of(target))
-    found = _MOVED.match(target, start)
-    return (target[:start] + target[found.end() :], int(found[1])) if found else (target, 0)
+    match = _MOVED.match(target, start)
+    return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)
 
 
 @dataclass(frozen=True, slots=True)

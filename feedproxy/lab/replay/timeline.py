@@ -52,7 +52,7 @@ class Version:
 
     @property
     def digest(self) -> str:
-        """Digest of the content, as in recordings."""
+        """SHA-256 of the content in hexadecimal, as in recordings, or "" for empty content."""
         return content_digest(self.content)
 
 
@@ -67,8 +67,8 @@ class Timeline:
 
     def at(self, now: Instant) -> Version | None:
         """Return the version that is current at `now`, or None before the first version."""
-        found = bisect_right(self._since, now)
-        return self.versions[found - 1] if found else None
+        index = bisect_right(self._since, now)
+        return self.versions[index - 1] if index else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class ReplayWorld:
 
         http and https share a timeline, because the replay serves only http.
         """
-        if (found := self.targets.get(target)) is not None:
-            return found
+        if (timeline := self.targets.get(target)) is not None:
+            return timeline
         scheme, _, rest = target.partition("://")
         other = f"{'https' if scheme == 'http' else 'http'}://{rest}"
         path = rest[rest.find("/") :] if "/" in rest else "/"
@@ -116,7 +116,7 @@ def world_of(recording: Recording) -> ReplayWorld:
 
     Addresses without recorded requests to origins get their versions from responses to readers.
     """
-    found: dict[str, Timeline] = {}
+    timelines: dict[str, Timeline] = {}
     for side in (Side.READER, Side.ORIGIN):
         by_target: dict[str, list[Exchange]] = {}
         for exchange in recording.side(side):
@@ -124,40 +124,40 @@ def world_of(recording: Recording) -> ReplayWorld:
                 by_target.setdefault(exchange.request.target, []).append(exchange)
         for target, exchanges in by_target.items():
             if versions := _versions(exchanges, recording):
-                found[target] = Timeline(versions)
-    return ReplayWorld(found)
+                timelines[target] = Timeline(versions)
+    return ReplayWorld(timelines)
 
 
 def _versions(exchanges: Iterable[Exchange], recording: Recording) -> list[Version]:
     versions: list[Version] = []
     good: Version | None = None
-    seen: Instant | None = None
+    previous_request: Instant | None = None
     for exchange in exchanges:
         if exchange.status == 304:
             if good is not None and not _is_equivalent(versions[-1], good):
                 versions.append(replace(good, since=exchange.at))
-            seen = exchange.at
+            previous_request = exchange.at
             continue
         content = recording.content(exchange)
         if exchange.status in SKIPPED_STATUSES or (exchange.size and not content):
             continue
-        version = _version(exchange, content, seen)
+        version = _version(exchange, content, previous_request)
         good = version if version.status == 200 else good
         if not versions or not _is_equivalent(versions[-1], version):
             versions.append(version)
-        seen = exchange.at
+        previous_request = exchange.at
     return versions
 
 
-def _version(exchange: Exchange, content: bytes, seen: Instant | None) -> Version:
+def _version(exchange: Exchange, content: bytes, previous_request: Instant | None) -> Version:
     fields = exchange.fields
     modified = fields.get("last-modified") or ""
     changed = parse_http_date(modified, exchange.at)
     expires, date = (parse_http_date(fields.get(name) or "", exchange.at) for name in ("expires", "date"))
-    known = seen is not None and changed is not None and seen < changed <= exchange.at
+    changed_between = previous_request is not None and changed is not None and previous_request < changed <= exchange.at
     expired = 0.0 if "expires" in fields else None  # RFC 9111, section 5.3: an invalid date means the past
     return Version(
-        since=changed if known and changed is not None else exchange.at,
+        since=changed if changed_between and changed is not None else exchange.at,
         status=exchange.status,
         fields=fields.end_to_end().without(*DROPPED_FIELDS),
         content=content,

@@ -55,13 +55,13 @@ class FeedVersions:
 
 def read(folder: Path) -> list[FeedVersions]:
     """Read the feeds of a folder. The list is empty if the folder has no dated versions. Raises UsageError."""
-    found = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
+    histories = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
     alone = [
         archive
         for archive in sorted(folder.iterdir())
         if archive.name.endswith(ARCHIVES) and not _manifest_path(archive).exists()
     ]
-    return [*found, *(history for archive in alone for history in _versions_by_file_date(archive))]
+    return [*histories, *(history for archive in alone for history in _versions_by_file_date(archive))]
 
 
 def read_archive(archive: Path) -> list[FeedVersions]:
@@ -107,11 +107,11 @@ def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
     Versions are dated by the modification times of the files.
     """
     try:
-        with tarfile.open(archive) as opened:
+        with tarfile.open(archive) as tar_file:
             versions = [
                 _version({"member": member.name, "time": member.mtime}, {member.name: file.read()})
-                for member in opened
-                if (file := opened.extractfile(member)) is not None
+                for member in tar_file
+                if (file := tar_file.extractfile(member)) is not None
             ]
     except (OSError, tarfile.TarError) as error:
         raise UsageError(f"{archive}: {error}") from error
@@ -129,9 +129,11 @@ def _read_members(base: Path) -> Mapping[str, bytes]:
     for ending in ARCHIVES:
         archive = base.with_name(base.name + ending)
         if archive.is_file():
-            with tarfile.open(archive) as opened:
+            with tarfile.open(archive) as tar_file:
                 return {
-                    member.name: file.read() for member in opened if (file := opened.extractfile(member)) is not None
+                    member.name: file.read()
+                    for member in tar_file
+                    if (file := tar_file.extractfile(member)) is not None
                 }
     raise ValueError(f"neither {base.name}/ nor {base.name}{ARCHIVES[0]} is beside it")
 

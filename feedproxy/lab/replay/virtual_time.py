@@ -32,12 +32,12 @@ def parse_instant(text: str, first: Instant) -> Instant:
     Raises UsageError if it is invalid.
     """
     try:
-        found = _parsed(text, first)
+        instant = _parsed(text, first)
     except ValueError:
-        found = math.nan
-    if not 0 <= found <= LAST:
+        instant = math.nan
+    if not 0 <= instant <= LAST:
         raise UsageError(f"invalid time {text!r}: expected one such as 2026-11-21T12:00:00Z, @1795262400 or +2d")
-    return found
+    return instant
 
 
 def _parsed(text: str, first: Instant) -> Instant:
@@ -51,9 +51,10 @@ def _parsed(text: str, first: Instant) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class FaultSchedule:
-    """When a fault is active: a period, a share of requests, and a range of request numbers.
+    """The times and requests for which a fault is active: a period, a share of requests, and a range of request
+    numbers.
 
-    All three conditions must hold.
+    A fault is active if all three conditions hold.
     """
 
     begin: Instant | None = None
@@ -86,11 +87,11 @@ def parse_when(text: str, start: Instant) -> FaultSchedule:
     end: Instant | None = None
     share, numbers = 1.0, (1, None)
     for part in filter(None, text.split(",")):
-        if found := _SHARE.fullmatch(part):
-            share = float(found[1]) / 100
-        elif found := _NUMBERS.fullmatch(part):
-            last = found[2] if found[2] is not None else found[1]
-            numbers = (int(found[1]), int(last) if last else None)  # type: ignore[assignment]  # None is for ever
+        if match := _SHARE.fullmatch(part):
+            share = float(match[1]) / 100
+        elif match := _NUMBERS.fullmatch(part):
+            last = match[2] if match[2] is not None else match[1]
+            numbers = (int(match[1]), int(last) if last else None)  # type: ignore[assignment]  # None is for ever
         else:
             opening, dots, closing = part.partition("..")
             begin = _instant(opening, start) if opening else None

@@ -130,8 +130,8 @@ class ConversionCache:
         """
         version = _version(stored)
         key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""
-        if (known := self._conversions.get(key)) is not None:
-            return known
+        if (cached := self._conversions.get(key)) is not None:
+            return cached
         if (failed := self._failed.get((version, output_format.name))) is not None:
             raise copy(failed)
         task, _ = self._in_progress.join_or_start(key, lambda: self._convert(key, stored, settings))
@@ -140,11 +140,11 @@ class ConversionCache:
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
         """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError if a limit is exceeded."""
         document = _document(stored, settings)
-        known = self._headlines.get(document.version)
-        if known is None:
-            known = await self._helper_pool.submit(functools.partial(_extract_headlines, document))
-            self._headlines.put(document.version, known, _length(document.version) + known.size)
-        return known
+        cached = self._headlines.get(document.version)
+        if cached is None:
+            cached = await self._helper_pool.submit(functools.partial(_extract_headlines, document))
+            self._headlines.put(document.version, cached, _length(document.version) + cached.size)
+        return cached
 
     async def _convert(self, key: _Key, stored: StoredResponse, settings: Settings) -> Conversion:
         version, output_format, name, at = key
@@ -258,9 +258,9 @@ def _item_title(item: Item) -> str:
 
 def _parse_model(document: _Document) -> tuple[Feed, bool]:
     with _LOCK:
-        known = _MODELS.get(document.version)
-    if known is not None:
-        return known, False
+        cached = _MODELS.get(document.version)
+    if cached is not None:
+        return cached, False
     body: bytes | None = document.body
     if body and document.label != "identity":
         body = decoded(body, document.label, limit=document.limit)

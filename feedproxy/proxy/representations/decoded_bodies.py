@@ -31,9 +31,9 @@ class DecodedBodies:
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
         """Return the decoded content, or None if it cannot be decoded within `limit` bytes."""
         key = id(body)  # the key is unique while the cache refers to `body`
-        known = self._decoded.get(key)
-        if known is not None and known[0] is body and known[1] == label:
-            return known[2]
+        cached = self._decoded.get(key)
+        if cached is not None and cached[0] is body and cached[1] == label:
+            return cached[2]
         plain = decoded(body, label, limit=limit)
         self._decoded.put(key, (body, label, plain), len(body) + len(plain or b""))
         return plain

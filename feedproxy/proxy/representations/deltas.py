@@ -95,9 +95,9 @@ class Deltas:
             self._remember(key, body)
         return body
 
-    def _remember(self, key: _Key, made: bytes | None) -> None:
+    def _remember(self, key: _Key, delta: bytes | None) -> None:
         target, tag, bases, _ = key
-        self._cache.put(key, made, len(target) + len(tag) + sum(map(len, bases)) + len(made or b""))
+        self._cache.put(key, delta, len(target) + len(tag) + sum(map(len, bases)) + len(delta or b""))
 
     async def close(self, timeout: Seconds) -> None:
         """Wait at most `timeout` seconds for deltas in progress, then cancel those that remain."""
@@ -145,12 +145,12 @@ def _make_delta(
     if channel is None:
         return None
     # If several versions have one date, the client is certain to know only the entries that are in all of them.
-    known = frozenset.intersection(*(unpack(version.entries) for version in versions))
+    known_entries = frozenset.intersection(*(unpack(version.entries) for version in versions))
     charset = charset_of(declared)
-    made = make_delta(body, channel, known, charset=charset)
-    if made is None or made.body is body or (made.entries == 0 and requires_items(channel)):
+    delta = make_delta(body, channel, known_entries, charset=charset)
+    if delta is None or delta.body is body or (delta.entries == 0 and requires_items(channel)):
         return None
-    coded = content_coding.encode(made.body, name, level)
+    coded = content_coding.encode(delta.body, name, level)
     return coded if len(coded) < size else None
 
 

@@ -53,22 +53,22 @@ def find_missing() -> list[str]:
         for module, names in REQUIRED_ATTRIBUTES.items()
         for name in _missing_attributes(module, names)
     ]
-    for place, texts in REQUIRED_SOURCE.items():
-        module, _, name = place.partition(":")
+    for class_name, texts in REQUIRED_SOURCE.items():
+        module, _, name = class_name.partition(":")
         try:
             source = _source_of(getattr(importlib.import_module(module), name))
         except (ImportError, AttributeError, OSError):
-            missing.append(place)
+            missing.append(class_name)
             continue
-        missing += [f"{place} ({text})" for text in texts if text not in source]
+        missing += [f"{class_name} ({text})" for text in texts if text not in source]
     # epoll exists on Linux only
     missing += [name for owner, name in ((socket.socket, "_accept"), (select, "epoll")) if not hasattr(owner, name)]
     return missing
 
 
 @functools.cache
-def _source_of(found: type) -> str:
-    return inspect.getsource(found)
+def _source_of(cls: type) -> str:
+    return inspect.getsource(cls)
 
 
 def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:

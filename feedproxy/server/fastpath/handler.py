@@ -366,7 +366,7 @@ class FastPathHandler:
 
 
 def _response_body(response: Response, method: str) -> bytes:
-    """Return the content bytes to send: none for HEAD, 304 and the like (RFC 9110, section 6.4.1)."""
+    """Return the content to send. It is empty for HEAD, 204 and 304 (RFC 9110, section 6.4.1)."""
     return b"" if method == "HEAD" or response.status in (204, 304) else response.body
 
 

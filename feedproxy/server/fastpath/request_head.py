@@ -119,8 +119,8 @@ class RequestHead(NamedTuple):
 
     def split_absolute_form(self) -> tuple[str, str] | None:
         """Return authority and path of an absolute-form target, or None for an origin-form target."""
-        found = _ABSOLUTE_FORM.fullmatch(self.target)
-        return (found[1], found[2]) if found else None
+        match = _ABSOLUTE_FORM.fullmatch(self.target)
+        return (match[1], match[2]) if match else None
 
 
 class LineClassifier:
@@ -162,10 +162,10 @@ class LineClassifier:
 
 def classify_line(line: bytes) -> int:
     """Return the kind (LineKind) of a field line or request line."""
-    found = _FIELD_LINE.fullmatch(line)
-    if found is None:
+    match = _FIELD_LINE.fullmatch(line)
+    if match is None:
         return LineKind.REQUEST_LINE if _REQUEST_LINE.fullmatch(line) else LineKind.UNSUPPORTED
-    lowered, value = found[1].decode("ascii").lower(), line[found.end(1) + 1 :]
+    lowered, value = match[1].decode("ascii").lower(), line[match.end(1) + 1 :]
     if lowered == "connection":
         return {b"keep-alive": LineKind.IGNORED, b"close": LineKind.CONNECTION_CLOSE}.get(
             value.strip(b" \t").lower(), LineKind.UNSUPPORTED
@@ -173,8 +173,8 @@ def classify_line(line: bytes) -> int:
     if lowered == "host":
         return LineKind.HOST if _is_valid_host(value.strip(b" \t").decode("latin-1")) else LineKind.UNSUPPORTED
     kind = _KIND_BY_NAME.get(lowered, LineKind.IGNORED)
-    if kind == LineKind.IGNORED and len(_IGNORED_NAMES) < _IGNORED_NAMES_MAX and len(found[1]) <= NAME_LONGEST:
-        _IGNORED_NAMES[found[1]] = _IGNORED
+    if kind == LineKind.IGNORED and len(_IGNORED_NAMES) < _IGNORED_NAMES_MAX and len(match[1]) <= NAME_LONGEST:
+        _IGNORED_NAMES[match[1]] = _IGNORED
     return kind
 
 

@@ -30,7 +30,7 @@ SAMPLE_AFTER = 1024
 """Number of consecutive new values after which a sampling AdmissionFilter records only one in SAMPLE_ONE_IN."""
 
 SAMPLE_ONE_IN = 8
-"""One in this number of new values is recorded after SAMPLE_AFTER new values in a row."""
+"""After SAMPLE_AFTER new values in a row, one in this number of further new values is recorded."""
 
 INTERNED_MAX = 8192
 """Largest number of values in an Interner."""
@@ -81,15 +81,15 @@ class Interner:
         """Return the cached object that equals `value`, which is cached if it is new."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
-        found: T = self._values.setdefault(value, value)
-        return found
+        cached: T = self._values.setdefault(value, value)
+        return cached
 
     def intern_conditions(self, conditions: HitConditions) -> HitConditions:
         """Return the cached conditions that equal `conditions`. Settings are compared by identity."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
-        found: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
-        return found
+        cached: HitConditions = self._values.setdefault((id(conditions[0]), *conditions[1:]), conditions)
+        return cached
 
 
 class FastPathCache:

@@ -190,8 +190,8 @@ def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_S
         if kind is not None and value.encode("latin-1") == _slot_value(kind, hit_state):
             slots.append((kind, at + len(name) + 2, len(value)))
         at += len(name) + len(value) + 4
-    found = {kind for kind, _, _ in slots}
-    if _AGE not in found or _CACHE_STATUS not in found or response.reason:
+    kinds = {kind for kind, _, _ in slots}
+    if _AGE not in kinds or _CACHE_STATUS not in kinds or response.reason:
         raise ValueError("invalid response head: expected Age and Cache-Status of this proxy")
     return slots
 

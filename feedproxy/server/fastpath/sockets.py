@@ -58,17 +58,17 @@ def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> li
 
 def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.socket]:
     addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    opened: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
         for family, kind, protocol, _, address in dict.fromkeys(addresses):
             address_and_port = (
-                (address[0], opened[0].getsockname()[1], *address[2:]) if opened and not port else address
+                (address[0], sockets[0].getsockname()[1], *address[2:]) if sockets and not port else address
             )
             try:
                 bound = socket.socket(family, kind, protocol)
             except OSError:  # this machine does not support the address family
                 continue
-            opened.append(bound)
+            sockets.append(bound)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if reuse_port:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -76,14 +76,14 @@ def _open_sockets(host: str, port: int, *, reuse_port: bool) -> list[socket.sock
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             bound.bind(address_and_port)
     except OSError:
-        for bound in opened:
+        for bound in sockets:
             bound.close()
         raise
-    if not opened:
+    if not sockets:
         raise OSError(errno.EADDRNOTAVAIL, f"host {host!r} has no address to listen on")
-    for bound in opened:
+    for bound in sockets:
         start_listening(bound)
-    return opened
+    return sockets
 
 
 def start_listening(bound: socket.socket) -> None:

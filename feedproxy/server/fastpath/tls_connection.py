@@ -1,9 +1,9 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
-OpenSSL works on two memory buffers, which this connection reads and writes on the epoll of the listener. A request
-takes one read and one write, independent of the number of its records. The last response is sent together with
-close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets
-(tls_relay.py). Sessions are resumed by tickets. A ticket is valid only for the process that issued it.
+OpenSSL works on two memory buffers. A connection fills and empties the buffers when the listener's epoll reports
+events. A request takes one read and one write, independent of the number of its records. The last response is sent
+together with close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of
+plain sockets (tls_relay.py). Sessions are resumed by tickets. A ticket is valid only for the process that issued it.
 """
 
 import contextlib

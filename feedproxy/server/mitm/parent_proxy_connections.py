@@ -62,7 +62,8 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Return a connected socket to the parent or through it. Raises only OSError, as mitmproxy expects."""
+        """Connect to the parent, or through the parent to the origin, and return the socket. Raises only OSError, as
+        mitmproxy expects."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:

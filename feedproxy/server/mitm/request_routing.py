@@ -204,9 +204,11 @@ def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -
     if head.absolute and head.authority:
         # RFC 9112, section 3.2.2: beside an absolute-form, Host is ignored. It therefore cannot confirm the authority.
         address, port = head.local_address
-        known = {uri.join_host_port(address, port), f"localhost:{port}"}
-        known |= {urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network}
-        if head.authority.lower() not in known:
+        own_authorities = {uri.join_host_port(address, port), f"localhost:{port}"}
+        own_authorities |= {
+            urlsplit(network).netloc.lower() for network in (settings.upstream, settings.public_url) if network
+        }
+        if head.authority.lower() not in own_authorities:
             raise BadTarget("target refused: in reverse mode, only the upstream is served")
     path = head.path
     if not path.startswith("/"):

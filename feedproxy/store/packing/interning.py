@@ -36,14 +36,14 @@ class Interner:
 
     def value[Value](self, text: str, make: Callable[[], Value]) -> Value:
         """Return the cached value for this text. If no value is cached, `make` makes it."""
-        known: Value | None = self._values.get(text)
-        if known is None:
-            known = make()
+        cached: Value | None = self._values.get(text)
+        if cached is None:
+            cached = make()
             if len(text) <= SHARED_LENGTH_MAX:
                 if len(self._values) >= LINES_MAX:
                     self._values.clear()
-                self._values[text] = known
-        return known
+                self._values[text] = cached
+        return cached
 
     def line(self, name: str, value: str) -> tuple[str, str]:
         """Return the cached field line that equals this line, which is cached if it is new.
@@ -51,9 +51,9 @@ class Interner:
         Raises TypeError for other types, and ValueError for an invalid field, because other programs may write to a
         shared store.
         """
-        known = self._lines.get((name, value))
-        if known is not None:
-            return known
+        cached = self._lines.get((name, value))
+        if cached is not None:
+            return cached
         if type(value) is not str:
             raise TypeError(f"expected str, not {type(value).__name__}")
         line = (self.text(name), value)

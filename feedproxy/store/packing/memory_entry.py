@@ -75,18 +75,18 @@ class MemoryEntry:
         alive = self._resource
         if isinstance(alive, Resource):
             return alive
-        found = alive() if alive is not None else None
-        if found is None:
+        unpacked = alive() if alive is not None else None
+        if unpacked is None:
             bodies = self._bodies
-            found = restore(
+            unpacked = restore(
                 decompress_header(self._header), (bodies,) if isinstance(bodies, Bodies) else bodies, self._previous
             )
-        return found
+        return unpacked
 
     def unpack(self) -> Resource:
         """Unpack the entry and return the resource."""
-        self._resource = found = self.resource
-        return found
+        self._resource = unpacked = self.resource
+        return unpacked
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
         """Store the header of this resource, so that `pack` need not compute it."""
