@@ -625,8 +625,12 @@ class RefreshPipeline:
         changed = False
         facts: dict[str, Any] = {}
         if outcome.channel is not None and detail is None:
-            old, now = resource.channel, self._clock.now()
-            changed = ingested.is_change(old)
+            old, now, tag = resource.channel, self._clock.now(), response.content.tag
+            # The channel may be that of another variant, such as another language.
+            replaced = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
+            is_same = replaced is not None and replaced.content.tag is not None and replaced.content.tag == tag
+            is_comparable = stores or not len(job.varying_fields)
+            changed = ingested.is_change(old) and is_comparable and not is_same
             facts["channel"] = outcome.channel
             if changed and old is not None:
                 # A refresh may find several publications. If they have no dates, the change counts as made now.

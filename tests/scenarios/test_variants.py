@@ -392,3 +392,26 @@ async def test_unusual_value_of_a_field_in_vary_causes_one_request_each(stage):
         assert b"<title>nothing</title>" in seen.plain
 
     assert origin.requests == asked + 3
+
+
+@pytest.mark.parametrize("control", ["max-age=60", "no-store"])
+async def test_languages_in_turn_are_no_changes_of_the_feed(stage, control):
+    """The origin answers no condition, and each fetch brings another language than the one before."""
+    proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
+    changed: list[str] = []
+    proxy.service.events.feed_changed.subscribe(lambda event: changed.append(event.resource.target))
+    speaking(origin, clock, "Accept-Language", cache_control=control)
+    for language in ("de", "en"):
+        await proxy.get("/feed.rss", accept_language=language)
+        await proxy.settled()
+    changed.clear()
+    resource = proxy.service.store.get(origin.url("/feed.rss"))
+    before = len(resource.changes)
+
+    for language in ("de", "en", "de", "en"):
+        clock.advance(minutes=5)
+        (await proxy.get("/feed.rss", accept_language=language)).expect(200, cache="fwd-status=200")
+        await proxy.settled()
+
+    assert changed == []
+    assert len(proxy.service.store.get(origin.url("/feed.rss")).changes) == before
