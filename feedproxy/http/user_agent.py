@@ -143,8 +143,11 @@ def _name(user_agent: str) -> str:
 
 
 def _mozilla_product(text: str) -> str:
-    """Return the product in a Mozilla string: the `compatible` one, otherwise its own product, otherwise the
-    browser."""
+    """Return the product in a Mozilla string.
+
+    In order of preference: the name after `compatible;`, a product that is no browser engine, a name with a version in
+    the comment, the browser.
+    """
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []
     distinctive = [member for member in members if member and not _PLATFORM.match(member)]

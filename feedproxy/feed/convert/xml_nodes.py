@@ -161,8 +161,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the prefixes and namespaces of all elements in these nodes, with customary prefixes where there are
-    any."""
+    """Return the namespaces in these nodes by prefix: the customary prefix of a namespace, or else a generated one."""
     prefixes: dict[str, str] = {}
     _collect(nodes, prefixes)
     return {prefix: namespace for namespace, prefix in prefixes.items()}

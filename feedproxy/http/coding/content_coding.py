@@ -103,10 +103,7 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the limit for decoding `length` bytes.
-
-    It is `limit`, or lower if the ratio would indicate a decompression bomb.
-    """
+    """Return the maximum decoded size of `length` coded bytes: `limit`, or less for a possible decompression bomb."""
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
 

@@ -40,7 +40,8 @@ class WeblogEntry:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """Return the instant of a list's attribute `updated`, from which `when` counts back. It is in whole seconds."""
+    """Return the instant of a list's attribute `updated`, in whole seconds. An entry's `when` is its age at that
+    time."""
     newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 

@@ -199,8 +199,8 @@ class _PlanSearch:
         """For each cluster: the least cost of this and all later clusters if a refresh comes just before the cluster.
         The cost is infinite if the origin may not be asked in time."""
         self._nexts = [len(clusters)] * len(clusters)
-        """For each cluster: the number of the cluster before which the next refresh comes in the cheapest plan that
-        begins with a refresh before this cluster."""
+        """For each cluster: the cheapest plan with a refresh before this cluster has its next refresh before the
+        cluster with this number."""
 
     def solve(self, number: int) -> None:
         """Compute the least cost of this and all later clusters if a refresh comes just before this cluster. The caller

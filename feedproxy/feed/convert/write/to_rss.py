@@ -94,7 +94,7 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
 
 
 def _dates(element: Element, item: Item) -> None:
-    """Write the item's dates. RSS's single date is that of publication, or of the update if there is no other."""
+    """Write the item's dates. pubDate is the date of publication, or of the update if the item states only that."""
     if (date := item.published if item.published is not None else item.updated) is not None:
         put(element, "", "pubDate", dates.rfc822(date))
     if item.updated is not None:
