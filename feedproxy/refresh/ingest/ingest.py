@@ -105,7 +105,7 @@ FAST_PATH_DECODED_MAX = 128 * 1024
 """Largest feed in bytes, decoded, that is ingested in the event loop. 60 KB take about 0.25 ms."""
 
 NOT_INGESTED = IngestedContent(Content({}))
-"""The ingested content of a response without content, or with content above `buffer_max`."""
+"""The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
 
 
 def ingest(

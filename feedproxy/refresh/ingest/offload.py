@@ -5,12 +5,13 @@ else goes to the helper pool (docs/decisions/feed-processes.md).
 """
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
 from feedproxy.clock import Instant
 from feedproxy.feed import publication_dates
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.ingest.ingest import IngestedContent, ingest, ingest_fast_path
+from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.resource_update import (
     RefreshJob,
@@ -30,13 +31,14 @@ async def ingest_in_helper(
     """Return the ingested content of a response to a GET. `stored` is the stored resource of the target."""
     response, settings = fetched.response, job.settings
     first_seen = stored.first_seen if stored is not None and stored.backfill_pending else None
+    if response.status == 304:
+        if stored is None or first_seen is None:
+            return NOT_INGESTED
+        document = stored_document(stored)
+        dates = await helper_pool.submit(partial(publication_dates.find_publications, document, first_seen))
+        return replace(NOT_INGESTED, publication_dates=dates)
     if response.status != 200:
-        dates = None
-        if response.status == 304 and stored is not None and first_seen is not None:
-            dates = await helper_pool.submit(
-                partial(publication_dates.find_publications, stored_document(stored), first_seen)
-            )
-        return IngestedContent(unmodified_content(response), publication_dates=dates)
+        return IngestedContent(unmodified_content(response))
     if stored is None or (stored.channel is None and not stored.variants):
         ingested = ingest_fast_path(
             response, settings, self_href=job.self_href, now=now, accept_encoding=job.accept_encoding
