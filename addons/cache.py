@@ -65,7 +65,7 @@ class Cache(Addon):
             handler.refuse(flow, error)
         except Exception:
             # mitmproxy's hooks fail open: after an exception, the request would go upstream unchanged.
-            logger.exception("a request could not be answered")
+            logger.exception("cache: request failed")
             handler.refuse(flow, FeedproxyError("internal error; see feedproxy's log"))
 
     def client_disconnected(self, client: connection.Client) -> None:

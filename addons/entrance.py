@@ -106,7 +106,7 @@ class Entrance(Addon):
         except FeedproxyError as error:
             handler.refuse(flow, error)
         except Exception:
-            logger.exception("CONNECT failed")
+            logger.exception("entrance: CONNECT failed")
             handler.refuse(flow, Forbidden("feedproxy could not decide whether that address may be reached"))
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -120,7 +120,7 @@ class Entrance(Addon):
         except FeedproxyError as error:
             handler.refuse(flow, error)
         except Exception:
-            logger.exception("a request could not be read")
+            logger.exception("entrance: reading a request failed")
             handler.refuse(flow, NotFound("feedproxy could not make sense of this request"))
 
 

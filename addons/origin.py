@@ -52,7 +52,7 @@ class Origin(Addon):
         try:
             await self.flow_handler().on_response_headers(flow)
         except Exception:
-            logger.exception("a streamed answer could not be made ready")
+            logger.exception("origin: preparing a streamed response failed")
             flow.kill()
 
 

@@ -30,10 +30,8 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used until `until`. Return False if it was used before.
-
-        If the folder cannot be used, every proof is accepted here.
-        """
+        """Record a proof as used until `until`. Return False if it was used before, and True if it was not or if the
+        folder cannot be used."""
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ logger = logging.getLogger("feedproxy.cluster")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""Seconds of availability after which the delay before the first probe of the next outage is BACK_OFF_FIRST again."""
+"""Seconds of availability after which the delay before a probe is reset to BACK_OFF_FIRST."""
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32

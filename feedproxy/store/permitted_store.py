@@ -1,9 +1,9 @@
 """A store without the resources that must not be served under their target.
 
 After a redirect, a response may come from another target than the one under which it is stored. A client that may read
-the first target may not always read the second. The access rules may be newer than the copy, or another machine's.
-Therefore every read applies them. A resource that is not permitted counts as absent for clients, lists, notifications
-and updates.
+the first target may not always read the second. The copy may be older than the access rules, or may come from a machine
+with other rules. Therefore every read applies the rules. A resource that is not permitted counts as absent for clients,
+lists, notifications and updates.
 """
 
 from collections.abc import Callable, Iterator

@@ -417,7 +417,7 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return True if no reader of a feed has left the window, or has an instant in the future."""
+        """Return True if all readers of a feed are within the window, and none has an instant in the future."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
