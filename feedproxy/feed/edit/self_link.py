@@ -13,7 +13,7 @@ is correct. A relative address is wrong: "The RSS file may have been downloaded 
 A missing type is added in RSS (USM). In Atom, the type is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
 specifically allowed" in RSS 1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
 
-Formats without a self link (RSS 0.90 and 0.91, CDF) and JSON Feed are not edited. Neither are signed documents,
+Some documents are not edited: formats without a self link (RSS 0.90 and 0.91, CDF), JSON Feed, signed documents,
 ill-formed documents, documents with entities of their own, and documents in an unknown encoding.
 """
 

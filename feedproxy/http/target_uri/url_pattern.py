@@ -1,4 +1,4 @@
-"""Patterns of target URIs, as in rules.
+"""Patterns of target URIs, which name the targets of a rule of the configuration.
 
 `*` matches any characters: in the host all except slashes, in path and query all. It is the only wildcard, because `?`
 begins a query. There are three forms:

@@ -66,7 +66,7 @@ class XmlRpcDispatcher:
 
 
 def is_excessive(content: bytes) -> bool:
-    """Return whether a document exceeds CHARACTER_COUNTS_MAX."""
+    """Return whether parsing a document may take too long, by the number of its tags, attributes and lines."""
     return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
 
 

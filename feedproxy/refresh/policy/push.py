@@ -1,9 +1,9 @@
 """Pushed changes: how they reduce polling, and when pushed content becomes the stored copy.
 
 A hub or cloud with a subscription pushes changes, so that the feed needs less polling. After a push, the copy may be
-used for `push_interval` seconds. This applies where HTTP permits other sources of freshness, as for the feed's hints
-(RFC 9111, sections 4.2.2 and 4.2.4). The push lease lasts as long as the subscription. It ends early when a refresh
-finds a change that was not pushed. Until the next push, the feed is then polled as usual.
+used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC 9111, sections 4.2.2 and 4.2.4).
+The push lease lasts as long as the subscription. It ends early when a refresh finds a change that was not pushed.
+Until the next push, the feed is then polled as usual.
 
 Pushed content comes from a hub, not from the origin. It tells nothing about the origin's availability and validators,
 and it may be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item elements

@@ -14,7 +14,7 @@ _MINUTE = 60
 
 
 def channel(root: Element, parsed: Channel, base: str) -> Feed:
-    """Return the channel without its items. Its interval becomes a ttl, as in other formats."""
+    """Return the channel without its items. The interval of its schedule becomes the model's ttl."""
     base = markup.resolve(base, _attribute(root, "base"))
     interval = parsed.schedule.interval
     logo = next((child for child in named_children(root, "logo")), None)

@@ -209,7 +209,8 @@ def image_size(channel: Element, picture: Image | None) -> None:
 def identifier(element: Element, item: Item, name: str) -> None:
     """Write the item's id if `name`, the IRI that the format requires, does not express it.
 
-    The element is dc:identifier. It is RSS's `guid` if the id is a permalink, or if the publisher uses dc:identifier.
+    A permalink is written as RSS's `guid`, any other id as dc:identifier. If the item has a dc:identifier
+    already, the id is written as `guid`, too.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
