@@ -30,8 +30,10 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used until `until`. Return False if it was used before, and True if it was not or if the
-        folder cannot be used."""
+        """Record a proof as used until `until`. Return False only if it is already recorded as used.
+
+        If the folder cannot be used, the result is True.
+        """
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -54,7 +54,8 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""Return the stored version of a copy and, if it is later than the caller's version, the copy (false if it was purged).
+"""Return the stored version of a copy. If it is later than the caller's version, also return the copy, or false after a
+purge.
 
 KEYS: copy. ARGV: caller's version.
 """
@@ -71,7 +72,9 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""Acquire a lease. Return its token (0 if another machine holds it), the stored version and, if it is later, the copy.
+"""Acquire a lease. Return its token, or 0 if another machine holds it, and the stored version.
+
+If the stored version is later than the caller's version, also return the copy.
 
 KEYS: lease, copy, fence. ARGV: milliseconds, caller's version, caller's token.
 """

@@ -98,7 +98,7 @@ class Replicator:
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all messages are sent, at once if Redis is unavailable, or after `timeout` seconds."""
+        """Return when all messages are sent, or after `timeout` seconds. While Redis is unavailable, return at once."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while (self or self.busy) and self._redis_store.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)

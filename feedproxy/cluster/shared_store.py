@@ -89,7 +89,7 @@ class ClusterStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when all resources are written here and, if Redis is available, sent."""
+        """Return when all resources are written here and sent to Redis. An unavailable Redis is not waited for."""
         await self.local.flush()
         await self.replicator.flush(FLUSH_TIMEOUT)
 

@@ -212,7 +212,10 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response if the origin may not be asked now, or None if it may or must be asked."""
+        """Return the response without a request to the origin.
+
+        Return None if the origin may be asked, or must be asked because no response is available.
+        """
         resource, settings, now = context.resource, context.settings, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
             case throttle.Deferred() if self._coordinator.can_join(context):
@@ -326,8 +329,8 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response may answer while the origin must not be asked. The rules are those of a
-        failed fetch."""
+        """Return True if the stored response may answer in place of a fetch that is not permitted now. The rules are
+        those of a failed fetch."""
         patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else content_guard.last_validated(resource)
         if self._clock.now() >= validated + patience:

@@ -72,16 +72,19 @@ class Recorder:
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """Return the digest of a body's content, True if the content is stored undecoded, and the content if it is new
-        to the file."""
+        """Return three values for a body: the digest of its content, True if the content is stored undecoded, and the
+        content.
+
+        The content is empty if the file already contains it.
+        """
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
-        marked_private = self._content_by_body.get(key)
-        if marked_private is None or not self._writer_has(marked_private[0]):
+        digest_and_raw = self._content_by_body.get(key)
+        if digest_and_raw is None or not self._writer_has(digest_and_raw[0]):
             content, raw = _decode_body(body, encoding)
-            marked_private = (content_digest(content), raw)
-            self._content_by_body.put(key, marked_private)
-            return *marked_private, content
-        return *marked_private, b""
+            digest_and_raw = (content_digest(content), raw)
+            self._content_by_body.put(key, digest_and_raw)
+            return *digest_and_raw, content
+        return *digest_and_raw, b""
 
     def _writer_has(self, digest: str) -> bool:
         return self._writer is not None and self._writer.has(digest)

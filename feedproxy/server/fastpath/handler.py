@@ -155,7 +155,8 @@ class FastPathHandler:
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
-        """Return True if a template is still valid, after updating its time-dependent fields if they are outdated."""
+        """Update the time-dependent fields of a template if necessary. Return False if the template is no longer
+        valid."""
         if template.generation != self._generation:
             target = template.target
             if template.rules is not self.app.rules or self.app.settings_for(target) is not template.conditions[0]:
