@@ -46,7 +46,7 @@ def disable_notifications() -> None:
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
     """Return the sockets that systemd passed: the sockets for clients, and the sockets for the admin listener.
 
-    Raises UsageError. It must be called only once.
+    Raises UsageError. Call this function only once.
     """
     pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")

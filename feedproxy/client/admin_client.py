@@ -61,8 +61,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
 def request_settings(allow_private: bool) -> Settings:
     """Return the settings for a command's requests to other servers.
 
-    They have the parent proxy and the two addresses of reverse mode from the configuration of a proxy on this machine.
-    Raises UsageError.
+    The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine. Raises
+    UsageError.
     """
     settings = settings_of(argparse.Namespace(config=None))
     return Settings(

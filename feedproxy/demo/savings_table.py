@@ -39,7 +39,7 @@ class Figures:
 
 
 def sum_figures(result: Result) -> Figures:
-    """Return the sums over all origins and readers."""
+    """Return the figures of a run, as sums over all origins and readers."""
     reader_tally, tallies = result.reader_tally, result.tallies.values()
     good = reader_tally.statuses[200] + reader_tally.statuses[304]
     return Figures(

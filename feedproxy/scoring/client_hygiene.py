@@ -115,7 +115,7 @@ def _observe_claim(agent: str) -> Observation | None:
 
 
 def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
-    """Return a violation for each Cookie, Referer, and query parameter that defeats caches."""
+    """Return a violation for a Cookie field, for a Referer field, and for query parameters that defeat caches."""
     observations = []
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))

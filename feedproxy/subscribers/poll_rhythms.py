@@ -182,8 +182,8 @@ class PollRhythms:
     def expected_polls(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
         """Return the expected polls from `now` until `until`, in order.
 
-        `readers` is the total number of the feed's readers. If it exceeds the sample, each sampled reader represents
-        several.
+        `readers` is the number of the feed's readers. If there are more readers than sampled ones, each sampled reader
+        represents several.
         """
         records = self._feeds.get(target)
         if not records:

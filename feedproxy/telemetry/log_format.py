@@ -111,8 +111,10 @@ class AccessLine:
     upstream: str = ""
 
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the text form. `show` removes secrets from targets. If the target has no secrets, `show` may be
-        `str`."""
+        """Return the text form of the line.
+
+        `show` removes secrets from targets. If the target has no secrets, `show` may be `str`.
+        """
         return as_text(
             self.reader,
             self.entrance,
@@ -176,7 +178,10 @@ def as_text(
     agent: str,
     reason: str,
 ) -> str:
-    """Return the text form. `duration` contains its unit, `agent` its quotation marks, and `target` no secrets."""
+    """Return the text form of an access line.
+
+    `duration` contains its unit, `agent` its quotation marks, and `target` no secrets.
+    """
     line = f"{reader} {entrance} {method} {target} {status} {size} {duration} [{cache}] {agent} {reason}"
     return printable(line.rstrip())
 

@@ -14,7 +14,7 @@ from feedproxy.http.message import Fields, Request, Response
 
 
 class Side(StrEnum):
-    """The side of a recording that an exchange belongs to."""
+    """The side of a recording to which an exchange belongs."""
 
     READER = "reader"
     """Requests of readers to feedproxy or to a replay."""
