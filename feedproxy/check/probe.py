@@ -33,6 +33,7 @@ from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.client import Fetcher, FetchLimits
 from feedproxy.upstream.fetched import Fetched
 from feedproxy.upstream.parent_proxy import parent_of
+from feedproxy.upstream.tls_context import upstream_context
 
 REQUESTS_MAX = 12
 """Maximum number of requests in a check. A feed reader may send each of these requests, too."""
@@ -60,7 +61,7 @@ async def probe_feed(
     clock: Clock | None = None,
     pause: Seconds = PAUSE,
     report_progress: ReportProgress = lambda _: None,
-    trust: Trust = ssl.create_default_context,
+    trust: Trust | None = None,
 ) -> FeedObservations:
     """Send the requests of a check and return all exchanges.
 
@@ -76,7 +77,9 @@ async def probe_feed(
         buffer_max=settings.buffer_max,
     )
     proxy = functools.partial(parent_of, settings.upstream_proxy)
-    async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=trust(), parent_of=proxy) as fetcher:
+    context = trust() if trust else upstream_context(None, insecure=False)
+    trust = trust or ssl.create_default_context
+    async with Fetcher(policy, limits, clock=clock or SystemClock(), ssl_context=context, parent_of=proxy) as fetcher:
         return await _Probe(fetcher, policy, settings, clock or SystemClock(), pause, report_progress, trust).run(
             target
         )

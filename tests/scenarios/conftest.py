@@ -1,15 +1,12 @@
 """Every scenario runs on each stage, and all stages must give the same result."""
 
 import calendar
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
-import feedproxy.app
 from feedproxy.clock import ManualClock
-from feedproxy.upstream import tls_context
 from tests.stages.addons import OnAddons
 from tests.stages.front import OnFront
 from tests.stages.origin import Origin
@@ -19,14 +16,6 @@ NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
 """A Friday."""
 
 type Opened = Callable[..., Awaitable[tuple[Proxy, Origin, ManualClock]]]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def authorities_are_read_once() -> Iterator[None]:
-    """The system's certificates take longer to read than a scenario to play, and no scenario needs them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feedproxy.app, "upstream_context", functools.cache(tls_context.upstream_context))
-        yield
 
 
 async def _stages(make: Callable[..., Any]) -> AsyncIterator[Opened]:
