@@ -190,6 +190,8 @@ class Model:
             and ("vary" in newer.fields or "vary" not in old.fields)
             and selects(newer, request)
             and not is_apart(newer, request)
+            # An error for clients without credentials says nothing to a client with credentials.
+            and (newer.status < 400 or "authorization" not in request.fields or "authorization" in newer.request.fields)
             # Only a response to the same credentials replaces the one that is stored for them.
             and old.request.fields.get("authorization") in (None, newer.request.fields.get("authorization"))
             for newer in self.history

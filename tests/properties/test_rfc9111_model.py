@@ -574,6 +574,14 @@ def head_for_another_key_shows_other_validators(machine: CacheBesideModel) -> No
     machine.somebody_asks(replace(ASK, language="de"))
 
 
+def newer_error_is_for_clients_without_credentials(machine: CacheBesideModel) -> None:
+    machine.begin(replace(PAGE, vary="Accept-Language"), PAGE)
+    machine.somebody_asks(replace(ASK, language="de"))
+    machine._publish("/a", replace(PAGE, status=404, vary="X-Colour"))
+    machine.somebody_asks(ASK)
+    machine.somebody_asks(replace(ASK, language="de", authorized=True))
+
+
 def stale_response_has_expired_before_its_date(machine: CacheBesideModel) -> None:
     machine.begin(replace(PAGE, cache_control="stale-while-revalidate=600", expires=-10), PAGE)
     machine.somebody_comes_back(ASK, 595)
@@ -587,6 +595,7 @@ def stale_response_has_expired_before_its_date(machine: CacheBesideModel) -> Non
         keyed_and_shared_response_have_the_same_date,
         shared_copy_is_refreshed_after_a_304_for_credentials,
         head_for_another_key_shows_other_validators,
+        newer_error_is_for_clients_without_credentials,
         stale_response_has_expired_before_its_date,
     ],
 )
