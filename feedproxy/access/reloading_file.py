@@ -25,7 +25,7 @@ class ReloadingFile[T]:
         self._parse = parse
         self._clock = clock
         self._last_check: Instant = clock.now()
-        self._seen = self._state()
+        self._file_state = self._state()
         self._value = self._read()
         self.version = 0
         """Number of reloads."""
@@ -37,8 +37,8 @@ class ReloadingFile[T]:
         if not 0 <= now - self._last_check < CHECK_INTERVAL:
             self._last_check = now
             state = self._state()
-            if state != self._seen:
-                self._seen = state
+            if state != self._file_state:
+                self._file_state = state
                 try:
                     self._value = self._read()
                     self.version += 1

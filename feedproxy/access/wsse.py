@@ -115,7 +115,7 @@ class WsseVerifier:
         self._window = window
         self._shared = shared
         self._proofs_max = proofs_max
-        self._seen: OrderedDict[bytes, Instant] = OrderedDict()
+        self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
         """Verify a token and return the result. An accepted proof is recorded, so that it is not accepted again."""
@@ -131,26 +131,26 @@ class WsseVerifier:
         if created is None or abs(now - created) > self._window:
             return TokenVerdict.OLD
         summed = matches[0]
-        if summed in self._seen:
+        if summed in self._used_proofs:
             return TokenVerdict.REPLAYED
         # Expired proofs are removed only when the table is full, because they would be accepted again after the clock
         # was set back.
-        if len(self._seen) >= self._proofs_max:
+        if len(self._used_proofs) >= self._proofs_max:
             self._forget_expired(now)
-        if len(self._seen) >= self._proofs_max:
+        if len(self._used_proofs) >= self._proofs_max:
             return TokenVerdict.BUSY
         # Created may be ahead of the current time by the window. The proof is then valid for another window.
-        self._seen[summed] = until = now + 2 * self._window
+        self._used_proofs[summed] = until = now + 2 * self._window
         if self._shared is not None and not self._shared.claim(summed, until, now):
             return TokenVerdict.REPLAYED
         return TokenVerdict.PROVED
 
     def _forget_expired(self, now: Instant) -> None:
-        while self._seen:
-            summed, until = next(iter(self._seen.items()))
+        while self._used_proofs:
+            summed, until = next(iter(self._used_proofs.items()))
             if until >= now:
                 return
-            del self._seen[summed]
+            del self._used_proofs[summed]
 
 
 def challenge(realm: str) -> str:

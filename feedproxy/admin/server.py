@@ -158,5 +158,7 @@ async def _log_action(request: web.Request, status: int, reason: str) -> None:
     parameters = {name: redact_text(parameters[name]) for name in LOGGED_PARAMETERS if parameters.get(name)}
     action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
     fields = {"event": "operator", "action": action, **parameters, "client": client, "status": status, "reason": reason}
-    what = "".join(f" {name}={value}" for name, value in parameters.items())
-    action_logger.info("%s", f"operator {client} {action}{what} {status} {reason}".rstrip(), extra={"fields": fields})
+    parameter_text = "".join(f" {name}={value}" for name, value in parameters.items())
+    action_logger.info(
+        "%s", f"operator {client} {action}{parameter_text} {status} {reason}".rstrip(), extra={"fields": fields}
+    )

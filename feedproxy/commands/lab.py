@@ -37,11 +37,13 @@ def run(args: argparse.Namespace) -> int:
     from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
     from feedproxy.lab.record import har  # noqa: PLC0415 -- only this command pays for the lab
 
-    read = plan.read_plan(Path(args.plan))
+    test_plan = plan.read_plan(Path(args.plan))
     for file in filter(None, (args.record, args.output)):
         if not Path(file).parent.is_dir():  # fail before the run instead of after it
             raise UsageError(f"{file}: No such file or directory")
-    done = asyncio.run(run.run(read, _world(args.plan, read), args.command, verbose=args.verbose, progress=_progress))
+    done = asyncio.run(
+        run.run(test_plan, _world(args.plan, test_plan), args.command, verbose=args.verbose, progress=_progress)
+    )
     if args.record:
         try:
             Path(args.record).write_bytes(har.dump_recording(done.recording))
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         (score.user_agent or "(no User-Agent)", score.grade, frozenset(finding.note.id() for finding in score.findings))
         for score in graded.scores
     ]
-    unmet = run.unmet_demands(read, done, grades)
+    unmet = run.unmet_demands(test_plan, done, grades)
     tell(graded, args.format, args.output, tuple(unmet))
     if done.failed:
         print(f"feedproxy: {done.failed} of {done.starts} starts failed: {done.first_failure}", file=sys.stderr)
@@ -61,12 +63,16 @@ def run(args: argparse.Namespace) -> int:
     return 1 if unmet else 0
 
 
-def _world(file: str, read: Any) -> Any:
+def _world(file: str, test_plan: Any) -> Any:
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415
     from feedproxy.lab.plan import generate_feed  # noqa: PLC0415
     from feedproxy.lab.replay.replay_source import open_source  # noqa: PLC0415
 
-    return open_source(Path(file).parent / read.source, read_recording) if read.source else generate_feed(read)
+    return (
+        open_source(Path(file).parent / test_plan.source, read_recording)
+        if test_plan.source
+        else generate_feed(test_plan)
+    )
 
 
 def _progress(done: int, whole: int) -> None:

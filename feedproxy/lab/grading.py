@@ -44,7 +44,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
     If `side` is None, the readers' side is used, or the origins' side if the readers' side is empty.
     """
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
-    read = _memoize_contents(recording)
+    read_content = _memoize_contents(recording)
     readers: dict[ReaderName, Reader] = {}
     polls: dict[ReaderName, dict[str, list[ObservedPoll]]] = {}
     for number, exchange in _number_exchanges(recording, exchanges):
@@ -52,7 +52,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
             continue
         name = reader_name(exchange.reader, exchange.user_agent, exchange.request.target)
         reader = readers.setdefault(name, Reader(name.reader))
-        poll = to_poll(number, exchange, read)
+        poll = to_poll(number, exchange, read_content)
         evaluation = reader.evaluate(poll)
         observed = ObservedPoll(poll, evaluation.state.schedule, exchange.digest, exchange.faults)
         polls.setdefault(name, {}).setdefault(evaluation.feed, []).append(observed)
@@ -64,8 +64,9 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
     return RecordingScores(tuple(grade for grade, _ in scores), tuple(by_feed for _, by_feed in scores))
 
 
-def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], PollContent | None]) -> Poll:
-    """Convert an exchange to the input of scoring. `read` returns the parsed content of an exchange, or None."""
+def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], PollContent | None]) -> Poll:
+    """Convert an exchange to the input of scoring. `read_content` returns the parsed content of an exchange, or
+    None."""
     return Poll(
         number=number,
         at=exchange.at,
@@ -73,7 +74,7 @@ def to_poll(number: int, exchange: Exchange, read: Callable[[Exchange], PollCont
         fields=exchange.request.fields,
         status=exchange.status,
         answer=exchange.fields,
-        content=read(exchange),
+        content=read_content(exchange),
         method=exchange.request.method,
         version=exchange.version,
         connection=exchange.connection,

@@ -23,7 +23,7 @@ from feedproxy.subscribers.feed_counts import FeedReaders, unpack
 MAGIC = b"fpcount1"
 
 type Claims = Mapping[tuple[str, str], ClaimState]
-type Known = tuple[str, bytes, Claims]
+type StoredFeed = tuple[str, bytes, Claims]
 """A feed: its target, its readers in stored form, and its claims."""
 
 _NONE: Claims = {}
@@ -73,7 +73,7 @@ class CountsWriter:
         return b"".join([MAGIC, struct.pack("<I", checksum), *parts])
 
 
-def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known]]:
+def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[StoredFeed]]:
     """Return the product names, the number of readers for each product, and the feeds.
 
     Instants after `now` become `now`, because the clock was wrong. Raises StoreError for damaged data and unknown
@@ -90,7 +90,7 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
         header = json.loads(remainder[4 : 4 + length])
         names = [str(name) for name in header["names"]]
         offset = 4 + length
-        feeds: list[Known] = []
+        feeds: list[StoredFeed] = []
         for target, size, claims in header["feeds"]:
             feeds.append(
                 (str(target), _readers(remainder[offset : offset + 16 * size], size, now), _claims(claims, now))
@@ -103,7 +103,7 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Known
         raise StoreError(f"damaged subscriber counts: {error}") from error
 
 
-def products(feeds: Iterable[Known]) -> Counter[int]:
+def products(feeds: Iterable[StoredFeed]) -> Counter[int]:
     """Return the number of readers for each product number."""
     return Counter(b"".join([packed[len(packed) // 2 :: 8] for _, packed, _ in feeds]))
 

@@ -61,7 +61,7 @@ class Identifier:
         self._number: int | None = None
         self._long_period: int | None = None
         self._keys = (b"", b"", b"")
-        self._known: dict[tuple[str, str, str], Pseudonym] = {}
+        self._cached: dict[tuple[str, str, str], Pseudonym] = {}
         self._since: Instant = 0.0
 
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
@@ -79,16 +79,16 @@ class Identifier:
                 self._key(str(number - 1)),
                 self._key(f"lasting {long_term}"),
             )
-            self._known.clear()
-        if not 0 <= now - self._since < MEMO_TIME or len(self._known) >= KNOWN_MAX:
-            self._known.clear()
+            self._cached.clear()
+        if not 0 <= now - self._since < MEMO_TIME or len(self._cached) >= KNOWN_MAX:
+            self._cached.clear()
             self._since = now
         name = (address, user_agent, user)
         if len(user_agent) > INPUT_LENGTH_MAX:
             return self._hashed(*name)
-        cached = self._known.get(name)
+        cached = self._cached.get(name)
         if cached is None:
-            cached = self._known[name] = self._hashed(*name)
+            cached = self._cached[name] = self._hashed(*name)
         return cached
 
     def same_until(self, now: Instant) -> Instant:

@@ -26,10 +26,10 @@ class ReplayOptions:
     seed: str = "1"
 
 
-def open_source(path: Path, read: Callable[[Path], Recording] = har.read) -> ReplayWorld:
+def open_source(path: Path, read_har: Callable[[Path], Recording] = har.read) -> ReplayWorld:
     """Read a recording, or a folder with dated versions or recordings. Return its timelines.
 
-    `read` reads one HAR file. Raises UsageError.
+    `read_har` reads one HAR file. Raises UsageError.
     """
     if path.is_dir():
         recordings = [har.read(file) for file in sorted(path.glob("*.har"))]
@@ -38,7 +38,7 @@ def open_source(path: Path, read: Callable[[Path], Recording] = har.read) -> Rep
     elif path.name.endswith(version_folder.ARCHIVES):
         world, problem = version_folder.world_of(version_folder.read_archive(path)), "no file"
     else:
-        world = timeline.world_of(read(path))
+        world = timeline.world_of(read_har(path))
         problem = "no answer to a GET request"
     if not world:
         raise UsageError(f"{path}: it has {problem}")

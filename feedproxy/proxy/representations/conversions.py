@@ -188,15 +188,15 @@ class Conversions:
             now=self._clock.now(),
         )
 
-    def _target(self, rest: str, client: ClientContext) -> str:
+    def _target(self, address: str, client: ClientContext) -> str:
         """Return the target that follows `FORMAT/`. Raises Forbidden if it is not the upstream's in reverse mode."""
         if client.entrance is not Entrance.REVERSE:
-            return _gateway_target(rest, client.base)
+            return _gateway_target(address, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")
         try:
-            target = gateway_target(f"/{rest}")
+            target = gateway_target(f"/{address}")
         except NotFound:
-            path = uri.normalise(f"http://upstream/{rest}").removeprefix("http://upstream")
+            path = uri.normalise(f"http://upstream/{address}").removeprefix("http://upstream")
             return uri.normalise(upstream + path)
         rebased = rebase(target, client.base, upstream) or target
         if rebased != upstream and not rebased.startswith(f"{uri.normalise(upstream + '/')}"):
@@ -204,13 +204,13 @@ class Conversions:
         return rebased
 
 
-def _gateway_target(rest: str, base: str) -> str:
+def _gateway_target(address: str, base: str) -> str:
     """Return the target that follows `FORMAT/`, as a gateway path or pasted address. Raises NotFound, BadTarget."""
     try:
-        return gateway_target(f"/{rest}")
+        return gateway_target(f"/{address}")
     except NotFound:
         with contextlib.suppress(BadTarget):
-            return subscription_address.read(rest, base)
+            return subscription_address.read(address, base)
         raise
 
 

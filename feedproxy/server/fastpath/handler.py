@@ -133,12 +133,12 @@ class FastPathHandler:
                 return
         connection.unparsed = data
 
-    def _handle_request(self, connection: ClientConnection, block: bytes, rest: bytes) -> bool:
+    def _handle_request(self, connection: ClientConnection, block: bytes, remaining: bytes) -> bool:
         """Answer one request. Return False if the connection cannot take another request now."""
-        connection.unparsed = rest
+        connection.unparsed = remaining
         head = parse_head(block, trusted_peer=not connection.address)
         if head is None:
-            self._connections.hand_off(connection, block + rest)
+            self._connections.hand_off(connection, block + remaining)
             return False
         cache: FastPathCache = connection.cache
         template = cache.by_key.get(head.key) if head.key is not None and len(block) <= CACHEABLE_HEAD_MAX else None
@@ -150,7 +150,7 @@ class FastPathHandler:
             assert head.key is not None
             cache.remove(head.key)
             return self._call_service(connection, head, block)
-        if not rest and cache.should_admit_bytes(plain := without_unique_lines(block)):
+        if not remaining and cache.should_admit_bytes(plain := without_unique_lines(block)):
             cache.put_bytes(plain, template, self._interner(head.user_agent))
         return self._send_cached(connection, template, head.user_agent)
 

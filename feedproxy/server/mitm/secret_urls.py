@@ -24,10 +24,10 @@ async def handle(app: App, call: Call) -> Response:
 
     All addresses in the response contain the token, because the client has no other credentials.
     """
-    token, _, rest = call.path.removeprefix(PATH).partition("/")
-    if f"/{rest}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
-        return await _convert(app, call, token, rest)
-    target = target_of_path(f"/{rest}?{call.query}" if call.query else f"/{rest}", app.settings)
+    token, _, address = call.path.removeprefix(PATH).partition("/")
+    if f"/{address}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
+        return await _convert(app, call, token, address)
+    target = target_of_path(f"/{address}?{call.query}" if call.query else f"/{address}", app.settings)
     client = _client_with_token(app, call.client, token)
     user, fields = await _authorize(app, call, token, target)
     match await app.service.answer(Request(call.request.method, target, fields), replace(client, user=user)):
@@ -37,10 +37,10 @@ async def handle(app: App, call: Call) -> Response:
             return answered.response
 
 
-async def _convert(app: App, call: Call, token: str, rest: str) -> Response:
+async def _convert(app: App, call: Call, token: str, address: str) -> Response:
     """Return the target in another format."""
-    inner = rest.removeprefix(app.settings.endpoint_prefix.removeprefix("/"))
-    request_target = f"/{rest}?{call.query}" if call.query else f"/{rest}"
+    inner = address.removeprefix(app.settings.endpoint_prefix.removeprefix("/"))
+    request_target = f"/{address}?{call.query}" if call.query else f"/{address}"
     call = replace(
         call,
         path=inner,
