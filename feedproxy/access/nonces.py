@@ -1,6 +1,6 @@
 """Used WSSE proofs in a folder that all workers share. They survive a restart.
 
-A proof must be accepted only once. It is stored for as long as its time would make it acceptable.
+A proof must be accepted only once. Its record is deleted after the time at which the proof would be refused as too old.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Validation of stored responses, and their update by the answer.  RFC 9111, section 4.3
+"""Validation of stored responses, and their update by the origin's response.  RFC 9111, section 4.3
 
 The origin's validators are sent exactly as received, even if they are malformed: some servers compare them byte by
 byte. Clients get other tags (`Content.tag`).

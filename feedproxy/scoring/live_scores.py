@@ -108,7 +108,7 @@ class LiveScores:
         return rank(score_account(account, now) for account in self.accounts())
 
     def accounts(self) -> Iterator[ReaderAccount]:
-        """Yield the account of each reader. An account is valid until the next request is recorded."""
+        """Yield the account of each reader. An account is valid only until the next request is recorded."""
         return map(create_account, list(self._readers.values()))
 
     def __len__(self) -> int:

@@ -189,7 +189,8 @@ class Conversions:
         )
 
     def _target(self, address: str, client: ClientContext) -> str:
-        """Return the target that follows `FORMAT/`. Raises Forbidden if it is not the upstream's in reverse mode."""
+        """Return the target that follows `FORMAT/`. In reverse mode, raises Forbidden if it is not a target of the
+        upstream."""
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")

@@ -32,7 +32,8 @@ type _Slot = tuple[int, int, int]
 """Kind, offset and length of a time-dependent part of the head."""
 
 _SLOT_FORMAT = struct.Struct(">BHB")
-"""Binary form of a slot, which takes a fifth of a tuple's memory. Every requested feed has a template."""
+"""Binary form of a slot, which takes a fifth of a tuple's memory. There is a template for every requested feed, so that
+memory matters."""
 
 
 class HitCounter:
