@@ -36,7 +36,8 @@ class ContextBuilder:
         own_agent = is_feed or client.entrance is not Entrance.PROXY
         new_reader = None
         if is_feed or (own_agent and is_new and self._counts.contains(target)):
-            self.count_reader(request, client)
+            # The counts keep the target. The stored object is passed, so that each feed has one.
+            self.count_reader(target if resource is None else resource.target, request, client)
         elif own_agent and is_new and client.is_counted:
             # The User-Agent sent to the origin includes this reader at once. The reader is counted only when the target
             # turns out to be a feed: requests for invented addresses must not displace counts of feeds. A target
@@ -67,7 +68,7 @@ class ContextBuilder:
             resource=resource,
         )
 
-    def count_reader(self, request: Request, client: ClientContext) -> None:
+    def count_reader(self, target: str, request: Request, client: ClientContext) -> None:
         """Count the client as a reader of the target. A repeated call for the same client changes nothing."""
         if client.is_counted:
-            self._readers.record_read(request.target, client, request.fields.get("user-agent") or "")
+            self._readers.record_read(target, client, request.fields.get("user-agent") or "")

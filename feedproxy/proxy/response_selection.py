@@ -265,7 +265,7 @@ class ResponseSelector:
             return self._local.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
         if result.response.content.feed:
             # Before the refresh, the target may not have been known as a feed.
-            self._contexts.count_reader(request, client)
+            self._contexts.count_reader(request.target, request, client)
         return self._fetched(context, result, status, now)
 
     def _fetched(
