@@ -11,7 +11,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.request.entrance import Entrance
 from feedproxy.store.resource import Resource
-from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
+from tests.scenarios.conftest import _stages
 from tests.scenarios.test_access import a_feed, files, says  # noqa: F401 -- a fixture
 from tests.stages.front import OnFront
 from tests.stages.play import UPSTREAM, Seen

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from feedproxy.refresh.paused_and_blocked import FeedDecision
-from tests.scenarios.conftest import _stages, authorities_are_read_once  # noqa: F401 -- a fixture
+from tests.scenarios.conftest import _stages
 from tests.stages.front import OnFront
 from tests.stages.origin import a_feed
 
