@@ -128,7 +128,10 @@ async def test_tiered_read_from_disk_enters_the_hot_set(open_tiered: Open, a_fee
     await first.flush()
     store = open_tiered()
 
-    assert store.get(FEED) is store.get(FEED)
+    resource = store.get(FEED)
+
+    assert resource is not None
+    assert store.get(FEED) is resource
 
 
 async def test_tiered_read_returns_queued_value(open_tiered: Open, a_feed: MakeFeed) -> None:
