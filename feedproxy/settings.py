@@ -318,9 +318,9 @@ class Settings:
     )
     relocation_confirmations: int = option(
         2,
-        "Number of times, an hour apart, that a permanent redirect or a 410 is seen before clients get it.",
-        'Many "permanent" redirects are a wrong configuration that lasts an hour. A reader that follows one never'
-        " comes back.",
+        "Number of observations, an hour apart, that confirm a permanent redirect or a 410.",
+        "Clients get a redirect only after it is confirmed. They get a 410 at once. Many permanent redirects are a"
+        " wrong configuration that lasts an hour, and a reader that follows one never comes back.",
         per_feed=True,
     )
     moved_to: str = option(

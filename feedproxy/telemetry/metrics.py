@@ -160,7 +160,9 @@ class Metrics:
         self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes under way.", registry=self.registry)
         self.connections = Gauge("feedproxy_connections", "Connections from readers.", registry=self.registry)
         self.subscribers = Gauge(
-            "feedproxy_subscribers", "Subscribers of all feeds, claims included.", registry=self.registry
+            "feedproxy_subscribers",
+            "Subscribers of all feeds, with those that feed services state.",
+            registry=self.registry,
         )
         self.feeds_read = Gauge(
             "feedproxy_feeds_read", "Feeds that were requested within subscriber_window.", registry=self.registry
