@@ -21,7 +21,7 @@ _MEMBER = RDF + _SEPARATOR + "_"
 _ABOUT = RDF + _SEPARATOR + "about"
 _RESOURCE = RDF + _SEPARATOR + "resource"
 _MEMBERS_DEPTH = 5
-"""Depth at which members of RSS 1.0 are: rdf:RDF, channel, items, rdf:Seq, rdf:li."""
+"""Depth of `rdf:li`, with which RSS 1.0 lists items: rdf:RDF, channel, items, rdf:Seq, rdf:li."""
 
 _EXHAUSTIVE = frozenset(
     (

@@ -140,7 +140,7 @@ def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
 
 
 def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
-    """Return True if the only self link is, byte for byte, the one that would be written."""
+    """Return True if the feed has a single self link, with the same bytes as the link that `mode` would write."""
     at = body.find(b'rel="self"')
     if len(channel.self_links) != 1 or at < 0:
         return False
