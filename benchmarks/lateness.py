@@ -1,38 +1,34 @@
 """How late scheduled refreshes begin: python -m benchmarks.lateness FILE OFFSET serve …, as `feedproxy serve …`.
 
-When it ends, FILE has a line for each refresh that the schedule began: when it began, how many seconds after the
-instant planned for it, and the feed. The clock of the process is ahead by OFFSET seconds.
+FILE gets a line for each refresh that the schedule begins: when it begins, how many seconds after the instant planned
+for it, and the feed. The clock of the process is ahead by OFFSET seconds.
 """
 
 import sys
 import time
 from pathlib import Path
+from typing import TextIO
 
 from feedproxy.cli import main
 from feedproxy.clock import Instant, SystemClock
 from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
 
 
-def watch(offset: float) -> list[tuple[Instant, float, str]]:
-    """Shift the clock, and return the list to which each refresh is added: its instant, its delay, and the feed."""
-    begun: list[tuple[Instant, float, str]] = []
+def watch(offset: float, begun: TextIO) -> None:
+    """Shift the clock, and write a line for each refresh when it begins."""
     refreshed = PrefetchScheduler._run_refresh
     SystemClock.now = lambda _: time.time() + offset  # type: ignore[method-assign]
 
     async def noted(scheduler: PrefetchScheduler, target: str, lane: str, due: Instant) -> None:
         now = time.time() + offset
-        begun.append((now, now - due, target))
+        begun.write(f"{now:.3f} {now - due:.3f} {target}\n")
         await refreshed(scheduler, target, lane, due)
 
     PrefetchScheduler._run_refresh = noted  # type: ignore[method-assign]
-    return begun
 
 
 if __name__ == "__main__":
-    refreshes = watch(float(sys.argv[2]))
-    try:
+    with Path(sys.argv[1]).open("w", encoding="utf-8", buffering=1) as file:
+        watch(float(sys.argv[2]), file)
         code = main(sys.argv[3:])
-    finally:
-        lines = (f"{at:.3f} {late:.3f} {target}\n" for at, late, target in refreshes)
-        Path(sys.argv[1]).write_text("".join(lines), encoding="utf-8")
     sys.exit(code)

@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 
 from benchmarks.aim import Aim
@@ -89,6 +90,7 @@ def command(place: Place, world: World) -> list[str]:
         "feed_min_interval": 0,
         # The slow site begins its responses after SLOW seconds. The limit is half of this option.
         "fetch_timeout": int(3 * SLOW),
+        "drain_timeout": 5,
     }
     options = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
     listen = ["--listen", f"127.0.0.1:{place.port}", "--admin", f"127.0.0.1:{place.admin}"]
@@ -112,7 +114,7 @@ def running(place: Place, world: World, offset: float, cpus: set[int] | None) ->
 def first_of_kinds(world: World) -> dict[tuple[bool, bool], int]:
     """Return the first feed of each combination of hints."""
     found: dict[tuple[bool, bool], int] = {}
-    for number in range(world.slow_feeds, world.feeds):
+    for number in filterfalse(world.is_slow, range(world.feeds)):
         found.setdefault(hints(number), number)
         if len(found) == 4:
             break
@@ -226,7 +228,7 @@ def play(folder: Path, world: World, written: float, seconds: float, price: floa
     offset = written - time.time()
     place = Place(folder, free_port(), free_port(), price)
     with origin(folder, world, offset, others):
-        hot = world.target(max(range(world.slow_feeds, min(world.feeds, 10_000)), key=gap_of))
+        hot = world.target(max(filterfalse(world.is_slow, range(min(world.feeds, 10_000))), key=gap_of))
         began = time.monotonic()
         with running(place, world, offset, server) as pid:
             fetched(hot, place.port)
@@ -241,9 +243,9 @@ def play(folder: Path, world: World, written: float, seconds: float, price: floa
                 finally:
                     polling.kill()
     late = [line.split() for line in (folder / "late").read_text(encoding="utf-8").splitlines()]
-    first = {world.target(number) for number in range(world.slow_feeds)}
-    lateness = sorted(float(delay) for _, delay, target in late if target not in first)
-    slow = sorted(float(delay) for _, delay, target in late if target in first)
+    at_slow_site = {world.target(number) for number in filter(world.is_slow, range(world.feeds))}
+    lateness = sorted(float(delay) for _, delay, target in late if target not in at_slow_site)
+    slow = sorted(float(delay) for _, delay, target in late if target in at_slow_site)
     rate = figures.fetches / figures.seconds
     million = f"{world.feeds:,} feeds"
     return [

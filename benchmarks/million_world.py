@@ -37,8 +37,8 @@ FEEDS_OF_READER = 100
 SPACING = 0.1
 """Seconds between two requests of one reader."""
 
-SLOW_FEEDS = 200
-"""Number of feeds of the slow site, which are the first ones: at most a twentieth of all feeds."""
+SLOW_FEEDS = 2000
+"""Number of feeds of the slow site, which many readers poll: at most a twentieth of all feeds."""
 
 SLOW = 30.0
 """Delay of the slow site's responses in seconds."""
@@ -74,7 +74,7 @@ class World:
 
     def is_slow(self, number: int) -> bool:
         """Return whether a feed is at the slow site."""
-        return number < self.slow_feeds
+        return self.slow_feeds > 0 and number % (self.feeds // self.slow_feeds) == 0
 
     def target(self, number: int) -> str:
         """Return the address of a feed."""
