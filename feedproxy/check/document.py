@@ -17,7 +17,7 @@ from feedproxy.feed import xml, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.convert import dates
-from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
+from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read
 from feedproxy.http.field_values import charset_of

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from feedproxy.check.document import CheckedDocument
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import declared_encoding
-from feedproxy.feed.detect import find_document_start
+from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.findings import Category, Level, Note
 

@@ -8,7 +8,7 @@ from feedproxy.errors import MalformedResponse, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.charset import declared_encoding, encoding_by_bytes
-from feedproxy.feed.detect import DocumentKind
+from feedproxy.feed.format_detection import DocumentKind
 from feedproxy.feed.parse.encoding_labels import codec_of
 from feedproxy.findings import Category, Level, Note
 from feedproxy.http.field_values import parse_parameters

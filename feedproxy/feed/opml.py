@@ -17,9 +17,9 @@ from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert import dates
 from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.convert.xml_nodes import clean
-from feedproxy.feed.detect import find_document_start
 from feedproxy.feed.discovery import strip_feed_scheme
 from feedproxy.feed.edit.self_link import plain_title
+from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length, text_of
 from feedproxy.http import uri
 

@@ -20,7 +20,7 @@ from typing import Any
 from lxml import etree
 
 from feedproxy.feed.charset import Utf8Text
-from feedproxy.feed.detect import find_document_start
+from feedproxy.feed.format_detection import find_document_start
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -184,7 +184,7 @@ class _StreamParser:
         self._parser.feed(piece)
         self._consume()
         if self.root is None:
-            # The prolog of a feed is shorter than a piece (feed/detect.py).
+            # The prolog of a feed is shorter than a piece (feed/format_detection.py).
             return False
         self._bytes_since_count += len(piece)
         if len(piece) < _PIECE or self._bytes_since_count < self._bytes_until_count:

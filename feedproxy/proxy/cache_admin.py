@@ -24,7 +24,7 @@ from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignore
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
-from feedproxy.refresh.policy import polling, prefetch, throttle
+from feedproxy.refresh.policy import polling_price, prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
@@ -382,13 +382,13 @@ class CacheAdmin:
         """Return the earliest instant at which a refresh of a feed may be worthwhile, or None if no such instant is
         known.
 
-        A refresh comes shortly before the expected poll of a reader (policy/polling.py).
+        A refresh comes shortly before the expected poll of a reader (policy/polling_price.py).
         """
         now = self._clock.now()
         if not self.owns(target) or self._demand.count_since(target, 0.0):
             return None
         next_poll = self._counts.rhythms.next_poll(target, now)
-        return None if next_poll is None else max(now, next_poll - polling.LEAD)
+        return None if next_poll is None else max(now, next_poll - polling_price.LEAD)
 
     def prefetch_plan(self, resource: Resource) -> prefetch.Plan:
         """Return the next scheduled refresh of a resource, with its reason."""

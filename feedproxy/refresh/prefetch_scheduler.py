@@ -41,7 +41,7 @@ RFC 2616, section 8.1.4."""
 
 DRAIN_TIME: Seconds = 10
 """Seconds within which all refreshes that are due should be started. This is much shorter than LEAD, the time from a
-refresh to the poll that it serves (policy/polling.py)."""
+refresh to the poll that it serves (policy/polling_price.py)."""
 
 SLOW_AFTER: Seconds = 5
 """Seconds after which a refresh is not counted as concurrent any more, up to CONCURRENT_MAX refreshes in total."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.http import user_agent
-from feedproxy.refresh.policy.polling import HORIZON
+from feedproxy.refresh.policy.polling_price import HORIZON
 from feedproxy.request.entrance import ClientContext
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings

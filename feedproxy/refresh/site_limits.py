@@ -1,8 +1,9 @@
 """Request limits that origins state by 429, Retry-After and the RateLimit fields. Each limit applies to a whole site.
 
 When a limit is reached, no request is sent to the site until the limit is reset. The price of a scheduled refresh at
-the site (policy/polling.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is made only
-if it saves more staleness than before. The permitted requests therefore go to the feeds for which a refresh saves most.
+the site (policy/polling_price.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is
+made only if it saves more staleness than before. The permitted requests therefore go to the feeds for which a refresh
+saves most.
 """
 
 from collections.abc import Callable

@@ -56,8 +56,8 @@ CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 that has already lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""Seconds by which a poll may come earlier or later than expected without a new plan. refresh/policy/polling.py treats
-polls within the same time as one."""
+"""Seconds by which a poll may come earlier or later than expected without a new plan. refresh/policy/polling_price.py
+treats polls within the same time as one."""
 
 SWEEP_BATCH = 4
 """Number of feeds that are checked for readers outside the window at each poll."""

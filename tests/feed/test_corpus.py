@@ -14,7 +14,7 @@ import pytest
 
 from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Period, Schedule
-from feedproxy.feed.detect import detect_kind
+from feedproxy.feed.format_detection import detect_kind
 from feedproxy.feed.parse.parser import read
 from tests.waiting import PATIENCE
 

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.detect import DocumentKind, detect_kind
+from feedproxy.feed.format_detection import DocumentKind, detect_kind
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.parse.parser import read
 

@@ -11,7 +11,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy import polling
+from feedproxy.refresh.policy import polling_price
 from feedproxy.refresh.policy.feed_freshness import (
     WAIT_WORTH,
     assess,
@@ -84,7 +84,7 @@ def test_stale_copy_is_served_during_its_refresh_until_its_expected_staleness_re
 
     age = fresh.expires + limit - stored.response_time
     expected = expected_staleness(rate_of(resource, NOW).per_second, age)
-    worth = max(WAIT_WORTH, (1 + polling.WAIT_PRICE) * settings.price)
+    worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
     assert limit == settings.stale_while_refreshing or expected == pytest.approx(worth, rel=1e-3)
     assert expected <= worth * 1.001
 

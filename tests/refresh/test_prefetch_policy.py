@@ -15,7 +15,7 @@ from feedproxy.feed.schedule import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.refresh.policy.polling import LEAD
+from feedproxy.refresh.policy.polling_price import LEAD
 from feedproxy.refresh.policy.prefetch import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource

@@ -7,7 +7,7 @@ import re
 
 from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.parse import hints
+from feedproxy.feed.parse import schedule_hints
 from feedproxy.feed.parse.structure import Items
 from feedproxy.feed.xml import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
 
@@ -36,7 +36,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         well_formed=document.well_formed,
         title=next((text_of(child) for child in named_children(root, "title")), ""),
         link=_attribute(root, "href") or next((_attribute(child, "href") for child in named_children(root, "a")), ""),
-        schedule=hints.schedule(interval=_interval(root)),
+        schedule=schedule_hints.schedule(interval=_interval(root)),
     )
 
 

@@ -11,7 +11,7 @@ from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
-from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
+from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.structure import Items, local_names
 from feedproxy.http.field_values import charset_of

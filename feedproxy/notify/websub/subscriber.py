@@ -7,7 +7,7 @@ when their content changes. A subscription that was lost by a restart, an outage
 requested again.
 
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
-subscriptions are renewed"). Only the last verified token is valid; an earlier token gets a 410. content_distribution.py
+subscriptions are renewed"). Only the last verified token is valid; an earlier token gets a 410. push_receiver.py
 answers these calls.
 """
 

@@ -7,9 +7,9 @@ from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Verdict
 from feedproxy.notify.subscriptions import Subscription
-from feedproxy.notify.websub.content_distribution import DistributionReceiver
 from feedproxy.notify.websub.hub import Hub
 from feedproxy.notify.websub.messages import NAME
+from feedproxy.notify.websub.push_receiver import DistributionReceiver
 from feedproxy.notify.websub.subscriber import Subscriber
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})

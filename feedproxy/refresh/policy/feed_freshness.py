@@ -11,7 +11,7 @@ from feedproxy.feed import schedule
 from feedproxy.feed.change_rate import ChangeRate, age_for, from_changes
 from feedproxy.http.memoize import memoize_last
 from feedproxy.refresh.ingest.edit_settings import is_outdated
-from feedproxy.refresh.policy import polling, push
+from feedproxy.refresh.policy import polling_price, push
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -124,7 +124,7 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
     # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,
     # and never end.
     observed = stored.response_time - min(resource.changes[0], resource.first_seen or math.inf)
-    return polling.lifetime_for(
+    return polling_price.lifetime_for(
         rate_of(resource, stored.response_time).per_second,
         settings.price,
         minimum=settings.lifetime_min,
@@ -147,7 +147,7 @@ def stale_while_refreshing(
     if not resource.changes:
         return limit  # without a history, the change rate of the feed is unknown
     rate = rate_of(resource, stored.response_time).per_second
-    worth = max(WAIT_WORTH, (1 + polling.WAIT_PRICE) * settings.price)
+    worth = max(WAIT_WORTH, (1 + polling_price.WAIT_PRICE) * settings.price)
     return min(limit, max(0.0, stored.response_time + age_for(rate, worth) - fresh.expires))
 
 

@@ -1,8 +1,8 @@
 """The next refresh of a feed ahead of its readers, within the limits of HTTP, the feed's hints and the origin.
 
-If the readers' rhythms are known, the price of a request decides (polling.py). The feed is refreshed shortly before an
-expected poll if that saves enough staleness. For readers without a rhythm, the feed is refreshed shortly before its
-copy expires, but not more often than these readers poll. All functions are pure.
+If the readers' rhythms are known, the price of a request decides (polling_price.py). The feed is refreshed shortly
+before an expected poll if that saves enough staleness. For readers without a rhythm, the feed is refreshed shortly
+before its copy expires, but not more often than these readers poll. All functions are pure.
 
 These limits apply to refreshes for both kinds of readers:
 
@@ -22,7 +22,7 @@ from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, sp
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule import next_unskipped
 from feedproxy.http import uri
-from feedproxy.refresh.policy import polling, relocation, throttle
+from feedproxy.refresh.policy import polling_price, relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import rate_of, rests_until
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -115,7 +115,7 @@ def plan(
     if reason := _unusable_reason(resource, freshness, now, settings):
         return Rest(reason)
     bounds = _bounds(resource, freshness, now, settings, jitter)
-    expected = audience.expected(now + polling.HORIZON)
+    expected = audience.expected(now + polling_price.HORIZON)
     next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
     unread_reason = _unread_reason(audience, bounds)
     if (not unread_reason or (bounds.ahead > now and not expected)) and (
@@ -193,10 +193,10 @@ def _worthwhile_refresh(
         return None
     refreshed = resource.variants[-1].response_time
     rate = rate_of(resource, refreshed)
-    planned = polling.plan(
+    planned = polling_price.plan(
         expected,
         now,
-        polling.Copy(refreshed, bounds.end, bounds.until),
+        polling_price.Copy(refreshed, bounds.end, bounds.until),
         per_second=rate.per_second,
         price=settings.price * price_factor,
         permitted=bounds.permitted,

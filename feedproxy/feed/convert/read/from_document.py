@@ -16,7 +16,7 @@ from feedproxy.feed.convert.namespaces import RSS2
 from feedproxy.feed.convert.read import from_cdf, from_json, merge
 from feedproxy.feed.convert.read.extract import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
-from feedproxy.feed.detect import DocumentKind, detect_utf8_kind
+from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read as read_channel
 from feedproxy.http.field_values import charset_of
