@@ -8,10 +8,9 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts the readers of requests that feedproxy's service does not answer.
+    """Addon that counts readers if mitmproxy runs it without feedproxy's other addons.
 
-    There are such requests if mitmproxy runs this addon without the other addons. The service counts the readers of all
-    other requests.
+    With the other addons, feedproxy's service answers the requests, and counts their clients as readers itself.
     """
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")

@@ -30,9 +30,9 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used until `until`. Return False only if it is already recorded as used.
+        """Record a proof, so that it is refused up to the instant `until`. Return False if it was recorded before.
 
-        If the folder cannot be used, the result is True.
+        If the folder is not accessible, the result is True.
         """
         name = hashlib.sha256(proof).hexdigest()
         try:

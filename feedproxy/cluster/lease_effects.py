@@ -27,8 +27,8 @@ class LeaseEffects(Protocol):
         ...
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
-        """Store a peer's copy unless `target` was purged after the state `before`. Return True if the copy was later
-        than this machine's copy."""
+        """Store a peer's copy, unless `target` was purged since `wait_purge_sent` returned the state `before`. Return
+        True if the copy was later than this machine's copy."""
         ...
 
     async def wait_purge_sent(self, target: str) -> object:

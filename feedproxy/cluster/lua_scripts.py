@@ -72,7 +72,8 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""Acquire a lease. Return its token, or 0 if another machine holds it, and the stored version.
+"""Acquire a lease. Return two values: the lease's token, or 0 if another machine holds the lease; and the stored
+version.
 
 If the stored version is later than the caller's version, also return the copy.
 
@@ -117,7 +118,7 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""Store a copy. Return 1 if it was accepted, else 0, and the version that is stored afterwards.
+"""Store a copy. Return two values: 1 if the copy was accepted, or else 0; and the version that is stored afterwards.
 
 Older versions are refused, and so are fetches that began before all targets were purged.
 

@@ -153,7 +153,7 @@ class ClusterNode:
         self.store.replicator.send_event(lambda: self.redis_store.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim the deliveries of a change that one machine makes for all. Return True if this machine makes them."""
+        """Claim those deliveries of a change that only one machine makes. Return True if this machine makes them."""
         try:
             return await self.redis_store.claim(f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME)
         except (RedisUnavailable, RedisRefused):

@@ -134,8 +134,8 @@ class ClusterStore:
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store a peer's copy here. Return True if it was later than the local copy.
 
-        The copy is ignored if the target was purged here after the state `before`, because Redis does not have the
-        purge yet.
+        The copy is ignored if the target was purged here since `wait_purge_sent` returned the state `before`, because
+        Redis does not have that purge yet.
         """
         if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
             return False

@@ -20,8 +20,8 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client or origin may be slow. An If-Modified-Since less than SKEW seconds before the
-storing of the current version counts as later, so that the client has the current version."""
+"""Seconds by which the clock of a client or origin may be slow. If If-Modified-Since lies less than SKEW seconds before
+the storing of the current version, the client counts as having this version."""
 
 
 @dataclass(frozen=True, slots=True)

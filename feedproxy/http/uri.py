@@ -162,7 +162,8 @@ def _unicode(text: str) -> str:
 
 
 def _before_path(uri: str) -> str:
-    """Return a URI up to its path. Few sites have most feeds, so what depends on this part alone is memoized."""
+    """Return the part of a URI before its path. A few sites have most of the feeds, so results that depend on this part
+    alone are memoized."""
     end = uri.find("/", len("https://"))
     return uri if end < 0 else uri[:end]
 

@@ -113,7 +113,7 @@ class DownstreamPurge:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return Delivered for 2xx, and for 404 and 410, with which the cache says that it has no copy.
+        """Return Delivered for 2xx, 404 and 410. With 404 or 410, the cache says that it has no copy.
 
         All other responses are retried, refusals included. The cache keeps its old copy until the operator has
         corrected the access rule or the token.

@@ -89,8 +89,8 @@ class OutboundSubscriptions:
                 await self._service.proxy.admin.end_push_lease(topic)
 
     async def subscribe(self, topic: str, server: SubscriptionTarget) -> None:
-        """Subscribe to a topic at `server`, unless a subscription exists. Remove the topic's subscriptions
-        elsewhere."""
+        """Subscribe to a topic at `server`, unless a subscription exists. Remove the topic's subscriptions at other
+        servers."""
         subscriptions, now = self._service.subscriptions, self._service.clock.now()
         secret = secrets.token_hex(16)
         for subscription in await subscriptions.all(role=Role.PUBLISHER, protocol=self._protocol, topic=topic):

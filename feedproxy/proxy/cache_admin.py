@@ -76,7 +76,7 @@ class FeedAudience:
         return direct + self.demand.count_since(self.target, since)
 
     def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
-        """Return the polls that are expected until the instant `until`, earliest first."""
+        """Return the polls that are expected up to the instant `until`, earliest first."""
         rhythms, readers = self.counts.rhythms, 0
         if rhythms.count_sampled(self.target) == READERS_MAX:
             readers = self.counts.count_with_peers(self.target, self.now)
@@ -269,7 +269,7 @@ class CacheAdmin:
     def _stored_forms(self, address: str) -> Sequence[str]:
         """Return the targets under which an address may be stored: without ignored parameters, and with them.
 
-        A response stored before the rule with `ignore_query` has the target with the parameters.
+        A response that was stored before the rule had `ignore_query` has the target with the parameters.
         """
         return tuple(dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address)))))
 

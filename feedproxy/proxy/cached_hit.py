@@ -62,7 +62,7 @@ type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], b
 
 
 class HitState:
-    """The age, freshness and header fields of a hit from `computed_at` until `until`.
+    """The age, freshness and header fields of a hit between the instants `computed_at` and `until`.
 
     `initial_age` is the age in seconds at `response_time`. Until `decision_valid_until`, only the age changes. With
     `overrides_cache_control`, the Cache-Control field states the lifetime that this proxy computed. With

@@ -71,7 +71,7 @@ class EquivalentTargets:
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
 
     def recorded_equivalents(self, target: str) -> list[str]:
-        """Return the recorded targets with a stored response that is also one of this target."""
+        """Return the recorded targets with a stored response that also answers requests for this target."""
         others = self._targets.get(target.partition("?")[0]) or ()
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
@@ -109,7 +109,8 @@ class EquivalentTargets:
 
 
 def _are_equivalent(target: str, other: str, resource: Resource | None) -> bool:
-    """Return True if No-Vary-Search of the response that is stored for `other` makes the two targets equivalent."""
+    """Return True if the response that is stored for `other` has a No-Vary-Search that makes the two targets
+    equivalent."""
     if resource is None or not resource.variants:
         return False
     value = resource.variants[-1].fields.combined("no-vary-search") or ""

@@ -14,7 +14,7 @@ from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
 """Largest number of targets that are remembered as having no feed. A relocation to a remembered target is in doubt. The
-target that was recorded first is removed first."""
+oldest target is removed first."""
 
 
 class RelocationResponses:
@@ -72,7 +72,7 @@ class RelocationResponses:
         return None
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
-        """Return True if a believed move leads to a target that turned out to have no feed."""
+        """Return True if a confirmed move leads to a target that turned out to have no feed."""
         sighting = resource.relocation if resource is not None else None
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False

@@ -89,8 +89,8 @@ class ResponseSelector:
     ) -> Selection:
         """Return the response to a GET or HEAD. Raises FeedproxyError.
 
-        `is_synced` is true after the peers' newer copies were fetched. `is_retry` is true if the first fetch brought a
-        response that varies by a field which the request to the origin lacked.
+        `is_synced` is true after the peers' newer copies were fetched. `is_retry` is true for a second fetch. It is
+        made if the first response varies by a field that the first request to the origin lacked.
         """
         context = self._contexts.build(request, client, settings)
         resource, now = context.resource, self._clock.now()

@@ -273,8 +273,8 @@ class RefreshCoordinator:
             await asyncio.shield(self.refresh(target))
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`, unless it is invalidated before. Until then, further calls have no
-        effect."""
+        """Refresh a target after `seconds`, unless it is invalidated in the meantime. A further call for the target has
+        no effect while it waits."""
         epoch = self._coordination.invalidation_epoch(target)
 
         async def wait() -> None:
@@ -369,11 +369,11 @@ class RefreshCoordinator:
         settings: Settings,
         own_agent: bool,
     ) -> RefreshResult | None:
-        """Return the result of another process's refresh since `before`, or None.
+        """Return the result of a refresh that another process made after `before` was read, or None.
 
         The result is None if no other process completed a refresh during the wait for the lease. It is also None if the
-        stored response does not answer a request with these `fields`. In this case, the lease is released, so that all
-        waiting processes fetch in parallel.
+        stored response does not answer a request with these `fields`. In the second case, the lease is released, so
+        that all waiting processes fetch in parallel.
         """
         if not lease.completed_by_peer:
             return None

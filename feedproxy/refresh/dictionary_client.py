@@ -41,7 +41,7 @@ CONTENT_BYTES_MAX = 8 * 1024 * 1024
 proportion to the size."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
-"""Largest content in bytes that the event loop hashes, in some 40 µs. A thread hashes larger contents."""
+"""Largest content in bytes that the event loop hashes, which takes about 40 µs. A thread hashes larger contents."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ KEYED_MAX = 8
 """Largest number of keyed responses of one target. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
-"""Matches the User-Agent of a client if a feed that is fetched with it may answer other clients, too."""
+"""Matches a User-Agent that contains no markup. A feed that was fetched with such a User-Agent may answer all
+clients."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 

@@ -44,7 +44,8 @@ DRAIN_TIME: Seconds = 10
 refresh to the poll that it serves (policy/polling_price.py)."""
 
 SLOW_AFTER: Seconds = 5
-"""Seconds after which a refresh is not counted as concurrent any more, up to CONCURRENT_MAX refreshes in total."""
+"""Seconds after which a running refresh is no longer counted as concurrent, so that another refresh may start. All
+running refreshes together, slow ones included, are at most CONCURRENT_MAX."""
 
 SMOOTHING = 0.1
 """Weight of the duration of the last refresh in the exponentially smoothed mean duration."""
@@ -87,7 +88,7 @@ class PrefetchScheduler:
         self._due: dict[str, Instant] = {}
         self._heap: list[tuple[Instant, str]] = []
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
-        """For each lane, the feeds that wait, with the instant from which each is due."""
+        """For each lane (site), the feeds that wait, with the instant from which each is due."""
         self._free: deque[str] = deque()
         """Lanes with a waiting feed that may start, each once, in the order in which they are served."""
         self._busy: dict[str, int] = {}
@@ -115,7 +116,7 @@ class PrefetchScheduler:
         """Return the number of refreshes that may be in progress now.
 
         The number suffices to finish the due refreshes in DRAIN_TIME. Refreshes that take longer than SLOW_AFTER
-        seconds are permitted in addition.
+        seconds are permitted in addition, up to CONCURRENT_MAX in total.
         """
         needed = math.ceil((len(self._waiting) + len(self._in_progress)) * self._mean_duration / DRAIN_TIME)
         begin = time.monotonic() - SLOW_AFTER

@@ -21,8 +21,8 @@ SITES_MAX = 4096
 """Largest number of sites with a remembered limit. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
-"""Longest pause of requests to a whole site in seconds. Only the feed with the response that stated the limit waits as
-long as stated, up to 48 hours."""
+"""Longest pause of requests to a whole site in seconds. Only the feed whose response stated the limit waits for the
+stated time, up to 48 hours."""
 
 RAISE = 2.0
 """Factor by which the price of a request to a site is multiplied each time a limit is reached."""

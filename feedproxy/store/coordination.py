@@ -16,7 +16,7 @@ intervals have passed."""
 
 
 COUNTERS = 4096
-"""Number of counters of invalidations, and of counters of completed fetches. Two targets may share a counter
+"""Number of counters for invalidations, and as many again for completed fetches. Two targets may share a counter
 (`counter_of`)."""
 
 
@@ -48,8 +48,9 @@ class SiteThrottle(Protocol):
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Its methods are called often. Only `acquire_lease` may wait for another process, and never for the end of that
-    process's lease.
+    Its methods are called often, and return without waiting for other processes. `acquire_lease` is an exception: it
+    may wait while another process acquires or ends a lease. If another process holds the lease, it returns False at
+    once.
     """
 
     @property

@@ -78,7 +78,7 @@ class Store(Protocol):
         ...
 
     async def wait_written(self, target: str) -> None:
-        """Wait until the target's last value is on the disk or its write has failed, for some seconds at most."""
+        """Wait until the target's last value is on the disk, its write has failed, or some seconds have passed."""
         ...
 
     async def delete(self, target: str) -> None:

@@ -1,9 +1,9 @@
 """A store without the resources that must not be served under their target.
 
-After a redirect, a response may come from another target than the one under which it is stored. A client that may read
-the first target may not always read the second. The copy may be older than the access rules, or may come from a machine
-with other rules. Therefore every read applies the rules. A resource that is not permitted counts as absent for clients,
-lists, notifications and updates.
+After a redirect, a response is stored under the requested target, but comes from the target of the redirect. A client
+that may read the requested target is perhaps not permitted to read the other one. The copy may be older than the access
+rules, or may come from a machine with other rules. Therefore every read applies the rules. A resource that is not
+permitted counts as absent for clients, lists, notifications and updates.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +13,8 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""A function that returns True if a response from the second target may be served under the first target. The second is
-None if the source is unknown."""
+"""A function that returns True if a response from the second target may be served under the first target. The second
+target is None if it is unknown."""
 
 
 class PermittedStore:

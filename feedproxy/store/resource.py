@@ -48,10 +48,11 @@ class Failures:
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """Time at which the back-off ends."""
+    """Time from which the target may be fetched again. It is the later of two instants: the end of the back-off, and
+    the instant that the origin states."""
     by_origin: bool = False
-    """True if `next_try` is the instant in the origin's Retry-After, and False if it is the end of the back-off. The
-    later of the two instants counts."""
+    """True if `next_try` is the instant that the origin states (Retry-After), and False if it is the end of the
+    back-off."""
 
 
 @dataclass(frozen=True, slots=True)

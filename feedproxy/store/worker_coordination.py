@@ -3,9 +3,9 @@
 After its head, the file contains:
 
 * A ring with the names of changed targets. A writer appends a name once the disk has the new value, and advances the
-  position. A reading process compares the position with the last one that it read (30 ns), and drops the targets named
-  since then from its memory. If the ring has wrapped since, it drops all targets. Therefore no process serves an older
-  copy once a newer copy is acknowledged, and no message can be late.
+  position. A reading process compares the position with the position that it read last, which takes 30 ns. It drops the
+  targets that were named in between from its memory. If the ring has overwritten some of these names, it drops all
+  targets. Therefore no process serves an older copy once a newer copy is acknowledged, and no message can be late.
 * Counters by hash: the number of invalidations and of completed fetches of a target. Two targets may share a counter.
   The effect is an additional fetch, or a response that is not stored.
 * The last request slots of sites, in buckets of eight. In a full bucket, the site fetched longest ago is forgotten.
@@ -45,8 +45,8 @@ NAME_MAX = 8192
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""Seconds by which a slot may be ahead of the clock. A slot further ahead was written with a wrong clock, and is
-ignored."""
+"""Seconds by which a request slot may be ahead of the clock. A slot further ahead was written with a wrong clock, and
+is ignored."""
 
 _WRITING = 1 << 62
 """Offset of the write locks in the file, beyond the bytes of all leases."""

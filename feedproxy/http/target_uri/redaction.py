@@ -98,7 +98,7 @@ _RUN_MAX = 2048
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Characters without which an address has no parameters, no user information, and no ambiguous host."""
+"""An address with parameters, user information or an ambiguous host contains at least one of these characters."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
 """Matches an address without query, user information, brackets and fragment. Only its tokens can be secret."""
@@ -108,8 +108,8 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"']++")
 
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
-"""Matches a user name and password in an address inside an address, as in refused gateway requests, which are
-logged."""
+"""Matches a user name and password, up to their `@`, in the text after the scheme of an address. The address may be a
+part of another one, such as a gateway address."""
 
 
 @memoize_short(entries=4096, longest=128)

@@ -163,7 +163,7 @@ class ChangeLog:
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
-        """Return at most `limit` known targets that sort after the target `after`, in order."""
+        """Return at most `limit` known targets in sorted order: those that follow the target `after`."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?", (after, limit)

@@ -32,7 +32,8 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 
 VERIFICATION_TRIES = 3
-"""Number of attempts to verify or deny at a callback that cannot be reached. The first response is final."""
+"""Number of attempts to send a verification or a denial to a callback that cannot be reached. The first response is
+final."""
 
 DENY = "deny"
 """The kind of delivery that informs a subscriber of the end of its subscription."""

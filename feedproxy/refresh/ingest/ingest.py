@@ -74,9 +74,10 @@ class IngestedContent:
     retired_versions: tuple[DeltaBase, ...] = ()
     """Superseded versions of a changed feed, from which deltas are made."""
     previous_contents: PreviousContents | None = None
-    """Previous contents of a changed feed, the superseded one included, or None if the feed keeps none."""
+    """Earlier contents of a changed feed, with the superseded content as the last, for use as dictionaries. None if
+    this feed must not have dictionaries."""
     publication_dates: tuple[Instant, ...] | None = None
-    """Publication dates of entries from before the first fetch, or None if they were not read."""
+    """Publication dates of the entries that are older than the first fetch, or None if the dates were not read."""
     new_publications: tuple[Instant, ...] = ()
     """For changed content: publication dates of the entries that were published since the previous fetch."""
     previous_channel: Channel | None = None
@@ -124,9 +125,9 @@ def ingest(
     """Return the content of a complete response as it will be stored.
 
     `self_href` is the address for the self link. `stored` is the content that would be replaced, and `known_channel`
-    its channel; equivalent content is not replaced. `superseded` are the stored feeds that new content replaces.
-    `first_seen` is the instant of the first fetch, if earlier publication dates have to be read. `previous_contents`
-    are the contents before `stored`, or None if none are kept as dictionaries.
+    its channel; equivalent content is not replaced. `superseded` are the stored feeds that new content replaces. With
+    `first_seen`, the instant of the first fetch, the publication dates of older entries are read. `previous_contents`
+    are the contents that `stored` and its predecessors replaced. They are None if this feed must not have dictionaries.
 
     The function never raises. Content that cannot be parsed stays as received, with the reason in `error`.
     """

@@ -63,7 +63,8 @@ async def ingest_in_helper(
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the resource's previous contents, or None if the validated response must not serve as a dictionary."""
+    """Return the resource's previous contents, or None if the stored response that the job validates must not serve as
+    a dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

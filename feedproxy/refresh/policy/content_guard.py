@@ -4,7 +4,7 @@ An outcome of a fetch is first *classified* by itself: its fault, if any, and ho
 instead. Then the outcome is compared with the stored copy. There are three decisions:
 
     Replace          the update becomes the stored copy.
-    KeepStored       the copy stays, and is served until `until`, unless HTTP forbids that (cache/serving_stale.py).
+    KeepStored       the copy stays, and is served up to `until`, unless HTTP forbids that (cache/serving_stale.py).
     PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
 
 How long a stale copy is served depends on the fault:
@@ -103,7 +103,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class KeepStored:
-    """The decision to serve the stored copy until `until`, with `detail` in Cache-Status.
+    """The decision to serve the stored copy up to the instant `until`, with `detail` in Cache-Status.
 
     `pending_change` is the format change to record, or None.
     """

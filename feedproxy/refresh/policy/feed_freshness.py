@@ -138,8 +138,8 @@ def stale_while_refreshing(
 ) -> Seconds:
     """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed.
 
-    The option `stale_while_refreshing` is the upper limit. The seconds end at the age at which the expected staleness
-    of the copy reaches WAIT_WORTH. After that, the reader waits for the refresh.
+    The option `stale_while_refreshing` is the upper limit. The time ends earlier if the expected staleness of the copy
+    reaches WAIT_WORTH. After that, the reader waits for the refresh.
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:

@@ -2,8 +2,9 @@
 
 A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, until the next
 refresh. The savings are computed for the expected polls (subscribers/poll_rhythms.py), with the rate at which the feed
-changes (feed/change_rate.py). Dynamic programming over clusters of expected polls finds the cheapest plan. Only the
-first refresh of a plan is carried out. Then a new plan is made. All functions are pure.
+changes (feed/change_rate.py). Expected polls with little time between them form a *cluster*, which a plan treats as one
+poll. Dynamic programming over the clusters finds the cheapest plan. Only the first refresh of a plan is carried out.
+Then a new plan is made. All functions are pure.
 
 A refresh comes shortly before the first poll that it serves. At any other time, the refresh would cost the same and
 save less staleness.
@@ -26,20 +27,19 @@ LEAD: Seconds = 60
 same site."""
 
 CLUSTER_LENGTH: Seconds = 90
-"""Longest time in seconds between the first and the last poll of a cluster. A plan treats the polls of a cluster as
-one, because little is published in that time."""
+"""Longest time in seconds between the first and the last poll of a cluster. Little is published in that time."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Longest cluster as a fraction of the time from now to its first poll. For distant polls, which are less predictable,
-this limit is longer than CLUSTER_LENGTH, and replaces it."""
+"""Longest time between the first and the last poll of a cluster, as a fraction of the time from now to the first poll.
+The longer of this limit and CLUSTER_LENGTH applies: distant polls are less predictable."""
 
 CLUSTERS_MAX = 32
 """Largest number of clusters in a plan. This many clusters cover more than a day, unless readers poll all the time.
 Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
-"""Seconds from now within which expected polls are considered. A day and six hours suffice to consider, at the last
-poll of a day, the first poll of the next day."""
+"""Seconds from now to the last expected poll that a plan considers. With thirty hours, a plan that is made at the last
+poll of a day includes the first poll of the next day."""
 
 MARGIN = 0.02
 """Length of the last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in that part
@@ -47,12 +47,11 @@ counts as too late for the copy. Readers often poll at the interval that the fee
 interval varies."""
 
 MARGIN_MAX = 30.0
-"""Longest margin in seconds: it limits the part of the lifetime that MARGIN gives."""
+"""Longest such last part of a lifetime, in seconds."""
 
 RENEWED = 0.06
-"""Probability that no poll has renewed an expired copy yet. Below it, a plan assumes that a poll has renewed the copy.
-The value is just above 5 %, because each expected poll comes with a probability of 95 %
-(subscribers/poll_rhythms.py)."""
+"""A plan assumes that a poll has renewed an expired copy if the probability of the contrary is below this value. The
+value is just above 5 %, because each expected poll comes with a probability of 95 % (subscribers/poll_rhythms.py)."""
 
 WAIT_PRICE = 2.0
 """Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in
@@ -61,7 +60,7 @@ thirty waited with the value 0, and one in two hundred with 2. Values above 10 h
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The current copy of a feed, and a function that returns until when a later copy may answer."""
+    """The current copy of a feed, and a function for the last instant at which a later copy may answer."""
 
     refreshed: Instant
     expires: Instant
@@ -110,7 +109,8 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the seconds before the end of a copy's lifetime within which a poll counts as too late."""
+    """Return the length in seconds of the last part of a copy's lifetime (MARGIN). A poll in that part counts as too
+    late."""
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -125,8 +125,9 @@ def plan(
 ) -> Planned | None:
     """Return the next refresh of the cheapest plan, or None if the cheapest plan has no refresh.
 
-    `polls` are in order of time; polls after HORIZON seconds are ignored. The feed changes `per_second` times per
-    second. `permitted` returns the first instant, from a given one on, at which the origin may be asked.
+    `polls` are in order of time; polls more than HORIZON seconds from now are ignored. The feed changes `per_second`
+    times per second. For a given instant, `permitted` returns the first instant, not earlier, at which the origin may
+    be asked.
     """
     clusters = _clusters(polls, now)
     if not clusters:
@@ -180,7 +181,11 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
 
 
 class _PlanSearch:
-    """The search for the cheapest plan by dynamic programming. `at[n]` is the instant of a refresh before cluster n."""
+    """The search for the cheapest plan by dynamic programming over clusters of polls (CLUSTER_LENGTH).
+
+    A refresh that serves cluster n and later ones, but no earlier one, is made at the instant `at[n]`, about LEAD
+    seconds before the first poll of the cluster. Below, it is the refresh *for* cluster n.
+    """
 
     def __init__(
         self,
@@ -196,25 +201,25 @@ class _PlanSearch:
         self._price = price
         self._until = until
         self._costs = [math.inf] * len(clusters)
-        """For each cluster: the least cost of this and all later clusters if a refresh comes just before the cluster.
-        The cost is infinite if the origin may not be asked in time."""
+        """For each cluster: the least cost of this and all later clusters if the refresh for this cluster is made. The
+        cost is infinite if the origin may not be asked in time."""
         self._nexts = [len(clusters)] * len(clusters)
-        """For each cluster: the cheapest plan with a refresh before this cluster has its next refresh before the
-        cluster with this number."""
+        """For each cluster: the number of the cluster for which the cheapest plan makes its next refresh, after the
+        refresh for this cluster."""
 
     def solve(self, number: int) -> None:
-        """Compute the least cost of this and all later clusters if a refresh comes just before this cluster. The caller
-        solves later clusters first."""
+        """Compute the least cost of cluster `number` and all later ones if the refresh for this cluster is made. The
+        caller solves later clusters first."""
         at = self._at[number]
         if at <= self._clusters[number].last:
             cost, self._nexts[number] = self.cheapest(at, self._until(at), number)
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least cost of cluster `number` and all later ones, and the cluster before which the next refresh
-        comes. The copy at that time was made at `refreshed` and expires at `expires`.
+        """Return the least cost of cluster `number` and all later ones, and the cluster for which the next refresh is
+        made. The copy before that refresh was made at the instant `refreshed`, and expires at the instant `expires`.
 
-        With `before`, the next refresh may come before cluster `number` itself.
+        With `before`, the next refresh may be the one for cluster `number` itself.
         """
         cost, best, next_cluster = 0.0, math.inf, len(self._clusters)
         due = 0.0
@@ -238,7 +243,7 @@ class _PlanSearch:
         return (cost, len(self._clusters)) if cost < best else (best, next_cluster)
 
     def end_of_served(self, number: int) -> int:
-        """Return the number of the first cluster that a refresh before cluster `number` no longer serves."""
+        """Return the number of the first later cluster that the refresh for cluster `number` does not serve."""
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:

@@ -83,7 +83,7 @@ class Audience(Protocol):
     """The readers of one feed."""
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers without a known rhythm that polled the feed within the last `window` seconds."""
+        """Return the number of readers without a known rhythm that polled the feed in the last `window` seconds."""
         ...
 
     def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
@@ -144,7 +144,7 @@ class _Bounds:
     until: Callable[[Instant], Instant]
     """Returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """Returns the first instant, from a given one on, at which the origin may be asked."""
+    """For a given instant, returns the first instant, not earlier, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:

@@ -1,8 +1,8 @@
 """Access log, metrics and reader counts of the fast path.
 
 Most of the log line of a cached hit is constant. The line is therefore formatted once for each client and each state of
-the hit. Lines are written in batches. Hits are counted in the templates, and the counts are added to the metrics once a
-second or when the metrics are read.
+the hit. Lines are written in batches. Hits are counted in the response templates (response_template.py). The counts are
+added to the metrics once a second, and when the metrics are read.
 """
 
 import asyncio
@@ -184,8 +184,8 @@ class AccessLogger:
         self._templates_with_lines.clear()
 
     def flush_counters(self) -> None:
-        """Add the counts to the metrics and the last hits to the recent activity, and drop the cached lines of further
-        clients."""
+        """Add the counts to the metrics and the last hits to the recent activity. Drop all cached lines except the line
+        of each template's first client."""
         self._clear_lines()
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]

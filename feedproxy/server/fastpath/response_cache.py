@@ -78,7 +78,7 @@ class Interner:
         self._values: dict[Any, Any] = {}
 
     def __call__[T](self, value: T) -> T:
-        """Return the cached object that equals `value`, which is cached if it is new."""
+        """Return the cached object that equals `value`. If there is none, cache `value` and return it."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         cached: T = self._values.setdefault(value, value)

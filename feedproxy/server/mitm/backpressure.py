@@ -55,7 +55,7 @@ class WriteBackpressure:
                 transport.resume_reading()
 
     async def wait_drained(self, client: str, seconds: Seconds) -> bool:
-        """Wait until the unsent output fits the write buffer. Return False if it does not fit within `seconds`."""
+        """Wait at most `seconds` until the unsent output fits the write buffer. Return False if it is still larger."""
         if (writer := self._writers.get(client)) is None:
             return True
         try:

@@ -214,7 +214,7 @@ class FlowHandler:
                 await self._stream_upstream(flow, state, status)
 
     async def on_response_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a streamed response. Stored responses are invalidated before the client gets it."""
+        """Handle the head of a streamed response. Stored responses are invalidated before the client gets the head."""
         state = self._flows.get(flow.id)
         if (
             state is None

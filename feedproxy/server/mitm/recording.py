@@ -72,8 +72,8 @@ def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections:
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: with the client and, if any, with the
-    origin."""
+    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: the exchange with the client, and the
+    exchange with the origin if there was one."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
     # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.

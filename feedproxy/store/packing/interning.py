@@ -24,8 +24,8 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text that equals this text, which is cached if it is new. Raises TypeError for other
-        types."""
+        """Return the cached text that equals `text`. If there is none, cache `text` and return it. Raises TypeError for
+        other types."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > SHARED_LENGTH_MAX:
@@ -46,7 +46,7 @@ class Interner:
         return cached
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return the cached field line that equals this line, which is cached if it is new.
+        """Return the cached field line that equals this line. If there is none, cache this line and return it.
 
         Raises TypeError for other types, and ValueError for an invalid field, because other programs may write to a
         shared store.
