@@ -1,7 +1,7 @@
 """Credentials for origins. Feed readers that cannot authenticate get private feeds through the proxy.
 
-The operator writes the credentials into one file. Each credential is for the feeds that its pattern matches, and for
-its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).
+The operator writes the credentials into one file, the wallet file. Each credential is for the feeds that its pattern
+matches, and for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).
 
 Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
 fragment. No client's target can have a fragment (http/uri.py drops fragments). Requests without the credential, or with
@@ -119,7 +119,7 @@ class OriginCredentials:
     def find_by_name(self, name: str, target: str) -> Credential | None:
         """Return the credential with this name, or None if its pattern excludes `target`.
 
-        `target` may be another site to which a redirect led. Raises FetchError if the credential was removed.
+        After a redirect, `target` may be at another site. Raises FetchError if the credential was removed.
         """
         entries = [entry for entry in self._file.value if entry.credential.name == name]
         if not entries:

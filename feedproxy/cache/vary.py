@@ -6,8 +6,8 @@ Authorization are compared verbatim, because they identify users. Three fields h
 
 * Accept-Encoding is not compared if this proxy makes the codings: any acceptable coding is made from the same identity
   content. Unchanged content of the origin is selected if the request accepts its coding.
-* User-Agent is not compared if both the response was fetched, and this request would be forwarded, with feedproxy's own
-  User-Agent.
+* User-Agent is not compared if feedproxy's own User-Agent was sent to fetch the response, and would be sent for this
+  request, too.
 * Accept-Language also selects a response in the language with the highest weight.
 """
 

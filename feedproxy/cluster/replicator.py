@@ -193,5 +193,5 @@ class Replicator:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Delay in microseconds up to which a purge is sent to Redis as a purge of now. A later purge is sent with the time of
-its request, so that copies fetched since then remain."""
+"""Largest delay in microseconds of a purge that takes effect when Redis receives it. A purge with a longer delay is
+sent with the time of its request, so that copies fetched since then remain."""

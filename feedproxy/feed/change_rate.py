@@ -23,7 +23,8 @@ feeds surveyed in May 2026, one in five changes more often. The prior has little
 orders of magnitude."""
 
 MEMORY: Seconds = 30 * 86_400
-"""Seconds after which an observation counts 1/e. A month includes several weekends, but not the previous season."""
+"""Seconds after which the weight of an observation has fallen to 1/e. A month includes several weekends, but not the
+previous season."""
 
 _FORM = struct.Struct("<ddd")
 
@@ -47,7 +48,7 @@ class ChangeRate:
         return 1 / self.per_second
 
     def observe(self, changes: float, now: Instant) -> "ChangeRate":
-        """Return the rate after `changes` changes between `at` and `now`."""
+        """Return the rate at the instant `now`, with this number of further changes since the instant `at`."""
         elapsed = max(0.0, now - self.at)
         decay = math.exp(-elapsed / MEMORY)
         exposure = self.exposure * decay + MEMORY * (1 - decay)

@@ -78,7 +78,7 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
 
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """Return the first instant from `instant` on at which the feed may be fetched."""
+    """Return the first instant, not earlier than `instant`, at which the feed may be fetched."""
     for _ in range(_WEEK_HOURS):
         if not is_skipped(schedule, instant):
             break
@@ -87,9 +87,10 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the next update after `after` in the syndication module's schedule. Return None without such a schedule.
+    """Return the first update later than the instant `after` in the syndication module's schedule. Return None without
+    such a schedule.
 
-    Without sy:updateBase, the schedule starts at `after`. Months and years are those of the calendar, divided into
+    Without sy:updateBase, the schedule starts at that instant. Months and years are those of the calendar, divided into
     sy:updateFrequency equal parts.
     """
     if schedule.period is None:

@@ -54,8 +54,8 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Number of bytes to parse before the nodes are counted again, for each node at the last count. Counting therefore
-takes a small part of the time."""
+"""After a count of n nodes, the nodes are counted again when this number times n further bytes are parsed. Counting
+therefore takes a small part of the time."""
 
 ATTRIBUTES_MAX = 256
 """Maximum number of attributes of one element that are read, the first ones. lxml searches each value from the first

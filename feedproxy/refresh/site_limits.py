@@ -21,7 +21,7 @@ SITES_MAX = 4096
 """Largest number of sites with a remembered limit. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
-"""Longest pause of requests to a whole site in seconds. Only the feed whose response stated the limit waits for the
+"""Longest pause of requests to a whole site in seconds. Only the feed for which the limit was stated waits for the
 stated time, up to 48 hours."""
 
 RAISE = 2.0

@@ -33,9 +33,8 @@ class FeedReaders:
 
     @property
     def readers(self) -> dict[int, int]:
-        """The readers by pseudonym, the oldest first. A value is the instant of the last request in milliseconds << 8
-
-        product number.
+        """The readers by pseudonym, the oldest first. The lower eight bits of a value are the number of the product.
+        The other bits are the instant of the last request, in milliseconds.
         """
         if self._packed:
             numbers, many = unpack(self._packed), self.size
@@ -86,14 +85,14 @@ class FeedReaders:
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
-        """Return the value of the oldest record, or None without a record."""
+        """Return the value of the first reader, which has the oldest last request, or None without readers."""
         if self._packed:
             middle = len(self._packed) // 2
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
-        """Return the value of the newest record, or None without a record."""
+        """Return the value of the last reader, which has the newest last request, or None without readers."""
         if self._packed:
             return int.from_bytes(self._packed[-8:], "little")
         return next(reversed(self._readers.values()), None)

@@ -43,21 +43,21 @@ DAY: Seconds = 86_400
 """Seconds from the beginning of one session to the beginning of the next, unless another cycle was observed."""
 
 OVERDUE = 1.25
-"""Factor of a reader's longest interval. After this time, the expected poll counts as missed, and the next poll is
-expected one interval later."""
+"""Multiple of a reader's longest interval after which an expected poll counts as missed. The next poll is then expected
+one interval later."""
 
 BEYOND = 0.5
-"""Fraction of the difference between a reader's longest and shortest last interval. The next interval may exceed the
-longest, or fall below the shortest, by this much. If a refresh is too early, the copy is some minutes old. If it is too
-late, the reader gets the previous copy."""
+"""A reader's next interval may be longer than the longest of its last intervals, or shorter than the shortest, by this
+fraction of the difference between the two. If a refresh is too early, the copy is some minutes old. If it is too late,
+the reader gets the previous copy."""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
 that has already lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""Seconds by which a poll may come earlier or later than expected without a new plan. refresh/policy/polling_price.py
-treats polls within the same time as one."""
+"""Seconds by which a poll may be earlier or later than expected without causing a new plan. A plan treats several polls
+in this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py)."""
 
 SWEEP_BATCH = 4
 """Number of feeds that are checked for readers outside the window at each poll."""
@@ -180,7 +180,7 @@ class PollRhythms:
         return targets
 
     def expected_polls(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
-        """Return the expected polls from `now` until `until`, in order.
+        """Return the polls that are expected between the instants `now` and `until`, in order of time.
 
         `readers` is the number of the feed's readers. If there are more readers than sampled ones, each sampled reader
         represents several.
@@ -213,12 +213,12 @@ class PollRhythms:
         self._full_until.pop(target, None)
 
     def prune(self, now: Instant) -> None:
-        """Forget the readers of all feeds that have left the window."""
+        """Forget all readers that have left the window."""
         for target in list(self._feeds):
             self.expire(target, now)
 
     def expire(self, target: str, now: Instant) -> None:
-        """Forget the readers of one feed that have left the window."""
+        """Forget those readers of one feed that have left the window."""
         records = self._feeds.get(target)
         if records is None:
             return
@@ -389,7 +389,8 @@ def _possible(gaps: list[Seconds]) -> list[Seconds]:
     """Return the intervals after which the next poll may come, in order: the observed intervals, a shorter and a longer
     one.
 
-    Of n + 1 equally distributed intervals, the next is the shortest with a probability of 1 / (n + 1).
+    The next interval is shorter than all n observed ones with a probability of 1 / (n + 1), and longer than all of them
+    with the same probability.
     """
     shortest, longest = min(gaps), max(gaps)
     beyond = BEYOND * (longest - shortest)

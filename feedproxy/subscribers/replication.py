@@ -47,7 +47,7 @@ class ReadEvents:
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Return True if an event is due: at the first request in each multiple of `interval`."""
+    """Return True if an event is due: for the first request in each period of `interval` seconds."""
     return before is None or before // interval != now // interval
 
 

@@ -89,9 +89,10 @@ class OriginProtocol(ResponseHandler):
     ) -> None:
         """Send a request, and return when its response is complete. No other request may be sent meanwhile.
 
-        `parser` parses the response. `read_timeout` limits the silence of the origin, in seconds; `deadline` is the end
-        in the event loop's time. If `is_wanted` returns False, reading stops after UNREAD_MAX bytes. Raises
-        ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload; the connection is then closed.
+        `parser` parses the response. `read_timeout` limits the silence of the origin, in seconds. At `deadline`, on the
+        event loop's clock, the response must be complete. If `is_wanted` returns False, reading stops after UNREAD_MAX
+        bytes. Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload; the connection is then
+        closed.
         """
         assert self._reading is None
         self._exchanges += 1

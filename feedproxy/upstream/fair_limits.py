@@ -1,8 +1,9 @@
 """Fair limits for connections to origins and for name look-ups.
 
-Three limits prevent one client or one silent server from taking all slots: per site (registrable domain), per host and
-port, and per client. Squid's per-client limit and nginx's `limit_conn` are similar. Each limit reserves slots for known
-feeds. Waiting requests are admitted in their order. A request with a full share lets later requests pass.
+Each connection or look-up takes a slot. Three limits prevent one client or one silent server from taking all slots: per
+site (registrable domain), per host and port, and per client. Squid's per-client limit and nginx's `limit_conn` are
+similar. Each limit reserves slots for known feeds. Waiting requests are admitted in their order. If no slot is free for
+a request in one of its shares, later requests are admitted before it.
 
 Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of the
 client with the most slots: the exchange that has been silent for longest, at least for SILENT_AFTER seconds. In the
@@ -250,7 +251,8 @@ class FairLimits:
         slot.granted.add_done_callback(lambda _: timer.cancel())
 
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
-        """Return the slot in the full share to evict for this request, or None if no slot may be evicted."""
+        """Return a slot of the full share with an exchange to end for this request, or None if no exchange may be
+        ended."""
         slots = self._usages[key].slots
         of_client = Counter(candidate.client for candidate in slots)
         own_slots = of_client[slot.requester.client]

@@ -122,7 +122,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture without its title and link where these equal the channel's. Return None for None."""
+    """Return the picture without a title or link that equals the channel's. Return None if there is no picture."""
     if image is None:
         return None
     return replace(
