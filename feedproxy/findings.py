@@ -15,7 +15,7 @@ NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import ModuleType
 from typing import Any, ClassVar
@@ -136,10 +136,11 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
     ]
 
 
-def as_markdown(kind: type[Note]) -> str:
-    """Return a Note for a reference page, with the names of its values."""
+def as_markdown(kind: type[Note], descriptions: Mapping[str, str] = {}) -> str:
+    """Return a Note for a reference page. Each value in the texts is replaced by its description, or by its name."""
     summary, advice = (
-        re.sub(r"%\((\w+)\)[sd]", r"⟨\1⟩", text).replace("%%", "%") for text in (kind.summary, kind.advice)
+        re.sub(r"%\((\w+)\)[sd]", lambda value: f"⟨{descriptions.get(value[1], value[1])}⟩", text).replace("%%", "%")
+        for text in (kind.summary, kind.advice)
     )
     advice = textwrap.fill(_paragraphs(advice), 118) if "\n\n" not in advice else _paragraphs(advice)
     return (

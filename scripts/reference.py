@@ -82,6 +82,8 @@ The commands `score` and `lab run` and the page `/readers` report these findings
 *warn* lower the [grade](../explanation/grades.md). Findings at *info* and *good* do not. Each finding is reported with
 requests that show it. `tests/lab/test_score.py` has a reader for each finding, which causes only this finding.
 
+The signs ⟨ and ⟩ enclose values that differ between reports, such as the number of requests: ⟨3 requests⟩.
+
 This page is made by `make docs` from `feedproxy/scoring/`.
 """
 
@@ -91,8 +93,50 @@ NOTES_HEAD = """# Notes about feeds
 first. The command exits with 1 after a note at *bad* or *warn*, and otherwise with 0. `tests/check/` has an origin or a
 document for each note.
 
+The signs ⟨ and ⟩ enclose values that differ between reports.
+
 This page is made by `make docs` from `feedproxy/check/`.
 """
+
+VALUES: Mapping[str, str] = {
+    "agent": "User-Agent",
+    "charset": "encoding",
+    "coding": "content coding",
+    "count": "number",
+    "days": "number",
+    "detail": "details",
+    "difference": "duration",
+    "direction": "fast or slow",
+    "document_encoding": "another encoding",
+    "expected": "expected value",
+    "first": "first value",
+    "hours": "number",
+    "href": "address",
+    "interval": "duration",
+    "items": "number of items",
+    "kind": "kind of document",
+    "lifetime": "duration",
+    "location": "address",
+    "message": "message of the parser",
+    "name": "name of the field or element",
+    "names": "list of names",
+    "new": "number",
+    "proper": "correct media type",
+    "second": "second value",
+    "seconds": "number",
+    "share": "number",
+    "subscribers": "number",
+    "sy": "duration",
+    "text": "date",
+    "times": "3 requests",
+    "total": "total number",
+    "ttl": "number",
+    "type": "media type",
+    "vendor": "name of the protection service",
+    "wait": "duration",
+    "when": "date",
+}
+"""Values in the texts of notes and findings: how the pages show them."""
 
 CASES_MAX = 12
 """Largest number of cases that a page lists. Further ones are only counted."""
@@ -218,7 +262,7 @@ def _by_category(kinds: Sequence[type[Note]]) -> list[str]:
         if found := [kind for kind in kinds if kind.category is category]:
             ranks = {level: rank for rank, level in enumerate(reversed(Level))}
             found.sort(key=lambda kind: ranks[kind.level])
-            lines += ["", f"## {category}", "", "\n".join(as_markdown(kind) for kind in found).rstrip()]
+            lines += ["", f"## {category}", "", "\n".join(as_markdown(kind, VALUES) for kind in found).rstrip()]
     return lines
 
 

@@ -74,8 +74,9 @@ class KEPT_BY_NOBODY(Note):
     category = Category.CACHING
     summary = "Cache-Control is `%(directive)s`: shared caches must not store the feed."
     advice = """\
-    Web frameworks send this for pages of logged-in users. A public feed does not need it, and without shared caches
-    every reader in an office costs a transfer of its own. Send `max-age` with the time that the feed allows."""
+    Web frameworks send this for pages of logged-in users. A public feed does not need this directive, and without
+    shared caches every reader in an office costs a transfer of its own. Send `max-age` with the time that the feed
+    allows."""
     reference = "RFC 9111, sections 5.2.2.5 and 5.2.2.7"
 
 
@@ -164,7 +165,8 @@ class VARY_MISSING(Note):
     level = Level.WARN
     category = Category.CACHING
     summary = "The response is compressed for clients that accept it, but Vary does not list Accept-Encoding."
-    advice = "A cache may then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."
+    advice = """\
+    A cache may then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."""
     reference = "RFC 9110, section 12.5.5"
 
 

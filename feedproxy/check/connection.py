@@ -144,7 +144,7 @@ class TLS_OLD(Note):
     level = Level.WARN
     category = Category.SECURITY
     summary = "The highest TLS version that the server supports is %(version)s."
-    advice = "Current readers refuse it. Enable TLS 1.2 and 1.3."
+    advice = "Current readers refuse this version. Enable TLS 1.2 and 1.3."
     reference = "RFC 8996"
 
 
@@ -186,8 +186,8 @@ class FRAMING_DOUBTFUL(Note):
     summary = "The response has contradictory framing: %(detail)s."
     advice = """\
     Readers and proxies disagree about where the response ends. Some refuse it, and some wait for content that never
-    comes. An attacker can hide a second response in it. Often a program sends Content-Length, and the server in
-    front of it sends chunks. Let only one of them frame the response."""
+    comes. An attacker can hide a second response in such a response. Often a program sends Content-Length, and the
+    server in front of it sends chunks. Let only the program or only the server frame the response."""
     reference = "RFC 9112, sections 6.1 to 6.3"
 
 
@@ -197,7 +197,7 @@ class SLOW_TO_ANSWER(Note):
     summary = "The first response took %(seconds)s seconds."
     advice = """\
     If a program creates the feed for each request, let it create the feed once per change, or put a cache in front
-    of it."""
+    of the program."""
     reference = "RFC 9111, section 1"
 
 

@@ -168,7 +168,7 @@ class FORMAT_OLD(Note):
     category = Category.FORMAT
     summary = "The format, %(format)s, has a successor."
     advice = """\
-    Readers support it, but it lacks elements for guids, dates, self links or enclosures. Use RSS 2.0, Atom
+    Readers support this format, but it lacks elements for guids, dates, self links or enclosures. Use RSS 2.0, Atom
     or JSON Feed 1.1."""
     reference = "RSS 2.0; RFC 4287; JSON Feed 1.1"
 
@@ -186,8 +186,8 @@ class DOCUMENT_TYPE(Note):
     category = Category.FORMAT
     summary = "The document has a document type declaration (DOCTYPE)."
     advice = """\
-    Careful readers neither load it nor expand entities, so `&nbsp;` and similar entities disappear. Write the
-    characters themselves."""
+    Careful readers neither load the declaration nor expand entities, so `&nbsp;` and similar entities disappear.
+    Write the characters themselves."""
     reference = "XML 1.0, section 2.8; RSS 0.91"
 
 
@@ -210,7 +210,8 @@ class RDF_WITHOUT_ABOUT(Note):
 class RDF_LIST_DISAGREES(Note):
     level = Level.WARN
     category = Category.FORMAT
-    summary = "The channel's list of items differs from the items: %(count)s are in only one of the two."
+    summary = "The channel's list of items is wrong: %(count)s items are only in the list or only in the document."
     advice = """\
-    Readers that understand RDF show the listed items in the order of the list. Generate both from one source."""
+    Readers that understand RDF show the listed items in the order of the list. Generate list and
+    items from one source."""
     reference = "RSS 1.0, section 5.3.5"

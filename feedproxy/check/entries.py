@@ -219,8 +219,9 @@ class DATE_IN_ANOTHER_FORM(Note):
     category = Category.CONTENT
     summary = "A date does not have the form that the format requires: `%(text)s` in %(name)s (%(count)s in total)."
     advice = """\
-    Lenient readers understand it. Others treat the entry as undated. In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in
-    Atom and JSON Feed `2026-11-21T08:00:00Z`. Names of days and months are English in every language."""
+    Lenient readers understand such a date. Other readers treat the entry as undated. In RSS write `Sat, 21 Nov 2026
+    08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`. Names of days and months are English in every
+    language."""
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 4287, section 3.3"
 
 
@@ -264,7 +265,8 @@ class ENTRIES_EMPTY(Note):
     level = Level.WARN
     category = Category.CONTENT
     summary = "%(count)s entries have neither a title nor a text."
-    advice = "RSS requires a title or a description in each item. Without both, readers have nothing to show."
+    advice = """\
+    RSS requires a title or a description in each item. An entry with neither of them gives readers nothing to show."""
     reference = "RSS 2.0, item"
 
 
@@ -288,7 +290,8 @@ class SCRIPTS(Note):
     level = Level.WARN
     category = Category.SECURITY
     summary = "The texts of %(count)s entries contain scripts."
-    advice = "Careful readers remove scripts, and some reject the entry. Keep scripts in the page."
+    advice = """\
+    Careful readers remove scripts, and some reject the entry. Use scripts only in the page of the entry."""
     reference = "RFC 4287, section 8.1"
 
 

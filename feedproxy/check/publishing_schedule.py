@@ -47,7 +47,7 @@ class HINT_WITHOUT_SENSE(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "A schedule hint is invalid: %(detail)s."
-    advice = "Readers ignore it or misinterpret it. Correct or remove it."
+    advice = "Readers ignore or misinterpret such a hint. Correct or remove it."
     reference = "RSS 2.0; RSS Feed State; RSS 1.0, syndication module"
 
 

@@ -74,7 +74,9 @@ class ANSWER_BREAKS_OFF(Note):
     level = Level.BAD
     category = Category.CONNECTION
     summary = "The response is incomplete or invalid HTTP: %(reason)s."
-    advice = "Often Content-Length does not match the content, or the program ends while it sends. Check its log."
+    advice = """\
+    Often Content-Length does not match the content, or the program that creates the feed ends while it sends the
+    response. Check the log of that program."""
     reference = "RFC 9112, sections 6.3 and 8"
 
 
@@ -108,7 +110,7 @@ class REFUSED(Note):
     category = Category.FAILURES
     summary = "The server refuses the feed to feed readers: %(status)s."
     advice = """\
-    Rules against bots that refuse every client except browsers refuse the subscribers, too. Allow the feed's address
+    A rule against bots that admits only browsers also refuses the subscribers. Allow the feed's address
     for every User-Agent. If the feed is private, the status is right: check it with an address that has access."""
     reference = "RFC 9110, section 15.5.4"
 
@@ -128,8 +130,8 @@ class ENDED(Note):
     category = Category.MOVES
     summary = "The feed is gone (410)."
     advice = """\
-    If the feed has ended, the status is right, and good readers stop polling. If not, readers stop polling a feed
-    that still exists."""
+    If the feed has ended, the status is right, and good readers stop polling. If it has not ended, readers stop
+    polling a feed that still exists."""
     reference = "RFC 9110, section 15.5.11"
 
 
@@ -323,7 +325,7 @@ class CHARSETS_DISAGREE(Note):
     summary = "Content-Type names the encoding %(charset)s, but the document names %(document_encoding)s."
     advice = """\
     The standard gives priority to Content-Type, but many readers follow the document, so some show wrong characters.
-    Servers often add a charset to every file. Omit it for feeds."""
+    Servers often add a charset to every file. Omit the charset for feeds."""
     reference = "RFC 7303, sections 3 and 3.2"
 
 
@@ -343,7 +345,7 @@ def _check_coding(observations: FeedObservations) -> Iterator[Note]:
 class COMPRESSED(Note):
     level = Level.GOOD
     category = Category.CODING
-    summary = "The feed is sent compressed (%(coding)s), with %(share)s %% of its size."
+    summary = "The feed is sent compressed (%(coding)s), with %(share)s %% of its uncompressed size."
     advice = "No action is needed."
     reference = "RFC 9110, section 8.4"
 
@@ -364,5 +366,6 @@ class CODING_UNASKED(Note):
     category = Category.CODING
     summary = "The feed is sent in %(coding)s, although the request accepted no content coding."
     advice = """\
-    A reader that cannot decode it fails. Choose the coding by `Accept-Encoding`, and list Accept-Encoding in `Vary`."""
+    A reader that cannot decode this coding gets no feed. Choose the coding by `Accept-Encoding`, and list
+    Accept-Encoding in `Vary`."""
     reference = "RFC 9110, section 12.5.3"

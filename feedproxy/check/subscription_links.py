@@ -206,7 +206,8 @@ class SELF_LINK_PREFERS_ANOTHER(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
     summary = "The self link names another address with the same feed: %(href)s."
-    advice = "If readers should use that address, redirect this address to it (301). Otherwise, correct the link."
+    advice = """\
+    If readers should use that address, redirect the requested address to it (301). Otherwise, correct the link."""
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 

@@ -203,7 +203,8 @@ class BROWSER_USER_AGENT(Note):
     level = Level.WARN
     category = Category.IDENTITY
     summary = "%(times)s had a browser's User-Agent."
-    advice = "`%(agent)s` requests a page for people and hides the name of the feed reader. Send the reader's own name."
+    advice = """\
+    `%(agent)s` requests a page for people and hides the name of the feed reader. Send the reader's own name."""
     reference = "RFC 9110, section 10.1.5"
 
 
@@ -246,7 +247,7 @@ class TELLS_SUBSCRIBERS(Note):
 class SUBSCRIBERS_UNTOLD(Note):
     level = Level.INFO
     category = Category.IDENTITY
-    summary = "%(times)s came through a shared proxy or service without a number of subscribers."
+    summary = "%(times)s came from a shared proxy or service and did not state the number of subscribers."
     advice = """\
     A service that fetches a feed once for many people can tell their number in the User-Agent: `Name/1.2
     (+https://example.com/reader; 12 subscribers)`."""
@@ -279,7 +280,7 @@ class QUERY_ADDED(Note):
     summary = "%(times)s had query parameters that only prevent caching."
     advice = """\
     Every value of a parameter such as `?_=1700000000` is another address for caches, so each poll goes to the
-    origin. Request the address of the subscription with a condition. If the answer has to be validated at the
+    origin. Send conditional requests to the address of the subscription. If the answer has to be validated at the
     origin, send `Cache-Control: no-cache`."""
     reference = "RFC 9111, section 5.2.1.4"
 
@@ -295,7 +296,7 @@ class NOTHING_NEEDLESS(Note):
 class CONNECTIONS_UNUSED(Note):
     level = Level.WARN
     category = Category.CONNECTION
-    summary = "%(times)s opened a new connection within seconds of the previous one to the same host."
+    summary = "%(times)s opened a new connection within seconds of the previous connection to the same host."
     advice = """\
     A connection can serve further requests: the target of a redirect on the same host, and other feeds of the same
     site. Use one session for all polls that are due at the same time."""

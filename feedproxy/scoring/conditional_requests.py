@@ -241,27 +241,27 @@ class ALTERED_DATE(Note):
 class STALE_TAG(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s had the ETag of an older version, although the reader had received a newer one."
+    summary = "%(times)s had the ETag of an older version, although the reader had received a newer version."
     advice = """\
     The server answers such a request with the whole feed until the reader replaces the tag. Store the validators of
-    every complete 200 together with its content, not only those of the first."""
+    every complete 200 together with its content, and not only the validators of the first 200."""
     reference = "RFC 9111, section 4.3.4"
 
 
 class STALE_DATE(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s had the Last-Modified of an older version, although the reader had received a newer one."
+    summary = "%(times)s had the Last-Modified of an older version, although the reader had received a newer version."
     advice = """\
     The server answers such a request with the whole feed until the reader replaces the date. Store the validators of
-    every complete 200 together with its content, not only those of the first."""
+    every complete 200 together with its content, and not only the validators of the first 200."""
     reference = "RFC 9111, section 4.3.4"
 
 
 class STEPPED_BACK(Note):
     level = Level.WARN
     category = Category.CONDITIONS
-    summary = "%(times)s had an older validator, although an earlier request had already used a newer one."
+    summary = "%(times)s had an older validator, although an earlier request had already used a newer validator."
     advice = """\
     Several processes or machines of the reader seem to store separate copies and to take turns. Let them share the
     stored feed and its validators, so that each version is fetched once."""
@@ -273,8 +273,8 @@ class MIXED_VALIDATORS(Note):
     category = Category.CONDITIONS
     summary = "%(times)s had the ETag of one answer and the Last-Modified of another."
     advice = """\
-    Store ETag and Last-Modified together, and replace both at once. If an answer has only one of them, delete the
-    other."""
+    Store ETag and Last-Modified together, and replace both with each answer. If an answer lacks one of the two
+    fields, delete the stored value of that field."""
     reference = "RFC 9110, section 13.2.2"
 
 
@@ -295,7 +295,8 @@ class INVENTED_DATE(Note):
     advice = """\
     The time of the last poll by the reader's clock is not a validator. The reader misses entries that are published
     with an older date or while the clocks differ, and servers that compare the text send the whole feed. Return
-    Last-Modified unchanged. Without one, send no If-Modified-Since."""
+    Last-Modified unchanged. If the answer
+    had no Last-Modified, send no If-Modified-Since."""
     reference = "RFC 9110, section 13.1.3"
 
 
@@ -304,9 +305,9 @@ class TAG_OF_FAILURE(Note):
     category = Category.CONDITIONS
     summary = "%(times)s had a validator of an answer that was not a complete feed."
     advice = """\
-    The answer was truncated, could not be decoded, or was an error. A reader that stores its validators is answered
-    304 from then on and never gets the missing entries. Store validators only with a feed that was received
-    completely."""
+    The answer was truncated, could not be decoded, or was an error. A reader that stores the validators of such an
+    answer gets 304 from then on, and never gets the missing entries. Store validators only with a feed that was
+    received completely."""
     reference = "RFC 9111, section 3.3"
 
 

@@ -153,7 +153,8 @@ class POLLED_WITHIN_TTL(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "%(times)s came before the channel's `ttl` had passed."
-    advice = "`ttl` is the number of minutes for which a feed may be cached: here %(wait)s. Poll after it has passed."
+    advice = """\
+    `ttl` is the number of minutes for which a feed may be cached: here %(wait)s. Poll again after this time."""
     reference = "RSS 2.0, ttl; RSS Feed State, TTL"
 
 
@@ -212,8 +213,8 @@ class ON_THE_HOUR(Note):
     category = Category.SCHEDULE
     summary = "%(times)s came within seconds of the full hour."
     advice = """\
-    Many readers start by cron or a timer at the full hour, and servers get all their requests at once. Choose a
-    random minute once, and poll at that minute."""
+    Many readers start by cron or a timer at the full hour, so that servers get the requests of all these readers at
+    once. Choose a random minute once, and poll at that minute."""
     reference = "docs/explanation/grades.md"
 
 
@@ -222,9 +223,9 @@ class RETRY_AFTER_IGNORED(Note):
     category = Category.FAILURES
     summary = "%(times)s came before the time in Retry-After had passed."
     advice = """\
-    Store the time with the feed, or better for the whole site. Send no request before it, whether from a timer, a
-    button or a restart. Parse both forms of Retry-After, seconds and date. Waits above two days may be cut to two
-    days."""
+    Store the time with the feed, or better for the whole site. Send no request before that time, whether from a
+    timer, a button or a restart. Parse both forms of Retry-After, seconds and date. Waits above two days may be cut
+    to two days."""
     reference = "RFC 9110, section 10.2.3; RFC 6585, section 4"
 
 

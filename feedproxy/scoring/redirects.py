@@ -125,8 +125,8 @@ class REDIRECT_NOT_FOLLOWED(Note):
     category = Category.MOVES
     summary = "%(times)s came after a redirect that the reader had not followed."
     advice = """\
-    Follow 301, 302, 303, 307 and 308, at least five in a row, with the same conditions. The target of the last one
-    is the feed."""
+    Follow 301, 302, 303, 307 and 308, at least five in a row, with the same conditional fields. The target of the
+    last redirect is the feed."""
     reference = "RFC 9110, section 15.4"
 
 
@@ -145,8 +145,8 @@ class XML_REDIRECT_IGNORED(Note):
     category = Category.MOVES
     summary = "%(times)s went to an address that had answered three times or more with a redirect document."
     advice = """\
-    Publishers that cannot set a status write `<redirect><newLocation>`. It means the same as a 301: change the
-    subscription."""
+    Publishers that cannot set a status write `<redirect><newLocation>`. The document means the same as a 301: change
+    the subscription."""
     reference = "RSS Feed State, redirects"
 
 

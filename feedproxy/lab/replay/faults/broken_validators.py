@@ -101,7 +101,8 @@ class Frozen304(Fault):
 
     The cause is a stuck cache, or a plugin that compares the wrong values.
 
-    A good reader sends an unconditional request now and then, such as once a week, and gets the current feed by it.
+    A good reader sends an unconditional request now and then, such as once a week. This request gets the
+    current feed.
     """
 
     name = "frozen-304"
@@ -143,8 +144,8 @@ class FutureLastModified(Fault):
 
     The causes are confused time zones and items with a future date.
 
-    A good reader returns the date unchanged. A reader that corrects it by its own clock gets no 304, or misses items
-    that are published until then.
+    A good reader returns the date unchanged. A reader that corrects the date by its own clock gets no 304, or misses
+    items that are published until then.
     """
 
     name = "future-last-modified"

@@ -29,7 +29,7 @@ def _replace_reply(
 class ChallengePage(Fault):
     """The response is a page that tests for a browser, with status 403.
 
-    The value is another status. Servers also use 200, 202 and 503.
+    The value sets another status. Servers also use 200, 202 and 503 for such pages.
 
     A good reader keeps its copy, tells its user after some days, and polls less often. It does not show the page as an
     entry, and does not imitate a browser.
@@ -78,8 +78,8 @@ class _RetryAfter(Fault):
 class RetryAfterSeconds(_RetryAfter):
     """The response is 429 with Retry-After in seconds (default: two hours).
 
-    A good reader does not poll before that time has passed (RFC 9110, section 10.2.3), if possible none of the site's
-    feeds. Afterwards it polls as before.
+    A good reader does not poll before that time has passed (RFC 9110, section 10.2.3). If possible, it polls none of
+    the site's feeds until then. Afterwards it polls as before.
     """
 
     name = "retry-after-seconds"
@@ -90,7 +90,7 @@ class RetryAfterSeconds(_RetryAfter):
 
 
 class RetryAfterDate(_RetryAfter):
-    """The response is 503 with Retry-After as a date, which is the value in seconds from now (default: two hours).
+    """The response is 503 with a date in Retry-After. The value is the wait in seconds (default: two hours).
 
     A good reader supports both forms of Retry-After (RFC 9110, section 10.2.3). If its clock differs from the server's,
     it measures the time from Date.
@@ -111,7 +111,7 @@ class RetryAfterDate(_RetryAfter):
 class RetryAfterNegative(_RetryAfter):
     """The response is 429 with a negative Retry-After, which is invalid.
 
-    A good reader treats it as absent and waits as after a 429 without Retry-After.
+    A good reader treats the field as absent and waits as after a 429 without Retry-After.
     """
 
     name = "retry-after-negative"
@@ -163,7 +163,7 @@ class GoneResponse(Fault):
 
 
 class XmlGone(Fault):
-    """The response is 200 with a redirect document without a new address, which means 410 in RSS Feed State.
+    """The response is 200 with a redirect document that names no address. In RSS Feed State, this means 410.
 
     A good reader stops polling. A reader that does not support redirect documents must not treat the document as a feed
     without entries.

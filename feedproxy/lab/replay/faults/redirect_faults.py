@@ -80,7 +80,8 @@ class RedirectChain(Fault):
 
     The value lists their statuses (default: 301,308,302,307).
 
-    A good reader follows at least five. It adopts the last address that is reached by permanent redirects only.
+    A good reader follows at least five redirects. It adopts the last address that is reached by permanent redirects
+    only.
     """
 
     name = "redirect-chain"
@@ -101,7 +102,7 @@ class RedirectChain(Fault):
 
 
 class RedirectLoop(Fault):
-    """Two addresses redirect to each other, with 302 or the status that is the value.
+    """Two addresses redirect to each other. The value is the status (default: 302).
 
     A good reader detects the loop, stops, and treats it as a failure: it keeps its copy and the old address.
     """
@@ -121,7 +122,7 @@ class RedirectLoop(Fault):
 class XmlRedirect(Fault):
     """The response is 200 with a redirect document that names the new address.
 
-    RSS Feed State defines it for publishers that cannot send a 301.
+    RSS Feed State defines this document for publishers that cannot send a 301.
 
     A good reader treats it as 301. A reader that does not support redirect documents must not treat the document as a
     feed without entries.

@@ -24,7 +24,7 @@ class SlowFirstByte(Fault):
 
 
 class SlowBody(Fault):
-    """The server sends the head at once and the body slowly, over the value in seconds of real time (default: 3).
+    """The server sends the head at once and the body slowly. The value is the duration in real seconds (default: 3).
 
     A good reader has a deadline for the whole response, not only between two bytes, and discards a response that is
     incomplete at the deadline.
@@ -73,7 +73,7 @@ class TruncatedGzip(Fault):
 
 
 class WrongLength(Fault):
-    """Content-Length is greater than the content by the value, in bytes (default: 100), and the connection is closed.
+    """Content-Length exceeds the content by the value, in bytes (default: 100), and the connection is closed.
 
     With a negative value, Content-Length is smaller, and the remaining bytes follow.
 
