@@ -18,10 +18,9 @@ Content-Encoding adds."""
 
 
 class Coding(Addon):
-    """Addon that compresses responses that feedproxy's service does not answer.
+    """Addon that compresses responses if mitmproxy runs it without feedproxy's other addons.
 
-    There are such responses if mitmproxy runs this addon without the other addons. The service compresses each stored
-    response once.
+    With the other addons, feedproxy's service makes the responses, and compresses each stored response once.
     """
 
     options = ("codings", "feed_process")

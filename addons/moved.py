@@ -14,10 +14,9 @@ CONTENT_MAX = 65_536
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents of origins to 301 and 410.
+    """Addon that converts redirect documents to 301 and 410 if mitmproxy runs it without feedproxy's other addons.
 
-    It changes only responses that feedproxy's service does not answer. There are such responses if mitmproxy runs this
-    addon without the other addons. The service converts redirect documents itself.
+    With the other addons, feedproxy's service makes the responses, and converts redirect documents itself.
     """
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")

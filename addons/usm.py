@@ -9,10 +9,9 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm(Addon):
-    """Addon that edits feeds in responses that feedproxy's service does not answer.
+    """Addon that edits feeds if mitmproxy runs it without feedproxy's other addons.
 
-    There are such responses if mitmproxy runs this addon without the other addons. The service edits each stored feed
-    once.
+    With the other addons, feedproxy's service makes the responses, and edits each stored feed once.
     """
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")

@@ -24,7 +24,8 @@ LATE_MIN: Seconds = 0.002
 of a millisecond."""
 
 LATE_FACTOR = 10
-"""Factor for the lateness of the last pause, in seconds above LATE_MIN. The product is added to the next pause."""
+"""Seconds that are added to the next pause for each second by which the last pause was too long. LATE_MIN seconds of
+that time are not counted."""
 
 
 async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:

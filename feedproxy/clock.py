@@ -24,7 +24,7 @@ machines differ by less, and time synchronization makes smaller steps."""
 
 
 def is_set_back(recorded: Instant, now: Instant) -> bool:
-    """Return True if the clock was set back after it was read as `recorded`."""
+    """Return True if the clock was set back after it had shown the instant `recorded`."""
     return recorded > now + CLOCK_TOLERANCE
 
 

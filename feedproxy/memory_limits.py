@@ -22,8 +22,8 @@ DIVISORS = {
 most `memory_max`."""
 
 READER_SIZE = 256
-"""Bytes of `memory_max` for each entry of the subscriber counts (subscribers/counts.py). An entry takes about 100
-bytes, and the rhythm of a reader's polls another 48."""
+"""The subscriber counts (subscribers/counts.py) may have one entry for this number of bytes in `memory_max`. An entry
+takes about 100 bytes, and the rhythm of a reader's polls another 48."""
 
 READERS_MIN = 1_000_000
 """Number of entries of the subscriber counts that are permitted with any `memory_max`."""
@@ -32,8 +32,8 @@ READERS_PER_FEED = 5
 """Number of entries of the subscriber counts that a feed with one reader takes."""
 
 MODELS_DIVISOR = 64
-"""Divisor of `memory_max` for the bytes of documents with cached parsed feeds in a helper process. A parsed feed takes
-five times the bytes of its document."""
+"""`memory_max` divided by this number is the largest size in bytes of all documents that a helper process caches in
+parsed form. A parsed feed takes five times the bytes of its document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class MemoryLimits:
     scores: int
     """State of readers and their feeds for scores."""
     models: int
-    """Documents with cached parsed feeds in each helper process."""
+    """Documents that each helper process caches in parsed form."""
 
     @classmethod
     @lru_cache(maxsize=16)

@@ -153,11 +153,11 @@ class Rules:
 
 
 def may_serve_under(start: Settings, end: Settings) -> bool:
-    """Return True if a response of the second target may be served under the first.
+    """Return True if the response at the end of a redirect may be served under the target that redirects.
 
-    `start` and `end` are the settings of the two targets of a redirect. All readers that `start` permits must be
-    permitted by `end`, and `end` may be private only if `start` is. Otherwise the client must follow the redirect
-    itself.
+    `start` contains the settings of the target that redirects, and `end` those of the target to which it redirects. All
+    readers that `start` permits must be permitted by `end`, and `end` may be private only if `start` is. Otherwise the
+    client must follow the redirect itself.
     """
     if end.private and not start.private:
         return False

@@ -30,8 +30,8 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Options by their former names, each with the new option and the list item that stands for a true or non-zero value.
-`polling` is not a list: its item is the value that stands for false."""
+"""Options by their former names, each with the new option, and with the item of the new option's list that a true or
+non-zero value stands for. `polling` is not a list: there, it is the value that false stands for."""
 
 DERIVED: Mapping[str, str] = {
     "decoded_max": "five times buffer_max",

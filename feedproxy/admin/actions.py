@@ -37,8 +37,8 @@ MAX_CONCURRENT = 8
 """Largest number of concurrent refreshes when a pattern matches many feeds."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""Seconds for which a refresh of many feeds waits for free slots of their sites. Feeds without a slot in this time are
-reported as `later`."""
+"""Seconds for which a refresh of many feeds waits for the instants at which `site_interval` permits their requests.
+Feeds with a later instant are reported as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",

@@ -74,8 +74,8 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
 async def verification_failure(address: str, settings: Settings) -> str:
     """Return the reason why the feed is not verified to belong to its page, or "" if it is.
 
-    It is verified if the page that it names names the feed. "This can also serve as verification that the feed content
-    actually belongs to the blog specified in its channel/link."
+    The feed is verified if its document names a page, and this page names the feed. "This can also serve as
+    verification that the feed content actually belongs to the blog specified in its channel/link."
     """
     try:
         document = await fetch_document(address, settings)

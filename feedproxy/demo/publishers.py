@@ -27,7 +27,7 @@ ITEMS_MAX = 15
 """Number of items of a feed, as many as most feeds have."""
 
 PAST: Seconds = 60 * 86_400
-"""Seconds before START from which items are created, so that every feed is full at START."""
+"""Seconds from the first created item to START, so that every feed is full at START."""
 
 NIGHT = frozenset({22, 23, 0, 1, 2, 3, 4, 5})
 

@@ -48,9 +48,8 @@ SMALL_LIST_MAX = 500
 milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Factor from the time that building a longer list took to the time for which the list is reused. Building lists
-therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never after a change of
-rules."""
+"""A longer list is reused for this number times the time that building it took. Building lists therefore takes at most
+a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never after a change of rules."""
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0
@@ -202,7 +201,7 @@ class FeedList:
     # -- the list
 
     async def public(self) -> SubscriptionList:
-        """Return the public list: the public feeds among those imported, or requested in the last 30 days."""
+        """Return the public list: the public feeds that were imported, or were requested in the last 30 days."""
         async with self._lock:
             self.imports.reload()
             token = (self._store.coordination.generation, self.imports.version, self._service.counts.distinct.changes)

@@ -1,8 +1,8 @@
 """The client's address as stated by trusted proxies in Forwarded or X-Forwarded-For.
 
-Each proxy appends its entry on the right. The peer has therefore written the last entry. The entry before it counts
-only if the last entry names another trusted proxy, which has written that entry. Entries further to the left may come
-from the client.
+Each proxy appends its entry on the right. The peer has therefore written the last entry. If the last entry names
+another trusted proxy, that proxy has written the entry to the left, which then counts, too, and so on. All other
+entries may come from the client.
 
 X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port have no entries: a client's value looks like a proxy's. Only
 the scheme is used, together with X-Forwarded-For. A wrong scheme affects only addresses in this client's response.

@@ -71,7 +71,7 @@ def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the reader requests a feed that is gone within a week of the last request.
+    """Return a violation if the reader requests a feed that is gone, and its last request was less than a week ago.
 
     Return None if the feed is not known to be gone.
     """

@@ -30,10 +30,10 @@ _NONE: Claims = {}
 
 
 class CountsWriter:
-    """Writer of the counts, one feed after another. Requests may be counted in between.
+    """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
-    If a product number gets another name in between, later readers with this number are written with the number for all
-    further names.
+    In that time, the number of a product may be assigned to another product. The readers of the new product are then
+    written with number 0, which stands for all further products (product_names.py).
     """
 
     def __init__(self) -> None:

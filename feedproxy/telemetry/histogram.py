@@ -27,7 +27,7 @@ class LabelledHistogram:
         registry.register(self)
 
     def observe(self, value: str, seconds: Seconds, times: int = 1) -> None:
-        """Count `times` observations of `seconds` with this value of the label."""
+        """Count a number of equal observations (`times`) of this duration, with this value of the label."""
         counts = self._counts.get(value)
         if counts is None:
             counts = self._counts[value] = [0] * (len(self._bounds) + 1)

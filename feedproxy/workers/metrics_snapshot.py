@@ -17,8 +17,8 @@ _HEAD = struct.Struct("<QII")
 
 
 class MetricsSnapshot:
-    """The memory for the snapshots of all workers that have the same number one after another, by its file
-    descriptor."""
+    """The memory for the snapshots of one worker, and of the workers that later replace it. `MetricsSnapshot` gets the
+    file descriptor of this memory."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

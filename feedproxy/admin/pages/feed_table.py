@@ -24,8 +24,8 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Largest number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Factor from the time that making a table took to the time for which the table is reused. Tables therefore take at
-most a tenth of a core."""
+"""A table is reused for this number times the time that making it took. Tables therefore take at most a tenth of a
+core."""
 
 
 type SettingsFor = Callable[[str], Settings]

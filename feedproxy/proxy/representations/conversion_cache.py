@@ -99,7 +99,7 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Bytes of documents for which a helper process may cache the parsed feed (memory_limits.py)."""
+    """Largest size in bytes of all documents that a helper process may cache in parsed form (memory_limits.py)."""
 
 
 class ConversionCache:
