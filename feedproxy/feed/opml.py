@@ -62,7 +62,7 @@ class SubscriptionList:
 def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
     """Return the list in `body`, which has no content coding. Return None if it is not OPML.
 
-    No content raises an exception.
+    The content never causes an exception.
     """
     text = to_utf8(body, charset).data
     start = find_document_start(text)

@@ -39,7 +39,7 @@ class Gone:
 def read(body: bytes) -> Moved | Gone | None:
     """Read a redirect document and return its statement. Return None for any other document.
 
-    No content raises an exception.
+    The content never causes an exception.
     """
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None

@@ -27,8 +27,8 @@ PAGE_SIZE = 500
 """Number of subscriptions that are read from the database at a time."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
-"""Seconds for which a subscription request may wait for the server's answer: longer than the request is retried
-(DuplexProtocol.retry_for)."""
+"""Seconds for which a subscription request may wait for the server's answer: more than the time in which the request is
+retried (DuplexProtocol.retry_for)."""
 
 
 @dataclass(frozen=True, slots=True)

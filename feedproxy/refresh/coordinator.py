@@ -46,8 +46,8 @@ from feedproxy.upstream.fair_limits import PROXY, Requester, requesting
 from feedproxy.upstream.special_networks import client_network
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Largest number of remembered targets that redirect to a page or to other content that is not a feed. Clients get such
-a redirect, and the proxy does not follow it again. The oldest target is removed first."""
+"""Largest number of remembered targets with redirects that lead to no feed. The proxy does not follow such a redirect
+again: clients get it as the response. The oldest target is removed first."""
 
 FEED_TYPES = (
     "application/rss+xml",
@@ -520,7 +520,8 @@ def _prefers_html(accept: str) -> bool:
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
-    """Return whether a known feed has moved, ended or been invalidated since `stored`."""
+    """Return whether a known feed has moved, ended or been invalidated between the earlier resource `stored` and the
+    later resource `now`."""
     if stored is None or stored.channel is None:
         return False
     is_invalidated = any(variant.invalid for variant in now.variants) and not any(

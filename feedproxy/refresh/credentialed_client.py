@@ -15,8 +15,8 @@ class ClosableOriginClient(OriginClient, Protocol):
 
 
 class CredentialedClient:
-    """An origin client that adds the credential that the fragment of a target names. Its callers never see the
-    secret."""
+    """An origin client that adds credentials to requests. A target's fragment names its credential, so that callers
+    never see the secret."""
 
     def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client

@@ -27,7 +27,8 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return the difference between `before` and `stored` as the result of a request with these fields, or None.
+    """Return the result of the refresh by which another process replaced `before` with `stored`, for a request with
+    these fields, or None.
 
     The result is None if no process fetched the target in between, or if the request does not select a newer response.
     """

@@ -278,7 +278,7 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with `published`, the publication dates from before the first fetch, among its changes.
+    """Return the resource with `published`, the publication dates earlier than the first fetch, among its changes.
 
     The dates are read before or at the second refresh, because freshness does not need them earlier
     (feed_freshness.py). Without entry dates and Last-Modified, the first fetch counts as the last change.
@@ -293,7 +293,7 @@ def with_history(
 
 
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
-    """Return the resource with `published`, the publication dates from before the first fetch, among its changes.
+    """Return the resource with `published`, the publication dates earlier than the first fetch, among its changes.
 
     Without these dates and Last-Modified, the first fetch counts as the last change.
     """

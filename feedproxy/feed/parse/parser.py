@@ -2,7 +2,7 @@
 
 These documents are not feeds: HTML and XHTML under any label, OPML, single Atom entries, other RDF, XML redirects
 (feed/xml_redirect.py), XML of other vocabularies (feed/parse/structure.py), and JSON without JSON Feed's version or
-items. No content of a document raises an exception.
+items. The content of a document never causes an exception.
 """
 
 import dataclasses

@@ -36,9 +36,9 @@ def announcement(settings: Settings) -> Announcement:
 
 
 def own_cloud(settings: Settings) -> Cloud | None:
-    """Return this proxy's cloud element, or None if the element cannot express its address.
+    """Return this proxy's cloud element, or None if such an element cannot express the proxy's address.
 
-    The element has no scheme. Clients use TLS for port 443 only.
+    The element states no scheme. Clients use TLS only if the port is 443.
     """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"

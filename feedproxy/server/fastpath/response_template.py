@@ -49,9 +49,10 @@ class HitCounter:
 class ResponseTemplate:
     """A prepared response to one kind of request.
 
-    `head` is valid from `valid_from` until `valid_until`, while the handler's generation equals `generation`.
-    `log_line` is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the lines
-    for further clients. `shown_target` and `upstream` are the target in the form of the log.
+    `head` is valid between the instants `valid_from` and `valid_until`. If the generation of the handler
+    (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again first. `log_line`
+    is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the lines for further
+    clients. `shown_target` and `upstream` are the target in the form of the log.
     """
 
     __slots__ = (
