@@ -115,7 +115,7 @@ class Settings:
         (),
         "Addresses or networks of the load balancers, CDNs and TLS terminators in front.",
         "feedproxy reads the client's address from their forwarding field only. Without this option, all readers"
-        " behind a load balancer count as one. Do not list networks of readers.",
+        " behind a load balancer count as one reader. Do not list networks of readers.",
     )
     forwarded_by: str = option(
         "x-forwarded-for",
@@ -132,8 +132,8 @@ class Settings:
     )
     max_connections: int = option(
         10_000,
-        "Maximum number of client connections. Further ones are refused.",
-        "Each takes a few kilobytes and a file descriptor. Keep it below `ulimit -n`.",
+        "Maximum number of client connections. Further connections are refused.",
+        "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -n`.",
     )
     max_connections_per_address: int = option(
         512,
@@ -205,7 +205,8 @@ class Settings:
     reload_interval: int = option(
         900,
         "Time after a fetch in which a feed reader that sends no-cache gets the copy. 0 = none.",
-        "Some feed readers send no-cache with every poll. In skipped hours they also get the copy. A person's"
+        "Some feed readers send no-cache with every poll. In skipped hours these feed readers also get the"
+        " copy. A person's"
         " reload in a browser always causes a request to the origin, at most one per feed_min_interval.",
         per_feed=True,
         unit="s",
@@ -288,7 +289,8 @@ class Settings:
     ignore_query: tuple[str, ...] = option(
         (),
         "Names of query parameters that do not change a feed, such as utm_* or null. `*` matches any text.",
-        "For example, /feed?utm_source=x is then /feed: one stored copy and one request to the origin for both."
+        "For example, /feed?utm_source=x is then /feed: one stored copy and one request to the origin for"
+        " both addresses."
         " Usually set in a rule. A wildcard does not match a parameter with a name that suggests a secret."
         " Responses list the ignored parameters in No-Vary-Search, for caches in front.",
         per_feed=True,
@@ -312,7 +314,7 @@ class Settings:
     stale_max: int = option(
         604_800,
         "Maximum time for which a good copy is served while its origin fails.",
-        "After a 403 or 404, it is a day at most.",
+        "After a 403 or 404, this time is a day at most.",
         per_feed=True,
         unit="s",
     )
@@ -320,7 +322,7 @@ class Settings:
         2,
         "Number of observations, an hour apart, that confirm a permanent redirect or a 410.",
         "Clients get a redirect only after it is confirmed. They get a 410 at once. Many permanent redirects are a"
-        " wrong configuration that lasts an hour, and a reader that follows one never comes back.",
+        " wrong configuration that lasts an hour, and a reader that adopts a wrong address never comes back.",
         per_feed=True,
     )
     moved_to: str = option(
@@ -371,7 +373,7 @@ class Settings:
     )
     self_link: str = option(
         "",
-        "The feed's link to itself: add (if it is missing or relative), correct (also repair a wrong one), off.",
+        "The feed's link to itself: add (if it is missing or relative), correct (also repair a wrong link), off.",
         "A feed reader that gets the feed as a file needs this link to subscribe. The default is correct in reverse"
         " mode with public_url, off in reverse mode without it, and otherwise add. All other bytes stay unchanged.",
         choices=("", "add", "correct", "off"),
@@ -385,7 +387,7 @@ class Settings:
     )
     compression_dictionaries: str = option(
         "secure",
-        "Use a feed's last versions as dictionaries of its next one (RFC 9842): secure, always, off.",
+        "Use a feed's last versions as dictionaries of its next version (RFC 9842): secure, always, off.",
         "An update then has a few hundred bytes (Content-Encoding: dcz), for clients and from origins that"
         " support it. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP, if no"
         " device on the way alters unknown codings.",
@@ -483,7 +485,7 @@ class Settings:
     subscriptions_max: int = option(
         50_000,
         "Maximum number of subscriptions, all protocols together.",
-        "Callbacks at one site (registrable domain) may have a fiftieth of it.",
+        "Callbacks at one site (registrable domain) may have a fiftieth of this number.",
         restart=True,
     )
     websub_hub: str = option(
@@ -541,7 +543,10 @@ class Settings:
         restart=True,
     )
     admin_token: str = option(
-        "", "Token for the admin listener.", "Only feedproxy's user may read the configuration file then.", restart=True
+        "",
+        "Token for the admin listener.",
+        "With this option, only feedproxy's user may read the configuration file.",
+        restart=True,
     )
     admin_token_file: str = option(
         "",
@@ -570,7 +575,8 @@ class Settings:
     reuse_port: bool = option(
         False,
         "Permit a second feedproxy of the same user to listen on the same ports.",
-        "It can then replace the first without a gap: docs/how-to/restart-without-a-gap.md. Both need the option.",
+        "It can then replace the first without a gap: docs/how-to/restart-without-a-gap.md. Both processes"
+        " need the option.",
         restart=True,
     )
     record: str = option(

@@ -52,7 +52,7 @@ A replay injects these faults of origins:
     feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
 
 Some faults have a value, which `NAME=VALUE` sets. Several faults are applied in the order of the command line. If two
-faults replace the response, the later one counts. The part after `@` says
+faults replace the response, the later fault applies. The part after `@` says
 [when](../how-to/replay-a-week.md#break-something) a fault applies. Random choices are the same in every run with the
 same `--seed`. A recording of the replay (`--record`) names the faults of each response.
 
