@@ -22,7 +22,8 @@ def agree_on_state(
 ) -> dict[str, bytes]:
     """Return the shared state by name. Raises UsageError if redis-py is missing. An unavailable Redis is logged.
 
-    The value of each name comes from Redis, or else from `own`, this machine's own state, or else from `makers`.
+    The value of each name comes from Redis. If Redis has no value, it comes from `own`, the state of this machine, or
+    else from `makers`.
     """
     library: Any = redis_library()
     proposed = {name: own.get(name) or make() for name, make in makers.items()}

@@ -22,8 +22,8 @@ from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
 DELTA_SECONDS_MAX = 2**31
-"""Upper limit of a duration, in seconds. For more, "the cache MUST consider the value to be 2147483648 (2^31) or the
-greatest positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
+"""Upper limit of a duration, in seconds. For a greater value, "the cache MUST consider the value to be 2147483648
+(2^31) or the greatest positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
@@ -53,9 +53,10 @@ _QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private"
 class CacheControl:
     """The directives of a message's Cache-Control.
 
-    Durations are in seconds, at most 2**31, and None if absent. `no_cache` and `private` are the directives without an
-    argument. With an argument, they name fields: these are in `no_cache_fields` and `private_fields`, in lower case. A
-    max-stale without an argument is math.inf. `present` is True if the message has the field.
+    Durations are in seconds, at most 2**31, and None if absent. `no_cache` and `private` are true if these directives
+    occur without an argument. The fields that such a directive names in an argument are in `no_cache_fields` and
+    `private_fields`, in lower case. A max-stale without an argument is math.inf. `present` is True if the message has
+    the field.
     """
 
     no_store: bool = False

@@ -26,8 +26,8 @@ _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names in Vary of fields that feedproxy itself writes into requests for feeds."""
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
-"""Matches the base of a tag that carries a validator. A date has at most eleven digits, which end in the year 5138:
-a client could send a number that is not a valid date."""
+"""Matches the base of a tag that carries a validator. A date has at most eleven digits, and therefore lies before the
+year 5139. A client could send a number that is too large for a date."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:

@@ -62,7 +62,8 @@ def weights_in(value: str) -> dict[str, float]:
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offered media type with the greatest weight in Accept; of equal ones, the first (section 12.5.1).
+    """Return the offered media type with the greatest weight in Accept, or the first of several with that weight
+    (section 12.5.1).
 
     The most specific range that covers an offer determines its weight. If Accept is absent or empty, the first offer is
     returned. Return None if no offer is acceptable.

@@ -184,8 +184,8 @@ def _interned(names: frozenset[str]) -> frozenset[str]:
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return True if the result of the request's conditions is independent of the current time. A condition with a date
-    in the future depends on it."""
+    """Return True if the result of the request's conditions is independent of the current time. The result of a
+    condition with a date in the future depends on that time."""
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)

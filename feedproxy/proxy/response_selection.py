@@ -212,9 +212,10 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response without a request to the origin.
+        """Return the response if a request to the origin is not permitted now.
 
-        Return None if the origin may be asked, or must be asked because no response is available.
+        Return None if a request is permitted, if a refresh in progress can be joined, or if there is no other way to a
+        response.
         """
         resource, settings, now = context.resource, context.settings, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):

@@ -273,8 +273,8 @@ class RefreshCoordinator:
             await asyncio.shield(self.refresh(target))
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`, unless it is invalidated in the meantime. A further call for the target has
-        no effect while it waits."""
+        """Refresh a target after `seconds`, unless it is invalidated in the meantime. While this refresh waits, further
+        calls for the target have no effect."""
         epoch = self._coordination.invalidation_epoch(target)
 
         async def wait() -> None:

@@ -64,9 +64,9 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     * Credentials are part of the key. Fields that Vary nominates are not, because they are compared anyway.
     * A client's User-Agent is part of the key of pages and error responses, which differ by it. It is also part of the
       key of a feed if it could be markup, since a document may repeat it.
-    * A range is part of the key if the response is neither the part (206) nor the whole (200). * A credential of the
-      option `shared_fields` is not part of the key if the origin permits sharing, and the response is new (`is_new`).
-      It is new if it replaces no shared response.
+    * A range is part of the key if the response is neither the part (206) nor the whole (200).
+    * A credential of the option `shared_fields` is not part of the key if the origin permits sharing, and the response
+      is new (`is_new`). It is new if it replaces no shared response.
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key

@@ -1,5 +1,5 @@
-"""Following of redirects (RFC 9110, section 15.4). The target of each redirect passes the checks of a client's
-target."""
+"""Following of redirects (RFC 9110, section 15.4). The target of each redirect must pass the same checks as the target
+of a client's request."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -156,7 +156,7 @@ class Resource:
     `oversized` is true if the content was larger than the limit. The next request then streams at once. `parts`
     contains partial contents (cache/partial_content.py). They are separate, because no client may get one as the whole
     content. `keyed` contains responses to requests with client-specific fields (refresh/personal_responses.py). They
-    answer only requests with the same fields, and the other members take no account of them.
+    answer only requests with the same fields. All other members are about shared responses.
     """
 
     target: str
@@ -179,8 +179,8 @@ class Resource:
     """Time at which the target was first found to be a feed."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True if earlier publication dates have not been read yet. The second update reads them: for the many feeds
-    without a second update, the work is saved."""
+    """True if earlier publication dates have not been read yet. The second update reads them. Many feeds never get a
+    second update, and need no such dates."""
     fencing_token: int = 0
     """Order of copies in a cluster: on every machine, the later copy has the higher number (cluster/). 0 without a
     cluster."""

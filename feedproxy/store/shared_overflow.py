@@ -1,4 +1,4 @@
-"""Values that the disk does not have, or not yet, in memory that all workers share.
+"""Memory that all workers share, for values that are not on the disk, or not yet.
 
 While the disk is full, read-only or locked, all workers must answer with the value that one of them has stored. A value
 that cannot be written soon is therefore appended to a ring of bytes in the common memory, and a table contains its
@@ -23,8 +23,8 @@ VALUE_MAX = CAPACITY // 8
 """Maximum size of one value, in bytes. A larger value counts as overwritten."""
 SLOTS = 16_384
 BUCKET = 8
-"""Number of slots of the table in which one name may be. If all of them are occupied, the value that was appended first
-is dropped."""
+"""Number of slots of the table that can contain the entry of a given name. If all of them are occupied, the value that
+was appended first is dropped."""
 
 _SLOT = struct.Struct("<QQ")
 """Layout of a slot: hash of the name, and position."""

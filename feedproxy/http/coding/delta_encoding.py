@@ -1,8 +1,8 @@
 """Delta encoding: A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.  RFC 3229
 
-The only supported instance manipulation is `feed`. Its result is the document with only the entries that are new or
-changed since the base, which is a version that the client has. The client names the base as in a conditional request:
-by entity tags or by a date. RFC 3229 defines only tags, but feed readers and servers have long used both.
+The only supported instance manipulation is `feed`. Its result is the document with only the entries that were added or
+changed since the base. The base is a version that the client has. The client names the base as in a conditional
+request: by entity tags or by a date. RFC 3229 defines only tags, but feed readers and servers have long used both.
 
 The fields of a 226 prevent caches from treating the delta as the whole representation.
 """

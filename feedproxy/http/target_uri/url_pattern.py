@@ -74,8 +74,8 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return an expression that matches a host without its port, and other names that always lead to the same
-    machine."""
+    """Return an expression that matches this host and all other names that always lead to the same machine, without a
+    port."""
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK

@@ -2,8 +2,8 @@
 
 Content in the origin's own coding is stored as received, if the proxy did not edit it. When a new version is stored,
 ingest.py makes the codings that clients requested for the previous version. For any other coding, there are two cases.
-If a client would get uncompressed content, it waits for its coding, about a millisecond. If a client gets some coding
-but prefers another, the preferred coding is made for later requests.
+A client that would otherwise get uncompressed content waits for its coding, about a millisecond. If a client gets one
+coding but prefers another, the preferred coding is made for later requests.
 
 A feed that is requested once thus costs no compression, and a feed that is polled has all codings
 (docs/decisions/content-codings-on-request.md).

@@ -136,7 +136,8 @@ def record_failure(
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request, or None if a failed response states none.
+    """Return the instant from which the origin permits the next request after a failed one, or None if the response
+    states no instant.
 
     The origin states it by Retry-After (RFC 9110, section 10.2.3) or by an exhausted rate limit. The later instant
     applies, at most DEFER_MAX seconds from now. For successful responses, only `rate_limit_reset` is meaningful.

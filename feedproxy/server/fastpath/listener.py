@@ -78,8 +78,8 @@ class Listener:
         self._complaints = RateLimitedLog()
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """Deadline of each connection in the loop's time, and True if it is for sending a response, False if for a
-        request head."""
+        """Deadline of each connection on the loop's clock, and its kind: True for the sending of a response, False for
+        the arrival of a request head."""
         size = app.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}

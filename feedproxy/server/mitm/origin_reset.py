@@ -1,8 +1,8 @@
 """Reading of an origin's response after the origin has reset the connection.
 
 An origin that refuses an upload responds at once and closes the connection. It answers further content with a reset
-(RFC 9112, section 9.6), and asyncio drops the transport at the first failed write. The response is then unread in the
-kernel's buffer, or in the StreamReader, which raises the error first.
+(RFC 9112, section 9.6), and asyncio drops the transport at the first failed write. The unread response is then in the
+kernel's buffer or in the StreamReader, and the StreamReader raises the error before it returns the response.
 
 "A client sending a message body SHOULD monitor the network connection for an error status code while it is transmitting
 the request" (RFC 9112, section 9.5). Here, a failed write only ends writing, and received data is read first.
