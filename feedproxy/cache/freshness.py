@@ -71,7 +71,7 @@ class Freshness:
     `age` and `lifetime` are in seconds, never negative. `expires` is the instant at which the lifetime ends.
     `allowance` is the permission to use the response after `expires`, or None. `control` contains the directives that
     govern the response. `reason` explains the lifetime if `source` is not enough. `limit` explains why the lifetime is
-    shorter than its source gives.
+    shorter than the one that its source gives.
     """
 
     age: Seconds

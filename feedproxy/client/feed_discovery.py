@@ -1,4 +1,5 @@
-"""Discovery of the address for subscriptions from a feed or a page, at an address or in a file, in the order of USM.
+"""Discovery of the address at which to subscribe, in the order of USM. The input is a feed or a page, named by its
+address or by the path of a file.
 
 The feed's self link comes first. If the feed has no self link, its page is requested: "the algorithm falls back and
 performs a second HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that it names.

@@ -235,7 +235,7 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def safe_length(data: bytes) -> int:
-    """Return the number of bytes that are safe to parse: those before the first construct that only attacks contain.
+    """Return the number of bytes that are safe to parse: those before the first construct that occurs only in attacks.
 
     The parser buffers a tag up to its `>`, so a huge tag defeats parsing in pieces. Attribute defaults of an internal
     subset would be added to every element.

@@ -16,8 +16,8 @@ from functools import lru_cache
 from urllib.parse import quote
 
 LENGTH_MAX = 512
-"""Maximum length of a User-Agent that is parsed, in characters. Real values are below 400, and the caches below must
-remain small."""
+"""Maximum length of a User-Agent that is parsed, in characters. Real values have less than 400, and the caches of this
+module must remain small."""
 
 COUNT_MAX = 10**12
 """Upper limit for the number of a claim. Larger numbers are reduced to this limit."""

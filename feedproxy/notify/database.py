@@ -74,7 +74,8 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 
 
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Subtract `seconds` from all deadlines, after the clock was set back by as much. Call it within a transaction.
+    """Subtract `seconds` from all deadlines, after the clock was set back by this number of seconds. Call it within a
+    transaction.
 
     Without this correction, a clock that was a year ahead would delay deliveries and prolong subscriptions by a year.
     """

@@ -48,7 +48,7 @@ def to_public(target: str, settings: Settings) -> str:
 def to_upstream(address: str, settings: Settings) -> str:
     """Return the target of a normalised address: the upstream's for a public address, otherwise the address itself.
 
-    If `upstream` and `public_url` are folders of each other, an address below both counts as the upstream's.
+    If one of `upstream` and `public_url` is below the other, an address below both counts as the upstream's.
     """
     if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address

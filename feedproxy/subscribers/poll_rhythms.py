@@ -4,8 +4,8 @@ The first READERS_MAX readers of each feed are sampled, with 48 bytes each. A re
 pseudonym as in the counts (pseudonyms.py), and forgotten after the same window. The sample represents all readers: if a
 feed has ten times as many readers, ten times as many polls are expected.
 
-Polls at the reader's usual interval form a session. A longer pause ends the session. A reader that runs in working
-hours is expected to begin the next session after the same time as the last session.
+Polls at the reader's usual interval form a session. A longer pause ends the session. The next session is expected to
+begin one cycle after the last one began: usually after a day, as for a reader that runs in working hours.
 """
 
 import asyncio

@@ -42,7 +42,7 @@ other requests wait (fair_limits.py)."""
 
 
 class StaleConnection(FetchError):
-    """Error for a pooled connection that was closed before a byte of the response.
+    """Error for a pooled connection that was closed before the first byte of the response.
 
     The request may be repeated (RFC 9112, section 9.3.1).
     """

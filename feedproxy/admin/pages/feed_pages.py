@@ -302,8 +302,8 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """Return the sorted rows that match, and the number of rows in each state that match `query`. May run in any
-    thread."""
+    """Return the sorted rows that match `query` and `state`, and for each state the number of rows that match `query`.
+    May run in any thread."""
     matches = select(rows, query, "")
     rows_in_state = select(matches, "", state)
     rows_in_state.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))

@@ -40,8 +40,8 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
     `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
     one. Return None for CDF, and for a document in which the ranges would not be exact. Such a document is ill-formed,
-    declares entities, has an encoding without a round trip, has items in an unexpected place, or has more than
-    ENTRIES_MAX items.
+    declares entities, has an encoding in which the decoded text does not give the same bytes again, has items in an
+    unexpected place, or has more than ENTRIES_MAX items.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:

@@ -2,7 +2,7 @@
 (USM).
 
 The Universal Subscription Mechanism requires a media type for which feed readers are registered. A browser passes only
-a temporary file to the feed reader, so that the channel must also contain a link with the feed's address. feedproxy
+a temporary file to the feed reader. Therefore the channel must also contain a link with the feed's address. feedproxy
 adds media type and link to feeds that lack them.
 """
 

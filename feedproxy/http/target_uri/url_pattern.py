@@ -1,7 +1,7 @@
 """Patterns of target URIs, which name the targets of a rule of the configuration.
 
-`*` matches any characters: in the host all except slashes, in path and query all. It is the only wildcard, because `?`
-begins a query. There are three forms:
+`*` matches any text, but in the host none with a slash. It is the only wildcard, because `?` begins a query. There are
+three forms:
 
     https://example.com/blog/*   one scheme and port
     example.com/blog/*           any scheme; any port, unless the pattern names one
@@ -48,7 +48,7 @@ class TargetPattern:
         return self._regex.fullmatch(target) is not None
 
     def protects(self, interpretation: str) -> bool:
-        """Return True if the pattern, as a lax server matches paths, matches this interpretation of a target.
+        """Return True if the pattern matches this interpretation of a target by the rules of a lax server.
 
         The comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, a query if the
         pattern has none, and the order of parameters. The names and addresses of loopback count as one host.

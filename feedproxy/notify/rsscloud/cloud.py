@@ -3,7 +3,7 @@
 A callback at the caller's own address is verified by a test notification: "A workstation cannot make a registration
 call on behalf of another." A callback at another host (`domain`) is verified by a response that an arbitrary web server
 would not send. The callback must repeat a challenge (http-post) or return true (XML-RPC, SOAP). The client waits for
-the outcome, so that the verification is sent at once (DeliveryWorker.request_now) and is not durable.
+the outcome. The verification is therefore sent at once (DeliveryWorker.request_now), and is not durable.
 """
 
 import logging

@@ -111,7 +111,8 @@ class _Table(dict[int, str]):
 def _escaping(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
     """Return a function that quotes a text.
 
-    The function escapes `special` characters with a backslash, and characters beyond ASCII with `beyond`.
+    The function writes a backslash before `special` characters, and replaces characters outside ASCII by the result of
+    `escape`.
     """
     table = _Table(special, escape)
     return lambda text: f'"{text.translate(table)}"'
