@@ -47,7 +47,7 @@ BACK_OFF_FIRST: Seconds = 0.5
 """Seconds before the restart after the second exit in a row. The pause doubles with each further exit."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
-"""Seconds after `drain_timeout` within which a worker must exit. After this time, it is killed."""
+"""Seconds that a worker has to exit after `drain_timeout` has passed. After this time, it is killed."""
 
 HANG_TIMEOUT: Seconds = 3.5
 """Seconds without a heartbeat after which a worker is killed. The longest event-loop iterations take some 50 ms."""

@@ -104,7 +104,7 @@ class AdminListener:
         self.url = f"http://{uri.join_host_port(host, port)}"
 
     async def stop(self) -> None:
-        """Close the listener. The call has no effect before `start`."""
+        """Close the listener. The call has no effect if the listener was not started."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()

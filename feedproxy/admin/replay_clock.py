@@ -67,7 +67,7 @@ class ReplayAdmin:
         await self._listener.start(AdminAuth(host), host, port)
 
     async def stop(self) -> None:
-        """Close the listener. The call has no effect before `start`."""
+        """Close the listener. The call has no effect if the listener was not started."""
         await self._listener.stop()
 
     async def _advance(self, request: web.Request) -> web.Response:

@@ -78,7 +78,7 @@ class AdminServer:
         self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
 
     async def stop(self) -> None:
-        """Close the listener. The call has no effect before `start`."""
+        """Close the listener. The call has no effect if the listener was not started."""
         if self._listener is not None:
             await self._listener.stop()
 

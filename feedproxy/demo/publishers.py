@@ -120,7 +120,7 @@ class DemoFeed:
         return version
 
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
-        """Return True if ttl, sy:* or skipHours of the feed permit using a copy that was fetched at `fetched`."""
+        """Return True if ttl, sy:* or skipHours of the feed permit using a copy from the instant `fetched`."""
         return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 
     def find_version_number(self, body: bytes) -> int | None:

@@ -108,7 +108,7 @@ class ImportedFeeds:
         return self._raw
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return 1 if the feed was imported after `since`, and 0 otherwise."""
+        """Return 1 if the feed was imported after the instant `since`, and 0 otherwise."""
         imported = self.current.since.get(target)
         return int(imported is not None and imported >= since)
 

@@ -175,7 +175,8 @@ class NotificationService:
         return is_upstream_target(target, self.settings()) or target in await self._listed_feeds()
 
     def start(self) -> None:
-        """Start the loop, which runs until `close`. Record the changes that the previous process left unrecorded."""
+        """Start the loop, which runs until `close` is called. Record the changes that the previous process left
+        unrecorded."""
         if not self._tasks:
             self.proxy.events.feed_changed.subscribe(self.on_feed_changed)
             self.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)

@@ -191,14 +191,14 @@ class CacheAdmin:
         await self._store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Record a push and its lease. Until `promised`, the schedule fetches the target only every `push_interval`
-        seconds."""
+        """Record a push and its lease. Up to the instant `promised`, the schedule fetches the target only every
+        `push_interval` seconds."""
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
             self.scheduler.note(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
-        """Extend the push lease of a target until `promised`. A lease that has ended stays ended."""
+        """Extend the push lease of a target up to the instant `promised`. A lease that has ended stays ended."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self._clock.now():
             await self._store.put(replace(resource, push_lease_expires=promised))

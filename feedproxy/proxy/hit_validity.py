@@ -29,7 +29,7 @@ def decision_valid_until(
     """Return the last instant at which the decision is certain to be the same as at `now`. The result is at least
     `now`.
 
-    `freshness` is the freshness at `now`, with which the response may be used.
+    `freshness` is the freshness of the response at the instant `now`, and permits its use.
     """
     if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
         return now  # the request sets its own limits

@@ -64,7 +64,7 @@ class LocalResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return 503 with a Retry-After that ends at `until`.
+        """Return 503 with a Retry-After that ends at the instant `until`.
 
         It is for a target that may not be fetched and has no usable copy.
         """

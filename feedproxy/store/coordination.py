@@ -29,7 +29,7 @@ class SiteThrottle(Protocol):
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record after `now` is ignored, because the clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record from after `now` is ignored: the clock was wrong.
         """
         ...
 
@@ -38,7 +38,7 @@ class SiteThrottle(Protocol):
         ...
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before `until`.
+        """Let no request to the site begin before the instant `until`.
 
         Called when an origin has reported that a limit for all feeds of the site is reached.
         """
@@ -116,7 +116,7 @@ class LocalSiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record after `now` is ignored, because the clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record from after `now` is ignored: the clock was wrong.
         """
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         if now is not None and is_set_back(recorded_at, now):
@@ -131,7 +131,7 @@ class LocalSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before `until`."""
+        """Let no request to the site begin before the instant `until`."""
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         self._times.put(site, (last_slot, max(paused_until, until), recorded_at))
 

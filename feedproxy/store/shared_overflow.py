@@ -115,7 +115,8 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry, because the disk is up to date. Do nothing if a value was appended after `position`."""
+        """Remove the entry, because the disk is up to date. Do nothing if another value was appended after the one at
+        `position`."""
         if not position:
             return
         with self._mutex():

@@ -230,7 +230,7 @@ class SharedSiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record after `now` is ignored, because the clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record from after `now` is ignored: the clock was wrong.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(_byte(site))
@@ -253,7 +253,7 @@ class SharedSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before `until`."""
+        """Let no request to the site begin before the instant `until`."""
         key = _byte(site)
         with self._mutex():
             slot_offset, last_slot, paused_until, recorded_at = self._find(key)

@@ -194,7 +194,8 @@ class SubscriberCounts:
         return current_claim(claim_state, now, self._window) if claim_state is not None else 0
 
     def count_recent(self, target: str, since: Instant) -> int:
-        """Return the number of readers and fetchers that requested this feed after `since`, at most RECENT_MAX."""
+        """Return the number of readers and fetchers that requested this feed after the instant `since`, at most
+        RECENT_MAX."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0

@@ -58,7 +58,7 @@ class DistinctReaders:
             self._feeds.popitem(last=False)
 
     def since(self, since: Instant) -> Iterator[tuple[str, Readers]]:
-        """Yield the feeds requested after `since`, with their readers."""
+        """Yield the feeds that were requested after the instant `since`, with their readers."""
         for target, readers in list(self._feeds.items()):
             recent = {pseudonym: at for pseudonym, at in _unpack(readers).items() if at > since}
             if recent:
@@ -82,7 +82,7 @@ def count_distinct(readers: Readers) -> int:
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Return the readers of both sources with requests after `since`, by feed."""
+    """Return the readers of both sources with requests after the instant `since`, by feed."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

@@ -4,8 +4,8 @@ The first READERS_MAX readers of each feed are sampled, with 48 bytes each. A re
 pseudonym as in the counts (pseudonyms.py), and forgotten after the same window. The sample represents all readers: if a
 feed has ten times as many readers, ten times as many polls are expected.
 
-Polls at the reader's usual interval form a session. A longer pause ends the session. The next session is expected to
-begin one cycle after the last one began: usually after a day, as for a reader that runs in working hours.
+Polls at the reader's usual interval form a session. A longer pause ends the session. The next session is expected one
+cycle after the beginning of the last session. A cycle is usually a day, as for a reader that runs in working hours.
 """
 
 import asyncio
@@ -250,8 +250,8 @@ class PollRhythms:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all rhythms by `data`, which `dump` returned.
 
-        Polls after `now` become polls at `now`, because the clock was wrong. Raises StoreError for damaged data; the
-        rhythms are then unchanged.
+        Polls with an instant after `now` get the instant `now`, because the clock was wrong. Raises StoreError for
+        damaged data; the rhythms are then unchanged.
         """
         body = data[len(MAGIC) + 4 :]
         if not data.startswith(MAGIC):
@@ -374,7 +374,7 @@ def _padded(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
 
 
 def _correct(records: bytearray, now: Instant) -> None:
-    """Replace polls after `now` by polls at `now`."""
+    """Set the instants of polls after `now` to `now`."""
     for at in range(0, len(records), _RECORD.size):
         (last,) = _LAST.unpack_from(records, at + _KEY.size)
         _LAST.pack_into(records, at + _KEY.size, min(last, now))

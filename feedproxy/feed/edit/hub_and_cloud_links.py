@@ -156,7 +156,7 @@ def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
 
 
 def _find_hubs(text: str, at: int) -> int | None:
-    """Return the offset at which the list of hubs begins, in an object with members from `at` on.
+    """Return the offset at which the list of hubs begins, in an object with members from the offset `at` on.
 
     Return None if there is none. Raises ValueError if `hubs` is not a list, or the text is not JSON.
     """

@@ -60,7 +60,8 @@ def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
 
 
 def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
-    """Parse a pattern from `at` on. Return its parts, and the position of the first character that is not supported."""
+    """Parse a pattern from the position `at` on. Return its parts, and the position of the first character that is not
+    supported."""
     parts = [""]
     while (match := _TOKEN.match(pattern, at)) is not None and not _is_modifier(pattern, at):
         at = match.end()
@@ -74,7 +75,7 @@ def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
 
 
 def _is_modifier(pattern: str, at: int) -> bool:
-    """Return True if the character at `at` repeats the group before it, or makes that group optional."""
+    """Return True if the character at the position `at` repeats the preceding group, or makes it optional."""
     if pattern[at] not in "?+*" or at == 0 or pattern[at - 1] not in "*}":
         return False
     # An odd number of backslashes escapes the end of the group.

@@ -63,7 +63,7 @@ class FaultSchedule:
     numbers: tuple[int, int | None] = (1, None)
 
     def holds(self, now: Instant, number: int, random: Random) -> bool:
-        """Return True if the fault is active for request `number` at `now`.
+        """Return True if the fault is active for the request with this number at the instant `now`.
 
         If `share` is below 1, one number is drawn from `random`.
         """

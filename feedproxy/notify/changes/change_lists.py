@@ -55,7 +55,7 @@ class ChangeLists:
         return await self._respond(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
-        """Return the changes of feeds that are public now, from `begin` until `end`.
+        """Return the changes between the instants `begin` and `end`, for feeds that are public now.
 
         A rule or the origin may have made a feed private after its change.
         """

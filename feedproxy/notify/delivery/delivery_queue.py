@@ -28,7 +28,7 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
     """Return the instant of the next try after `tries` failures, or None after the last try. `jitter` is in [0, 1).
 
     "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
-    period" (CNWS). The last try is therefore `retry_for` seconds after `since`.
+    period" (CNWS). The last try is therefore `retry_for` seconds after the instant `since`.
     """
     end = since + retry_for
     if now >= end:

@@ -180,7 +180,7 @@ class Subscriber:
         return replace(discovered, hubs=tuple(hub for hub in discovered.hubs if not hub.startswith(own)))
 
     def is_read(self, target: str) -> bool:
-        """Return whether a feed has had readers within `subscriber_window`."""
+        """Return whether a feed has had readers in the last `subscriber_window` seconds."""
         return self._service.proxy.counts.total(target, self._service.clock.now()) > 0
 
     # -- requests

@@ -127,7 +127,7 @@ class _Helper:
 
 
 class HelperPool:
-    """Pool that runs jobs in helper processes, and in threads before `start`."""
+    """Pool that runs jobs in helper processes, and in threads until `start` is called."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads

@@ -49,7 +49,7 @@ PAUSE_INTERVAL = 10 * 365 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The decision that the target must not be fetched before `until`. `detail` names the rule."""
+    """The decision that the target must not be fetched before the instant `until`. `detail` names the rule."""
 
     until: Instant
     detail: Detail
