@@ -15,7 +15,7 @@ WAIT_TIMEOUT: Seconds = 0.25
 """Seconds between two requests for a lease that another machine holds. An event may report the end of the lease
 earlier."""
 WAITING_MAX = 10_000
-"""Largest number of targets in the list of targets with a lease of another machine."""
+"""Largest number of targets that are remembered because another machine has their lease."""
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class ClusterSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Defer all requests to a site until an instant."""
+        """Defer all requests to a site up to the instant `until`."""
         self._local.pause(site, until)
         self._effects.on_slot_reserved(site, until)
 

@@ -203,7 +203,7 @@ class ClusterNode:
                 logger.exception("cluster: synchronization failed")
 
     async def _on_reconnected(self) -> None:
-        """Apply missed events, then send the changes of this machine during the outage."""
+        """Apply missed events, then send the changes that this machine made during the outage."""
         await self.event_listener.catch_up()
         self._compare_soon()
         self.store.replicator.wake()

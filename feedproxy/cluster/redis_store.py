@@ -191,7 +191,7 @@ class RedisStore:
         )
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that may be lost, because it is useful only at once."""
+        """Send an event that may be lost, because a late event has no use."""
         message = "0 0 " + self._message(kind, target, payload)
         await self.connection.run(
             lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR

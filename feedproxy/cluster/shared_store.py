@@ -89,7 +89,8 @@ class ClusterStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when all resources are written here and sent to Redis. An unavailable Redis is not waited for."""
+        """Return when all resources are written here and sent to Redis. The call does not wait for an unavailable
+        Redis."""
         await self.local.flush()
         await self.replicator.flush(FLUSH_TIMEOUT)
 

@@ -47,7 +47,7 @@ def carry_validators(base: str, fields: Fields) -> str:
 
 
 def content_base(base: str) -> str:
-    """Return a tag base without the validator of the origin that the tag carries, if any."""
+    """Return a tag base without the origin's validator, if it carries one."""
     return base.partition(".")[0] if _CARRIED.fullmatch(base) else base
 
 

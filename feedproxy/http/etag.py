@@ -74,7 +74,8 @@ def strong_match(one: EntityTag, other: EntityTag) -> bool:
 
 
 def weak_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return True if two tags match by weak comparison: they are equal, weak or strong (section 8.8.3.2)."""
+    """Return True if two tags match by weak comparison: their texts are equal, and either may be weak (section
+    8.8.3.2)."""
     return one.opaque == other.opaque
 
 

@@ -66,7 +66,7 @@ class OperatorDecisions:
         return self._decided.get(target)
 
     def list_all(self) -> list[tuple[str, FeedDecision]]:
-        """Return the targets that are paused or blocked with the decisions, the latest decision first."""
+        """Return the paused and blocked targets, each with its decision, the latest decision first."""
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:

@@ -294,7 +294,8 @@ class TieredStore:
             self._memory.put_now(resource)
 
     def _publish(self, key: Key, value: Resource | bytes | None, precondition: Precondition) -> None:
-        """Publish a value that the disk does not have in the memory that the workers share. Raises StoreError."""
+        """Publish a value through the memory that the workers share, because the disk does not have it. Raises
+        StoreError."""
         shared = self._shared
         if shared is None:
             return
@@ -307,7 +308,7 @@ class TieredStore:
                 self._published_at[key[1]] = shared.publish_change(key[1])
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
-        """Drop the targets that other processes have changed since the last call from memory."""
+        """Remove from memory the targets that other processes have changed since the last call."""
         self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
         self._peeked.clear()

@@ -3,8 +3,8 @@
 After its head, the file contains:
 
 * A ring with the names of changed targets. A writer appends a name once the disk has the new value, and advances the
-  position. A reading process compares the position with the position that it read last, which takes 30 ns. It drops the
-  targets that were named in between from its memory. If the ring has overwritten some of these names, it drops all
+  position. A reading process compares the position with the position that it read last, which takes 30 ns. It removes
+  from its memory the targets that were named in between. If the ring has overwritten some of these names, it drops all
   targets. Therefore no process serves an older copy once a newer copy is acknowledged, and no message can be late.
 * Counters by hash: the number of invalidations and of completed fetches of a target. Two targets may share a counter.
   The effect is an additional fetch, or a response that is not stored.

@@ -30,7 +30,7 @@ SITE_FEEDS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """The properties of a feed's content at one instant that the log needs."""
+    """The properties that the log needs of a feed's content at one instant."""
 
     target: str
     digest: str

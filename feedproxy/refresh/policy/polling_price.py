@@ -47,7 +47,7 @@ counts as too late for the copy. Readers often poll at the interval that the fee
 interval varies."""
 
 MARGIN_MAX = 30.0
-"""Longest such last part of a lifetime, in seconds."""
+"""Longest part of a lifetime that MARGIN may give, in seconds."""
 
 RENEWED = 0.06
 """A plan assumes that a poll has renewed an expired copy if the probability of the contrary is below this value. The

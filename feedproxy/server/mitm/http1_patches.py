@@ -318,7 +318,7 @@ def response_of(head: ResponseHead, method: str) -> http.Response:
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """Return the fields of a response without the framing of content that a response with this status must not have."""
+    """Return the fields of a response, without framing fields if a response with this status must not have content."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx
