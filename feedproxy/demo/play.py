@@ -194,7 +194,7 @@ def _no_refreshes() -> int:
 
 
 async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[], int]) -> None:
-    """Advance the clock in steps, and wait for the refreshes that are scheduled before `until`."""
+    """Advance the clock in steps, and wait for the refreshes that are scheduled before the instant `until`."""
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
         # The wait is limited, because a refresh may wait for a slot of its site, and the slot for this clock.

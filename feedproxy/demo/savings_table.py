@@ -16,7 +16,7 @@ class Figures:
     """The figures of one run."""
 
     requests: int
-    """Number of requests at the origins. The three numbers below count some of these requests."""
+    """Number of requests at the origins. The next three numbers count some of these requests."""
     conditional: int
     not_modified: int
     skipped_hours: int

@@ -88,7 +88,7 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Maximum number of members of Via by other feedproxies that are forwarded to the origin."""
+"""Maximum number of Via members of other feedproxies that are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
 """Largest number of characters in the fields of a request for which the forwarded fields are memoized."""

@@ -23,7 +23,7 @@ DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Number of workers for which a stored history is looked for: more than usual machines have processors."""
+"""Number of workers for which the store is searched for a history: more than usual machines have processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,8 @@ class History:
                 pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """Yield start and counts of the last `count` hours or days in order of time, including the current one."""
+        """Yield the start and the traffic counts of each of the last hours or days, in order of time. The number of
+        periods is `count`, the current one included."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)

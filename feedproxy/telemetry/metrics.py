@@ -192,7 +192,7 @@ class Metrics:
         self._count(entrance, outcome, cache.detail or "", status, size, seconds, own=own)
 
     def count_hits(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
-        """Count `count` equal hits. `size` is the sum of their sizes in bytes."""
+        """Count a number of equal hits (`count`). `size` is the sum of their sizes in bytes."""
         self._request_of(entrance, "hit", detail, _code(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
         self._bytes_of(entrance, "store").inc(size)

@@ -13,7 +13,7 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""Maximum number of persons with the same name or address with which another person is compared."""
+"""A person is compared with at most this number of persons that have the same name or address."""
 
 
 def parse(text: str) -> Person | None:
@@ -44,7 +44,8 @@ def is_email(text: str) -> bool:
 
 
 def without_false_names(person: Person) -> Person:
-    """Return the person. If its name is an address, the name is removed, and becomes the missing email."""
+    """Return the person without a name that repeats its address. If the name is an email address, and the person has no
+    email, the name becomes the email."""
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:

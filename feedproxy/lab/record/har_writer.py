@@ -153,7 +153,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_same_file(path: Path, status: os.stat_result) -> bool:
-    """Return True if `path` still names the file with status `status`. Another process may have renamed the file."""
+    """Return True if `path` still names the file with this status. Another process may have renamed the file."""
     try:
         now = path.stat()
     except FileNotFoundError:
