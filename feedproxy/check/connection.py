@@ -56,7 +56,7 @@ class REDIRECT_LEADS_NOWHERE(Note):
     level = Level.BAD
     category = Category.MOVES
     summary = "A redirect cannot be followed: %(reason)s."
-    advice = "Readers do not get the feed. Redirect the old address directly to the new one."
+    advice = "Readers do not get the feed. Redirect the old address directly to the new address."
     reference = "RFC 9110, section 15.4"
 
 

@@ -176,7 +176,7 @@ class Metrics:
         self._fleet_events = Counter(
             "feedproxy_fleet_events",
             "Events of the fleet: sent (a copy to Redis), taken-in (a copy of another machine), refused (a copy, "
-            "because a newer one exists), lease-lost (before the end of a fetch), gap (messages were missed), "
+            "because a newer copy exists), lease-lost (before the end of a fetch), gap (messages were missed), "
             "compared (all copies with Redis), away (Redis did not answer).",
             ("event",),
             registry=self.registry,

@@ -80,7 +80,7 @@ class Ttl(_Edit):
 
     Other invalid values are `ttl=-5`, `ttl=soon` and `ttl=99999999`.
 
-    A good reader honours a valid ttl, ignores an invalid one (zero, negative, not a number), and limits a long one to a
+    A good reader honours a valid ttl, ignores an invalid ttl (zero, negative, not a number), and limits a long ttl to a
     day or a week.
     """
 
