@@ -205,8 +205,8 @@ class UNCONDITIONAL_REPEAT(Note):
     summary = "%(times)s were unconditional and fetched the whole feed again."
     advice = """\
     The server had sent ETag or Last-Modified, but the reader did not return them, so the server could not answer
-    `304 Not Modified`. Store both with the feed, also across restarts, and send them as `If-None-Match` and
-    `If-Modified-Since` in every poll."""
+    `304 Not Modified`. Store ETag and Last-Modified with the feed, also across restarts, and send them as
+    `If-None-Match` and `If-Modified-Since` in every poll."""
     reference = "RFC 9110, sections 13.1.2 and 13.1.3; RFC 9111, section 4.3.1"
 
 
