@@ -11,7 +11,7 @@ from feedproxy.http.etag import EntityTag, parse_tag, strong_match
 
 _CODING_MARKS = ("-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd", "-deflate", "-df", ".gzip", "+gzip", "-gz")
 _CLOCK_TOLERANCE = 300.0
-"""Seconds by which the server's clock may differ before a date counts as in the future."""
+"""Seconds by which Last-Modified may be later than the first response. A still later date counts as in the future."""
 
 
 def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:

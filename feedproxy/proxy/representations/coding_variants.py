@@ -2,11 +2,11 @@
 
 Content in the origin's own coding is stored as received, if the proxy did not edit it. When a new version is stored,
 ingest.py makes the codings that clients requested for the previous version. For any other coding, there are two cases.
-A client that would otherwise get uncompressed content waits for its coding, about a millisecond. If a client gets one
-coding but prefers another, the preferred coding is made for later requests.
+A client that would otherwise get uncompressed content waits for its coding, about a millisecond. If a client prefers
+another coding than it gets, and the response is a hit, the preferred coding is made for later requests.
 
-A feed that is requested once thus costs no compression, and a feed that is polled has all codings
-(docs/decisions/content-codings-on-request.md).
+A feed that is requested once is thus compressed at most once, and a feed that is polled has all codings that its
+clients request (docs/decisions/content-codings-on-request.md).
 """
 
 import asyncio
