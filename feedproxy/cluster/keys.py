@@ -48,7 +48,7 @@ class RedisKeys:
         return f"{self._base}:identity"
 
     def copy(self, target: str) -> bytes:
-        """Return the key of a target's copy and its token."""
+        """Return the key under which a target's copy is stored, together with the copy's token."""
         return f"{self._base}:copy:{target}".encode("utf-8", "surrogatepass")
 
     @property

@@ -32,8 +32,8 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Largest number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Largest number of reads that wait while Redis is unavailable. Further reads are dropped, because feed readers poll
-again."""
+"""Largest number of recorded reads that wait to be sent, such as while Redis is unavailable. The next read discards all
+of them, because feed readers poll again."""
 CLIENT_TIMEOUT_FACTOR = 1
 """Factor by which the Redis timeout is multiplied for a request during which a client waits."""
 

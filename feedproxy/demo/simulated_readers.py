@@ -104,7 +104,8 @@ class SimulatedPoll:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """All polls in order. `planned` is their number before polls were left out."""
+    """The polls to play, in order. `planned` is the number of all planned polls: if there are too many, some are not
+    played."""
 
     polls: Sequence[SimulatedPoll]
     planned: int

@@ -48,8 +48,9 @@ SMALL_LIST_MAX = 500
 milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""A longer list is reused for this number times the time that building it took. Building lists therefore takes at most
-a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never after a change of rules."""
+"""A list of more than SMALL_LIST_MAX feeds is reused for this number times the time that building it took. Building
+lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never after a
+change of rules."""
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0

@@ -33,7 +33,8 @@ class Unsatisfiable:
 
 
 def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
-    """Return the first and the last byte that a Range selects of `length` bytes, as in `content[first : last + 1]`.
+    """Return the positions of the first and the last byte that a Range selects, as in `content[first : last + 1]`. The
+    content has `length` bytes.
 
     `value` is the Range field of a GET; it is None if If-Range forbids the range (conditional.range_applies).
     """

@@ -175,7 +175,7 @@ class PollRhythms:
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
-        """Return the feeds with changed expected polls, and clear the list."""
+        """Return at most SURPRISES_MAX feeds. Their expected polls have changed since the last call."""
         targets, self._surprises = list(self._surprises), {}
         return targets
 

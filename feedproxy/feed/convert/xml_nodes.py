@@ -118,7 +118,7 @@ def _key(key: str) -> str:
 def add(parent: Element, node: Node, bare: str = "") -> None:
     """Write a node into a document.
 
-    `bare` is the namespace for elements without one, if the document's default namespace is another.
+    Elements without a namespace get the namespace `bare`. It is empty if the document has no default namespace.
     """
     element = etree.SubElement(parent, clark_name(node.namespace or bare, node.name))
     for key, value in node.attributes:

@@ -67,7 +67,8 @@ def is_wide(codec: str) -> bool:
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec of the larger character set that publishers mean by the name of `codec`, or `codec` itself."""
+    """Return the codec that publishers mean when they name this one. It is the same codec, or one with more
+    characters."""
     return _SUPERSETS.get(codec, codec)
 
 

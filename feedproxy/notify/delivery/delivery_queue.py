@@ -54,7 +54,8 @@ class DeliveryOutcome:
     """Instant of the next attempt after a Retry. None ends the delivery."""
     remove: bool = False
     started: Instant = math.inf
-    """Instant at which the attempt began. A note that a push wrote after this instant stays in the subscription."""
+    """Instant at which the attempt began. If a push has changed the subscription's `note` since then, the outcome does
+    not replace that note."""
 
 
 class DeliveryQueue:

@@ -52,7 +52,8 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of fields that affect responses. If Vary names other fields, they are compared when a response is stored."""
+"""Names of the fields with values that are part of a request's key. If Vary names another field, the response is found
+only by the exact bytes of the request."""
 
 _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},

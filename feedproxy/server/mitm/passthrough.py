@@ -216,7 +216,8 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
-    """Replace the head of a streamed 407 from a parent proxy, because the 407 is for this proxy. Return the counter."""
+    """Replace a streamed 407 from a parent proxy, because the 407 is for this proxy and not for the client. Return the
+    counter of the content."""
     assert flow.response is not None
     fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
     flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
