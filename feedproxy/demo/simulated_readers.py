@@ -112,7 +112,7 @@ class PollPlan:
 
 
 def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int) -> PollPlan:
-    """Return the subscriptions with their polls. Every reader has two of the feeds."""
+    """Return the polls of all readers. Every reader subscribes to two of the feeds."""
     random = Random(f"{seed}/readers")  # noqa: S311 -- a play, no secret
     end = START + days * 86_400
     polls: list[SimulatedPoll] = []

@@ -67,7 +67,7 @@ class TrafficCounts:
         return TrafficCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     def since(self, before: "TrafficCounts") -> "TrafficCounts":
-        """Return the growth compared with the earlier counts `before`."""
+        """Return the growth since the earlier counts (`before`)."""
         pairs = zip(astuple(self), astuple(before), strict=True)
         return TrafficCounts(*(max(0, now - then) for now, then in pairs))
 

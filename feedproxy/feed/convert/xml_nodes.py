@@ -32,7 +32,8 @@ def canonical_namespace(namespace: str) -> str:
 
 
 def without_rss_namespace(namespace: str) -> str:
-    """Return the namespace, or an empty text for the namespaces that RSS's elements have in other formats."""
+    """Return the namespace, or an empty text for a namespace of RSS 1.0 or 2.0. Elements in these namespaces are RSS's
+    own."""
     return "" if namespace in (RSS1, RSS2) else namespace
 
 

@@ -1,7 +1,8 @@
 """Reading of folders with dated versions of feeds.
 
-A feed is either an archive `NAME.tar.xz` (or .tar, .tar.gz) with a file for each version, dated by its modification
-time. Or it is a file `NAME.json` with metadata, beside an archive or a folder `NAME` with its versions:
+A feed has one of two forms. It is an archive `NAME.tar.xz` (or .tar, .tar.gz) with a file for each version, dated by
+its modification time. Or it is a file `NAME.json` with metadata, beside an archive or a folder `NAME` with its
+versions:
 
 {"source": "owner/repository", "path": "feed.xml", "versions": [
         {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}

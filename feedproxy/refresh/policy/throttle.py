@@ -65,8 +65,8 @@ def check_fetch_allowed(
     """Return the permission to fetch the target now, or the instant until which it is deferred.
 
     `site_free_at` is the first instant at which `site_interval` permits a fetch from the target's site. If the clock
-    was set back, a stored instant may lie in the future: the last fetch then counts as now, and a deferral ends within
-    DEFER_MAX seconds.
+    was set back, a stored instant may lie in the future: the last fetch then counts as made now, and a deferral ends
+    within DEFER_MAX seconds.
     """
     if resource is None:
         return Allowed()
