@@ -5,12 +5,12 @@ Each Note is a class below the code that yields it. Reports contain its name: `T
 
 class NO_VALIDATOR(Note):
         level = Level.WARN
-        category = Category.CONDITIONS
-        summary = "The feed has neither ETag nor Last-Modified."
-        advice = "Every reader gets all of its %(size)s anew each time. Let the server send one of them."
-        reference = "RFC 9110, section 8.8"
+    category = Category.CONDITIONS
+    summary = "The feed has neither ETag nor Last-Modified."
+    advice = "Every reader gets all %(size)s bytes again in each poll. Send an ETag or Last-Modified, or better both."
+    reference = "RFC 9110, section 8.8"
 
-NO_VALIDATOR(subject="https://example.com/feed", size="40 KB")
+NO_VALIDATOR(subject="https://example.com/feed", size=40_000)
 """
 
 import re

@@ -31,7 +31,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Names of request fields that prevent the repetition of the response."""
+"""Names of request fields. The response to a request with one of them is not repeated for other requests."""
 
 
 @dataclass(frozen=True, slots=True)
