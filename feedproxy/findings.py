@@ -3,14 +3,14 @@
 Each Note is a class below the code that yields it. Reports contain its name: `TTL_SHORTER_THAN_MAX_AGE` is
 `ttl-shorter-than-max-age`. The class has the texts; an instance adds the subject and the values for `%(name)s`.
 
-class NO_VALIDATOR(Note):
+    class NO_VALIDATOR(Note):
         level = Level.WARN
-    category = Category.CONDITIONS
-    summary = "The feed has neither ETag nor Last-Modified."
-    advice = "Every reader gets all %(size)s bytes again in each poll. Send an ETag or Last-Modified, or better both."
-    reference = "RFC 9110, section 8.8"
+        category = Category.CONDITIONS
+        summary = "The feed has neither ETag nor Last-Modified."
+        advice = "Every reader gets all %(size)s bytes again in each poll. …"
+        reference = "RFC 9110, section 8.8"
 
-NO_VALIDATOR(subject="https://example.com/feed", size=40_000)
+    NO_VALIDATOR(subject="https://example.com/feed", size=40_000)
 """
 
 import re

@@ -3,7 +3,7 @@
 It serves no requests, opens no store and has no event loop. Therefore none of these can make it hang. It forks the
 workers, which takes milliseconds. It has no threads, and opens only these files:
 
-listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so that a port in use
+    listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so that a port in use
                         is reported once, and `--listen HOST:0` gives all workers the same port. They stay open while a
                         worker restarts: new connections wait instead of being refused. After two exits in a row, they
                         are closed, and the other workers get all connections until the worker starts again.

@@ -3,7 +3,7 @@
 A browser of the operator can reach the listener. A page of another site must not be able to use that browser. Each
 request head therefore passes four checks:
 
-via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
+    via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
     host    a foreign host name leads to this machine by another site's DNS (rebinding): 421
     token   a configured token is required: 401; after twenty wrong ones from an address: 429
     site    a request that changes something must come from this listener's own pages, or from no page: 403

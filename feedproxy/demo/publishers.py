@@ -1,6 +1,6 @@
 """Publishers of the demo: four small feeds of different kinds, reproducible by seed.
 
-news      RSS 2.0, an item about every twenty minutes by day; `ttl` 60, skipHours at night; ETag and Last-Modified
+    news      RSS 2.0, an item about every twenty minutes by day; `ttl` 60, skipHours at night; ETag and Last-Modified
     blog      Atom, an entry every two days; ETag alone, no hints
     links     RSS 1.0 with sy:hourly/2; Last-Modified alone
     status    JSON Feed; no validators, no hints, and an origin that never compresses

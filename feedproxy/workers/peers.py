@@ -4,7 +4,7 @@ Coherence of the store does not depend on this exchange: workers coordinate thro
 event loop (store/worker_coordination.py). The data that workers exchange here may be a second late. Each worker answers
 the others by HTTP, over a socket in their folder:
 
-GET  /families   its metrics, after it has sent its reads
+    GET  /families   its metrics, after it has sent its reads
     POST /news       reads of feeds (subscribers/replication.py)
     GET  /readers    its accounts of tracked readers (scoring/serialization.py)
     GET  /fetches    its last fetches of a target

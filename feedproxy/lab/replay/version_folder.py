@@ -4,7 +4,7 @@ A feed has one of two forms. It is an archive `NAME.tar.xz` (or .tar, .tar.gz) w
 its modification time. Or it is a file `NAME.json` with metadata, beside an archive or a folder `NAME` with its
 versions:
 
-{"source": "owner/repository", "path": "feed.xml", "versions": [
+    {"source": "owner/repository", "path": "feed.xml", "versions": [
         {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
 
 `time` is in Unix seconds. Any host serves a feed as `/NAME`, and as `/SOURCE/PATH` if the metadata has these keys. A
