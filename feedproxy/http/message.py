@@ -34,6 +34,12 @@ responses; the others take some 160 bytes. Measured by benchmarks/store.py."""
 SHARED_LENGTH_MAX = 128
 """Maximum length of a field value that responses share, in bytes. Longer values, such as policies and reports, are
 rarely repeated."""
+USUAL_LINES_MAX = 32
+"""Number of field lines per message that count with LINE_SIZE bytes each. Further lines count as not shared, so that an
+origin cannot take more memory than the estimate by sending thousands of them."""
+UNSHARED_LINE_SIZE = LINE_SIZE + 140
+"""Memory of a line that shares no object with other messages, in bytes, in addition to the lengths of its value and
+twice its name. The name is also stored in lower case."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -72,10 +78,18 @@ class Fields:
         return names
 
     def size(self) -> int:
-        """Return an estimate of the bytes that the lines occupy in memory. Long values are counted in full."""
-        return 64 + sum(
-            [LINE_SIZE if len(value) <= SHARED_LENGTH_MAX else LINE_SIZE + len(value) for _, value in self._lines]
-        )
+        """Return an estimate of the bytes that the lines occupy in memory.
+
+        Long names, long values, and lines beyond USUAL_LINES_MAX are counted in full.
+        """
+        usual, further = self._lines[:USUAL_LINES_MAX], self._lines[USUAL_LINES_MAX:]
+        total = 64 + LINE_SIZE * len(usual)
+        for name, value in usual:
+            if len(value) > SHARED_LENGTH_MAX:
+                total += len(value)
+            if len(name) > NAME_LONGEST:
+                total += UNSHARED_LINE_SIZE - LINE_SIZE + 2 * len(name)
+        return total + sum([UNSHARED_LINE_SIZE + 2 * len(name) + len(value) for name, value in further])
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._lines)

@@ -166,6 +166,34 @@ def test_size_of_unpacked_feeds_is_within_15_percent_of_their_memory(
     assert abs(store.size - taken) <= 0.15 * taken
 
 
+@pytest.mark.parametrize(
+    ("lines", "name_length", "value_length"), [(7, 8000, 1), (300, 30, 128), (5000, 8, 1), (12, 20, 4000)]
+)
+def test_size_of_feed_with_unusual_field_lines_is_not_below_nine_tenths_of_its_memory(
+    lines: int, name_length: int, value_length: int
+) -> None:
+    def a_feed_of(number: int) -> Resource:
+        fields = Fields(
+            (f"X-{number:04}-{line:04}".ljust(name_length, "A"), f"{number * lines + line}".ljust(value_length, "v"))
+            for line in range(lines)
+        )
+        assert f"x-{number}" not in fields  # computes the names in lower case, as each request does
+        target = f"https://example.com/{number}"
+        return Resource(target, (StoredResponse(target, 200, fields, Content({}), 1.7e9, 1.7e9),))
+
+    store = MemoryStore(10**9)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(8):
+            store.put_now(a_feed_of(number))
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert store.size >= 0.9 * taken
+
+
 async def test_memory_store_returns_state_by_name(a_feed: MakeFeed) -> None:
     store = MemoryStore(1_000_000)
 
