@@ -27,13 +27,11 @@ _OF_A_FEED = ("content-type",)
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates this response.
 
-    The result is empty if the response has no validator.
+    The result is empty if the response has no validator, or if its request had a client's Accept-Language. The next
+    request has none, and an origin may have the same validators for the documents of all languages.
     """
     if stored.has_client_language:
-        # The next request has no Accept-Language. An origin may have one date for the documents of all languages, so
-        # only a strong entity tag identifies the stored one.
-        tag = _single(stored.fields, "etag")
-        return Fields([("If-None-Match", tag)] if tag and not tag.startswith("W/") else ())
+        return Fields()
     lines = []
     # Section 4.3.1: "One such validator is the timestamp given in a Last-Modified header field"; "Another
     # validator is the entity tag given in an ETag field". A request sends both validators.
@@ -174,5 +172,4 @@ def _updated(
         response_time=response_time,
         vary_request=vary_request,
         invalid=False,
-        has_client_language=False,
     )

@@ -9,10 +9,10 @@ from feedproxy.cache import vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.feed.content_digest import pending_hash
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import content_guard, relocation
 from feedproxy.refresh.policy.content_guard import KeepStored
+from feedproxy.refresh.resource_update import is_further_variant
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -56,10 +56,12 @@ def _has_changed(
     previous: Resource, stored: Resource, replaced: StoredResponse | None, selected: StoredResponse
 ) -> bool:
     was, now = (resource.channel.content_digest if resource.channel else None for resource in (previous, stored))
-    if was is None or now is None or (pending_hash(was) is None) == (pending_hash(now) is None):
+    if was is None or now is None:
         return was != now
-    # One of the two digests is deferred, so that they cannot be compared. Equal content has the same tag.
-    return replaced is None or replaced.content.tag != selected.content.tag
+    if replaced is not None and (replaced.content.tag == selected.content.tag or replaced.has_client_language):
+        return False
+    # If one of the two digests is deferred, they differ, too.
+    return was != now and not is_further_variant(previous, replaced, selected)
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:

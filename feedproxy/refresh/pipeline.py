@@ -31,6 +31,7 @@ from feedproxy.refresh.resource_update import (
     RefreshJob,
     client_fields_in_vary,
     final_target,
+    is_further_variant,
     is_worth_storing,
     received_response,
     resource_after_unstored,
@@ -629,9 +630,18 @@ class RefreshPipeline:
             # The channel may be that of another variant, such as another language.
             replaced = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
             is_same = replaced is not None and replaced.content.tag is not None and replaced.content.tag == tag
-            is_comparable = stores or not len(job.varying_fields)
+            is_other_variant = (
+                is_further_variant(resource, replaced, response) if stores else len(job.varying_fields) > 0
+            )
+            # A push reports a change. Any other content may differ from that of a client's language by its language.
+            was_in_client_language = replaced is not None and replaced.has_client_language and job.pushed is None
+            is_comparable = not is_other_variant and not was_in_client_language
             changed = ingested.is_change(old) and is_comparable and not is_same
             facts["channel"] = outcome.channel
+            if is_other_variant and old is not None:
+                # The next refresh of a stored variant is compared with the content that was known before.
+                digest = ingested.resolved_channel(old).content_digest
+                facts["channel"] = replace(outcome.channel, content_digest=digest)
             if changed and old is not None:
                 # A refresh may find several publications. If they have no dates, the change counts as made now.
                 facts["changes"] = (*resource.changes, *(ingested.new_publications or (now,)))[-CHANGES_MAX:]
@@ -642,8 +652,7 @@ class RefreshPipeline:
             if varies_by != resource.varies_by:
                 facts["varies_by"] = varies_by
         if stores:
-            content = with_last_modified(resource, response.content, self._clock.now())
-            response = replace(response, content=content) if content is not response.content else response
+            response = with_last_modified(resource, response, job, self._clock.now())
             if changed and outcome.channel is not None:
                 facts["version_records"] = with_version_record(
                     resource, response, outcome.channel.items, self._clock.now()

@@ -158,19 +158,40 @@ def _is_redirect(chain: redirects.RedirectChain) -> bool:
     return isinstance(chain.first, Fetched) and chain.first.response.status in redirects.REDIRECTS
 
 
-def with_last_modified(before: Resource, content: Content, now: Instant) -> Content:
-    """Return the content of a feed with a Last-Modified, because some feed readers send only dates as conditions.
+def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob, now: Instant) -> StoredResponse:
+    """Return the response, with a Last-Modified if it is a feed: some feed readers send only dates as conditions.
 
     If the origin sent none, Last-Modified is the instant at which the content arrived. Two versions never get the same
-    second.
+    second. The same holds if the origin's date does not distinguish the content from that in a client's language.
     """
-    if not content.feed or content.tag is None or content.last_modified is not None:
-        return content
+    content = response.content
+    if not content.feed or content.tag is None:
+        return response
+    if content.last_modified is not None and not _has_date_of_client_language(before, response, job):
+        return response
     dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
     last_modified = dates_by_tag.get(content.tag) or max(
         float(math.floor(now)), *(at + 1 for at in dates_by_tag.values()), 0.0
     )
-    return replace(content, last_modified=last_modified)
+    return replace(response, content=replace(content, last_modified=last_modified))
+
+
+def _has_date_of_client_language(before: Resource, response: StoredResponse, job: RefreshJob) -> bool:
+    """Return whether the origin's Last-Modified is also that of earlier content in a client's language."""
+    replaced = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
+    if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):
+        return False
+    if replaced.content.tag == response.content.tag:
+        return replaced.content.last_modified != response.content.last_modified  # the date is already replaced
+    return replaced.has_client_language
+
+
+def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:
+    """Return whether the response replaces none of the stored variants, because Vary names a client field.
+
+    It may then differ from them without a change of the feed. `replaced` is the variant that the same request selected.
+    """
+    return replaced is None and bool(before.variants) and bool(client_fields_in_vary(response.fields))
 
 
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:

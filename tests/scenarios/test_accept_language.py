@@ -10,6 +10,7 @@ from tests.stages.origin import a_feed
 
 BASIC = "Basic bWU6c2VjcmV0"
 GERMAN = "de-AT, de;q=0.9, *;q=0.1"
+MODIFIED = "Fri, 20 Nov 2026 11:00:00 GMT"
 
 
 def negotiating(origin, clock, *, media_type="application/rss+xml", status=200, **lines):
@@ -26,6 +27,13 @@ def negotiating(origin, clock, *, media_type="application/rss+xml", status=200, 
         return Response(status, Fields(fields.items()), content)
 
     origin.speak(answer)
+
+
+def changes_of(proxy):
+    """Return the list to which the target of each announced change is added."""
+    changed: list[str] = []
+    proxy.service.events.feed_changed.subscribe(lambda event: changed.append(event.resource.target))
+    return changed
 
 
 @pytest.mark.parametrize("entrance", [Entrance.GATEWAY, Entrance.PROXY])
@@ -195,21 +203,21 @@ async def test_redirect_by_language_is_no_shared_copy(stage, status):
 
 async def test_language_in_shared_fields_stays_in_the_shared_copy(stage):
     proxy, origin, clock = await stage(site_interval=0, shared_fields=("Accept-Language",))
-    negotiating(origin, clock, last_modified="Fri, 20 Nov 2026 11:00:00 GMT")
+    negotiating(origin, clock, last_modified=MODIFIED)
 
     await proxy.get("/feed.rss", accept_language="de")
     clock.advance(minutes=20)
     (await proxy.get("/feed.rss", accept_language="de")).expect(200, cache="fwd-status=304")
 
-    assert origin.heard.get("if-modified-since") == "Fri, 20 Nov 2026 11:00:00 GMT"
+    assert origin.heard.get("if-modified-since") == MODIFIED
 
 
 @pytest.mark.parametrize("by_client", [True, False], ids=["client", "background"])
-@pytest.mark.parametrize("tag", ['"LANG"', 'W/"same"', ""], ids=["strong", "weak", "none"])
+@pytest.mark.parametrize("tag", ['"LANG"', '"same"', 'W/"same"', ""], ids=["own", "strong", "weak", "none"])
 async def test_refresh_of_a_copy_fetched_with_accept_language_gets_the_language_for_all(stage, tag, by_client):
-    """The origin has one date for all languages, and would confirm the copy of any of them by it."""
+    """The origin has the same validators for all languages, and would confirm the copy of any of them."""
     proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
-    validators = {"last_modified": "Fri, 20 Nov 2026 11:00:00 GMT"} | ({"etag": tag} if tag else {})
+    validators = {"last_modified": MODIFIED} | ({"etag": tag} if tag else {})
     negotiating(origin, clock, **validators)
     assert b"<title>de</title>" in (await proxy.get("/feed.rss", accept_language="de")).expect(200).body
     clock.advance(minutes=20)
@@ -219,23 +227,122 @@ async def test_refresh_of_a_copy_fetched_with_accept_language_gets_the_language_
     else:
         await proxy.service.admin.refresh(origin.url("/feed.rss"))
 
-    sent = [(name, value) for name, value in origin.heard if name.lower().startswith("if-")]
-    assert sent == ([("If-None-Match", '"de"')] if tag == '"LANG"' else [])
+    assert [name for name, _ in origin.heard if name.lower().startswith("if-")] == []
     assert b"<title>xx</title>" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
     clock.advance(minutes=20)
     await proxy.service.admin.refresh(origin.url("/feed.rss"))
-    assert origin.heard.get("if-modified-since") == "Fri, 20 Nov 2026 11:00:00 GMT"
+    assert origin.heard.get("if-modified-since") == MODIFIED
 
 
-async def test_copy_fetched_with_accept_language_is_validated_by_its_strong_tag(stage):
+async def test_another_language_in_the_first_update_is_no_change_of_the_feed(stage):
     proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
-    negotiating(origin, clock, etag='"same"', last_modified="Fri, 20 Nov 2026 11:00:00 GMT")
+    changed = changes_of(proxy)
+    negotiating(origin, clock)
     await proxy.get("/feed.rss", accept_language="de")
-    for date in (None, "Fri, 20 Nov 2026 11:00:00 GMT"):
+    await proxy.settled()
+    changed.clear()
+
+    clock.advance(minutes=20)
+    await proxy.service.admin.refresh(origin.url("/feed.rss"))
+    assert changed == []
+
+    origin.speak(lambda request: Response(200, Fields([("Content-Type", "application/rss+xml")]), a_feed("new")))
+    clock.advance(minutes=20)
+    await proxy.service.admin.refresh(origin.url("/feed.rss"))
+    assert changed == [origin.url("/feed.rss")]
+
+
+async def test_content_pushed_for_a_copy_in_a_clients_language_is_a_change_of_the_feed(stage):
+    proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
+    changed = changes_of(proxy)
+    negotiating(origin, clock)
+    await proxy.get("/feed.rss", accept_language="de")
+    await proxy.settled()
+    changed.clear()
+
+    await proxy.service.admin.apply_push(origin.url("/feed.rss"), a_feed("new", "de"), "application/rss+xml")
+
+    assert changed == [origin.url("/feed.rss")]
+
+
+async def test_date_of_a_copy_in_a_clients_language_does_not_confirm_the_language_for_all(stage):
+    """The origin has one date for all languages, and answers no condition."""
+    proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
+
+    def answer(request: Request) -> Response:
+        lines = {"Content-Type": "application/rss+xml", "Cache-Control": "max-age=600", "Last-Modified": MODIFIED}
+        return Response(200, Fields(lines.items()), a_feed(request.fields.get("accept-language") or "xx"))
+
+    origin.speak(answer)
+    first = (await proxy.get("/feed.rss", accept_language="de")).expect(200)
+    assert first.fields.get("last-modified") == MODIFIED
+
+    for _ in range(2):
         clock.advance(minutes=20)
-        (await proxy.get("/feed.rss")).expect(200, cache="fwd-status=304")
-        assert (origin.heard.get("if-none-match"), origin.heard.get("if-modified-since")) == ('"same"', date)
+        await proxy.service.admin.refresh(origin.url("/feed.rss"))
+        seen = (await proxy.get("/feed.rss", if_modified_since=MODIFIED)).expect(200, cache="hit")
+        assert b"<title>xx</title>" in seen.body
+        date = seen.fields.get("last-modified")
+        (await proxy.get("/feed.rss", if_modified_since=date)).expect(304)
+
+
+async def test_languages_without_end_are_no_changes_of_a_feed_whose_vary_names_the_field(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    changed = changes_of(proxy)
+    negotiating(origin, clock, vary="Accept-Language")
+    for fields in ({}, {"accept_language": "fr"}):  # the second fetch adds the first one to the history
+        await proxy.get("/feed.rss", **fields)
+        await proxy.settled()
+    before = proxy.service.store.get(origin.url("/feed.rss"))
+    changed.clear()
+
+    for number in range(1, 13):
+        await proxy.get("/feed.rss", accept_language=f"{('de', 'en')[number % 2]};q=0.{number:03}")
+        await proxy.settled()
+
+    after = proxy.service.store.get(origin.url("/feed.rss"))
+    assert changed == []
+    assert (after.changes, after.version_records) == (before.changes, before.version_records)
+    assert origin.requests > 8  # more than the variants that are stored
+
+
+async def test_change_is_noticed_after_a_further_language_was_fetched(stage):
+    """The feed is the same in all languages, although its Vary names the field."""
+    proxy, origin, clock = await stage(site_interval=0, feed_hints="off")
+    changed = changes_of(proxy)
+    origin.publish("/feed.rss", a_feed("one"), cache_control="max-age=600", vary="Accept-Language")
+    await proxy.get("/feed.rss")
+    await proxy.settled()
+    changed.clear()
+    origin.publish("/feed.rss", a_feed("two", "one"), cache_control="max-age=600", vary="Accept-Language")
+
+    await proxy.get("/feed.rss", accept_language="de")
+    await proxy.settled()
+    clock.advance(minutes=20)
+    await proxy.get("/feed.rss")
+    await proxy.settled()
+
+    assert changed == [origin.url("/feed.rss")]
+
+
+async def test_plain_request_after_one_with_a_language_is_no_change_of_a_feed_with_no_store(stage):
+    proxy, origin, clock = await stage(site_interval=0, feed_min_interval=0)
+    changed = changes_of(proxy)
+    negotiating(origin, clock, vary="Accept-Language", cache_control="no-store")
+    await proxy.get("/feed.rss")
+    await proxy.settled()
+    before = proxy.service.store.get(origin.url("/feed.rss"))
+    changed.clear()
+
+    for fields in ({"accept_language": "de"}, {}, {"accept_language": "fr"}, {}):
+        await proxy.get("/feed.rss", **fields)
+        await proxy.settled()
+
+    after = proxy.service.store.get(origin.url("/feed.rss"))
+    assert changed == []
+    assert after.changes == before.changes
+    assert after.channel.content_digest == before.channel.content_digest
 
 
 async def test_collapsing_fetches_a_new_feed_once_for_concurrent_requests_with_several_languages(stage):
