@@ -169,7 +169,7 @@ class RefreshCoordinator:
 
     def can_join(self, context: RequestContext) -> bool:
         """Return whether a running refresh exists that this request may join."""
-        return any(key in self._refreshes for key in _collapse_keys(context))
+        return any(key in self._refreshes for key in _collapse_keys(context, context.resource))
 
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
@@ -179,7 +179,7 @@ class RefreshCoordinator:
         The result is None if the refresh is still running after `answer_timeout` seconds.
         """
         target, client = context.request.target, client_network(context.client.address)
-        keys: list[object] = [*_collapse_keys(context), next(self._solo_keys)]
+        keys: list[object] = [*_collapse_keys(context, resource), next(self._solo_keys)]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.settings.answer_timeout
         for key in keys:
@@ -550,11 +550,11 @@ def _is_never_stored(resource: Resource | None) -> bool:
     return resource is not None and resource.channel is not None and not resource.variants
 
 
-def _collapse_keys(context: RequestContext) -> tuple[object, ...]:
+def _collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[object, ...]:
     """Return the keys of the refreshes that this request may share, in the order in which to try them.
 
-    The result is empty if the request needs a refresh of its own. The first requests for a feed share one refresh even
-    if they name different languages, because most feeds are the same in all languages.
+    The result is empty if the request needs a refresh of its own. The first requests for a target share one refresh
+    even if they name different languages, because most feeds are the same in all languages.
     """
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
         return ()
@@ -562,7 +562,8 @@ def _collapse_keys(context: RequestContext) -> tuple[object, ...]:
     client_specific = (*context.key, *context.varying_fields)
     if not client_specific:
         return (target,)
-    with_language = is_only_language(context.key) and not len(context.varying_fields)
+    is_new = resource is None or not (resource.variants or resource.keyed or resource.channel)
+    with_language = is_new and is_only_language(context.key) and not len(context.varying_fields)
     return ((target, "accept-language"), (target, client_specific)) if with_language else ((target, client_specific),)
 
 

@@ -1,5 +1,7 @@
 """The first request for a feed with Accept-Language: its response is the shared copy unless it depends on the field."""
 
+import asyncio
+
 import pytest
 
 from feedproxy.http.date import format_http_date
@@ -343,6 +345,24 @@ async def test_plain_request_after_one_with_a_language_is_no_change_of_a_feed_wi
     assert changed == []
     assert after.changes == before.changes
     assert after.channel.content_digest == before.channel.content_digest
+
+
+async def test_collapsing_fetches_a_known_page_in_several_languages_at_the_same_time(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    negotiating(origin, clock, media_type="text/plain")
+    for language in ("de", "fr"):
+        await proxy.get("/page", accept_language=language)
+    clock.advance(minutes=20)
+    origin.gate, before = asyncio.Event(), origin.requests
+
+    requests = [
+        asyncio.ensure_future(proxy.get("/page", accept_language=language)) for language in ("de", "fr", "it", "de")
+    ]
+    await origin.asked(before + 3)
+    origin.gate.set()
+
+    assert [seen.expect(200).body for seen in await asyncio.gather(*requests)] == [b"de", b"fr", b"it", b"de"]
+    assert origin.requests == before + 3
 
 
 async def test_collapsing_fetches_a_new_feed_once_for_concurrent_requests_with_several_languages(stage):
