@@ -100,11 +100,14 @@ _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 def is_nearly_exhausted() -> bool:
-    """Return True if too few descriptors or too little address space remain for an exchange."""
+    """Return True if this process has too few descriptors or too little address space left for an exchange.
+
+    A full file table of the system (ENFILE) is detected when the exchange opens its socket (`is_exhaustion`).
+    """
     try:
         lowest = os.dup(_ANY_DESCRIPTOR)
     except OSError as error:
-        return error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+        return error.errno in (errno.EMFILE, errno.ENOMEM)
     os.close(lowest)
     # "the lowest-numbered file descriptor not currently open for the process" -- open(2)
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
