@@ -205,8 +205,10 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
     def count_with_peers(self, target: str, now: Instant) -> int:
-        """Return the number of readers that requested this feed from any machine within the window. It is at least
-        `count_recent` of this machine."""
+        """Return the number of direct readers of this feed on all machines within the window.
+
+        It is at least `count_recent` of this machine, which includes fetchers and is at most RECENT_MAX.
+        """
         return self._peers.direct_with_peers(target, self.count_recent(target, now - self._window), now)
 
     def last_read(self, target: str) -> Instant | None:
