@@ -452,6 +452,7 @@ class _Services:
         if app.notification_plugins:
             self.notifications.start()
         self._saving = asyncio.ensure_future(self._save_periodically())
+        self._sweeping = asyncio.ensure_future(self._sweep_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
         """Return a stored value of this installation. At the first start, store and return the result of `make`."""
@@ -473,8 +474,15 @@ class _Services:
             for _ in range(SAVE_INTERVAL // HISTORY_INTERVAL):
                 await asyncio.sleep(HISTORY_INTERVAL)
                 await self.history_recorder.save(self.clock.now())
-            await self.counts.finish_sweep(self.clock.now())
             await self._save()
+
+    async def _sweep_periodically(self) -> None:
+        while True:
+            await asyncio.sleep(SAVE_INTERVAL)
+            try:
+                await self.counts.finish_sweep(self.clock.now())
+            except Exception:
+                logger.exception("cannot remove the readers that have left subscriber_window")
 
     async def _save(self) -> None:
         await self.history_recorder.save(self.clock.now())
@@ -487,9 +495,11 @@ class _Services:
         """Save the state and close all parts. Refreshes and deliveries in progress have `timeout` seconds in total."""
         deadline = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
+        self._sweeping.cancel()
         if self._reloading is not None:
             self._reloading.cancel()
-        await asyncio.gather(self._saving, return_exceptions=True)  # the task must not write after the last save
+        # The tasks must not write after the last save.
+        await asyncio.gather(self._saving, self._sweeping, return_exceptions=True)
         await self.feed_list.close()
         await self.service.close(timeout)
         if self.worker_peers is not None:
