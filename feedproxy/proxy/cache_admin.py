@@ -423,7 +423,7 @@ class CacheAdmin:
         if await self._coordinator.read_history(target) and not isinstance(
             self._own_prefetch_plan(target), prefetch.Refresh
         ):
-            self.scheduler.note(target)  # the feed changes less often than was assumed without its history
+            self.scheduler.note(target)  # the feed changes rarely, or was fetched while its history was read
             return
         self._observer.scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))

@@ -5,6 +5,7 @@ Requests that can use the same response share one refresh of their target. Fetch
 """
 
 import asyncio
+import contextlib
 import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -105,8 +106,8 @@ class RefreshCoordinator:
         self._non_feed_redirects: OrderedDict[str, int] = OrderedDict()
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._storable_jobs: dict[str, set[object]] = {}
+        self._histories: dict[str, asyncio.Task[None]] = {}
         self._histories_in_progress = 0
-        self._unstarted_histories: set[str] = set()
 
     def _is_for_shared_feed(self, request: Request) -> bool:
         """Return whether the request is for a known feed outside `upstream` and has no credentials.
@@ -121,7 +122,7 @@ class RefreshCoordinator:
         )
 
     def __len__(self) -> int:
-        return len(self._refreshes) + self._histories_in_progress + len(self._unstarted_histories)
+        return len(self._refreshes) + len(self._histories) + self._histories_in_progress
 
     def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
         """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
@@ -234,43 +235,66 @@ class RefreshCoordinator:
     async def read_history(self, target: str) -> bool:
         """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
 
-        Return whether this call has added them.
+        Return whether the call had to wait. The resource may then have changed, so that the caller must decide again.
         """
-        resource = self._store.get_latest(target)
-        if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):
-            return False
         self._histories_in_progress += 1
         try:
-            published = await self.helper_pool.submit(partial(find_publications, document, resource.first_seen))
-        except FeedproxyError:
-            return False  # the refresh reads them again
+            return await self._read_history(target)
         finally:
             self._histories_in_progress -= 1
-        resource = self._store.get_latest(target)
-        if resource is None or not resource.backfill_pending or (copy := resource.feed_variant) is None:
+
+    async def _read_history(self, target: str) -> bool:
+        resource, epoch = self._store.get_latest(target), self._coordination.invalidation_epoch(target)
+        if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):
             return False
-        resource = with_publications(resource, copy, published)
-        await self._store.put(replace(resource, has_expected_readers=self._has_expected_readers(target)))
+        # Without the dates, the refresh reads them again.
+        with contextlib.suppress(FeedproxyError):
+            published = await self.helper_pool.submit(partial(find_publications, document, resource.first_seen))
+            await self._store_history(target, document, published, epoch)
         return True
+
+    async def _store_history(self, target: str, document: bytes, published: tuple[Instant, ...], epoch: int) -> None:
+        """Store the publication dates in `document`, unless the resource has another document or is being refreshed."""
+        coordination = self._coordination
+        if self._running_keys(target) or not await coordination.acquire_lease(target, local=True):
+            return
+        try:
+            resource = self._store.get_latest(target)
+            if (
+                resource is not None
+                and resource.backfill_pending
+                and (copy := resource.feed_variant) is not None
+                and stored_document(resource) == document
+                and coordination.invalidation_epoch(target) == epoch
+            ):
+                resource = with_publications(resource, copy, published)
+                await self._store.put(
+                    replace(resource, has_expected_readers=self._has_expected_readers(target)),
+                    lambda: coordination.invalidation_epoch(target) == epoch,
+                )
+        finally:
+            coordination.abandon_lease(target)
 
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
         """Refresh a target in the background.
 
-        If the feed was fetched only once, its history is read first. The refresh is omitted if `is_resting` then
-        returns True.
+        If the feed was fetched only once, its history is read first. The refresh is then omitted if the resource has
+        been fetched or deleted in the meantime, if the throttle forbids it, or if `is_resting` returns True.
         """
         resource = self._store.get(target)
-        if resource is None or not resource.backfill_pending:
+        if resource is None or not resource.backfill_pending or target in self._refreshes:
             self.refresh(target)
         else:
-            if target not in self._scheduled:
-                self._unstarted_histories.add(target)  # its task begins in a later iteration of the event loop
-            self._start_once(target, partial(self._refresh_after_history, target, is_resting))
+            work = partial(self._refresh_after_history, target, resource.fetched, is_resting)
+            self._start_once(self._histories, target, work)
 
-    async def _refresh_after_history(self, target: str, is_resting: Callable[[], bool]) -> None:
-        self._unstarted_histories.discard(target)
-        if not (await self.read_history(target) and is_resting()):
-            await asyncio.shield(self.refresh(target))
+    async def _refresh_after_history(self, target: str, fetched: Instant, is_resting: Callable[[], bool]) -> None:
+        await self._read_history(target)
+        resource = self._store.get(target)
+        if resource is None or resource.fetched != fetched or is_resting():
+            return
+        if isinstance(self.check_fetch_allowed(resource, target, self._settings_for(target)), throttle.Allowed):
+            self.refresh(target)
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
         """Refresh a target after `seconds`, unless it is invalidated in the meantime. While this refresh waits, further
@@ -282,27 +306,29 @@ class RefreshCoordinator:
             if self._coordination.invalidation_epoch(target) == epoch:
                 await asyncio.shield(self.refresh(target))
 
-        self._start_once(target, wait)
+        self._start_once(self._scheduled, target, wait)
 
-    def _start_once(self, target: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Start a task that leads to a refresh of the target, unless such a task is running for the target."""
-        if target in self._scheduled:
+    def _start_once(
+        self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Start a task that leads to a refresh of the target, unless one of `tasks` is running for the target."""
+        if target in tasks:
             return
 
         async def run() -> None:
             try:
                 await work()
             finally:
-                if self._scheduled.get(target) is asyncio.current_task():
-                    del self._scheduled[target]
+                if tasks.get(target) is asyncio.current_task():
+                    del tasks[target]
 
-        self._scheduled[target] = asyncio.ensure_future(run())
+        tasks[target] = asyncio.ensure_future(run())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
         """Cancel the scheduled refreshes of all matching targets. Invalidate the running refreshes of these targets."""
-        for target in [scheduled for scheduled in self._scheduled if matches(scheduled)]:
-            self._scheduled.pop(target).cancel()
-            self._unstarted_histories.discard(target)
+        for tasks in (self._scheduled, self._histories):
+            for target in [scheduled for scheduled in tasks if matches(scheduled)]:
+                tasks.pop(target).cancel()
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
@@ -318,7 +344,7 @@ class RefreshCoordinator:
 
     async def close(self, timeout: Seconds) -> None:
         """Wait at most `timeout` seconds for running refreshes. Cancel the remaining refreshes, and end the helpers."""
-        for task in list(self._scheduled.values()):
+        for task in [*self._scheduled.values(), *self._histories.values()]:
             task.cancel()
         await self._refreshes.drain(timeout)
         await self.helper_pool.close()
@@ -339,12 +365,16 @@ class RefreshCoordinator:
 
     def _stop_joining(self, target: str) -> None:
         """Keep further requests from joining the running refreshes of this target."""
-        for key in [
+        for key in self._running_keys(target):
+            self._refreshes.stop_joining(key)
+
+    def _running_keys(self, target: str) -> list[object]:
+        """Return the keys of the running refreshes of this target that requests may join."""
+        return [
             running
             for running in self._epochs_at_start
             if running == target or (type(running) is tuple and running[0] == target)
-        ]:
-            self._refreshes.stop_joining(key)
+        ]
 
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
