@@ -356,7 +356,7 @@ def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[st
 
 
 def _read_document(path: Path) -> Any:
-    """Return the document in a file. Its mappings have the lines of their keys (ruamel.yaml's round-trip loader)."""
+    """Return the document in a file. Its mappings record the line number of each key."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:

@@ -35,8 +35,8 @@ SHARED_LENGTH_MAX = 128
 """Maximum length of a field value that responses share, in bytes. Longer values, such as policies and reports, are
 rarely repeated."""
 USUAL_LINES_MAX = 32
-"""Number of field lines per message that count with LINE_SIZE bytes each. Further lines count as not shared, so that an
-origin cannot take more memory than the estimate by sending thousands of them."""
+"""Number of lines per message for which the estimate of memory assumes LINE_SIZE bytes each. Each further line counts
+in full, so that an origin that sends thousands of lines cannot take more memory than estimated."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
 """Memory of a line that shares no object with other messages, in bytes, in addition to the lengths of its value and
 twice its name. The name is also stored in lower case."""

@@ -107,8 +107,8 @@ class Metrics:
         info.labels(__version__).set(1)
         self._requests = Counter(
             "feedproxy_requests",
-            "Responses, by entrance, outcome, detail and status. Outcomes are those of RFC 9211, and for CONNECT "
-            "tunnel, intercept or refused. A status that is not registered is counted as other.",
+            "Responses, by entrance, outcome, detail and status. Outcomes are those of RFC 9211. For CONNECT "
+            "they are tunnel, intercept or refused. A status that is not registered is counted as other.",
             ("entrance", "outcome", "detail", "status"),
             registry=self.registry,
         )
@@ -161,7 +161,7 @@ class Metrics:
         self.connections = Gauge("feedproxy_connections", "Connections from readers.", registry=self.registry)
         self.subscribers = Gauge(
             "feedproxy_subscribers",
-            "Subscribers of all feeds, with those that feed services state.",
+            "Subscribers of all feeds, including the numbers that feed services state.",
             registry=self.registry,
         )
         self.feeds_read = Gauge(

@@ -37,7 +37,7 @@ class QueryVariance:
 
     @property
     def is_default(self) -> bool:
-        """Return True if the whole query counts."""
+        """Return True if no parameter is ignored, and their order counts."""
         return not self.names and not self.all_but and self.key_order
 
     def are_equivalent(self, one: str, other: str) -> bool:

@@ -48,7 +48,7 @@ class Ping:
         return [address for address in dict.fromkeys((self.feed, self.url, self.page)) if address]
 
     def has_public_address(self) -> bool:
-        """Return whether the URL may be recorded, because it contains no secret."""
+        """Return whether the URL contains no secret. Only such URLs are recorded."""
         return not has_secret(self.url)
 
 

@@ -216,8 +216,8 @@ class _PlanSearch:
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least cost of cluster `number` and all later ones, and the cluster for which the next refresh is
-        made. The copy before that refresh was made at the instant `refreshed`, and expires at the instant `expires`.
+        """Return two values: the least total cost of the clusters from `number` on, and the number of the cluster for
+        which the next refresh is made. Until that refresh, the copy is that of `refreshed`, which expires at `expires`.
 
         With `before`, the next refresh may be the one for cluster `number` itself.
         """

@@ -42,8 +42,8 @@ PARTIAL_INTERVAL: Seconds = 60
 
 PARTIAL_AFTER = 8
 """Number of collections of the middle generation after which a partial collection does not wait for PARTIAL_INTERVAL.
-Each of them adds about 2,300 objects, and a partial collection of 18,000 objects takes 5 ms. In the first minute after
-a start with a million feeds, so many objects are added that a partial collection took 0.3 s."""
+Each middle collection adds about 2,300 objects. Eight add 18,000, and a partial collection of these takes 5 ms. Without
+this limit, one took 0.3 s in the first minute after a start with a million feeds."""
 
 FREEZE_ABOVE: Seconds = 0.01
 """Duration in seconds above which a collection freezes the surviving objects until the next full collection."""
