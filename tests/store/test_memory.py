@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.lines import COMMON
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
@@ -87,22 +88,6 @@ def test_weight_is_not_below_memory_of_loaded_feed(a_feed: MakeFeed) -> None:
     assert sum(map(memory_size, loaded)) >= taken
 
 
-FIELDS_OF_ALL_FEEDS = (
-    ("Server", "nginx/1.18.0 (Ubuntu)"),
-    ("Content-Type", "application/rss+xml; charset=UTF-8"),
-    ("Vary", "Accept-Encoding, Cookie"),
-    ("Cache-Control", "max-age=300, must-revalidate"),
-    ("X-Powered-By", "PHP/8.1.2"),
-    ("Strict-Transport-Security", "max-age=31536000; includeSubDomains"),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "SAMEORIGIN"),
-    ("Referrer-Policy", "strict-origin-when-cross-origin"),
-    ("Permissions-Policy", "interest-cohort=()"),
-    ("Alt-Svc", 'h3=":443"; ma=86400'),
-    ("X-Cache", "HIT"),
-)
-
-
 def a_usual_feed(number: int) -> Resource:
     """Return a feed with a channel, four codings, and twenty field lines, eight of which no other feed has."""
     target = f"https://blog{number}.example/feed/rss.xml"
@@ -116,7 +101,7 @@ def a_usual_feed(number: int) -> Resource:
         ("X-Request-Id", f"{number * 104729:032x}"),
         ("Report-To", f'{{"endpoints":[{{"url":"https://a.nel.example/report?s={number}"}}]}}'),
     )
-    lines = (*FIELDS_OF_ALL_FEEDS, *fields_of_this_feed)
+    lines = (*COMMON, *fields_of_this_feed)
     head = "".join(["HTTP/1.1 200 OK\r\n", *(f"{name}: {value}\r\n" for name, value in lines), "\r\n"])
     fields = Fields(parse_head(head.encode()).fields())
     content = Content(
