@@ -14,6 +14,7 @@ for the origin, and the share that missed a change. It also has
 
 * a cache with a fixed lifetime that answers with the stale copy and refreshes it in the background,
 * feedproxy's former schedule: a lifetime by the cube root of the usual gap, with refreshes ahead of readers,
+* the bound: the best plan for a policy that knows every poll and each feed's mean rate in advance, but no change,
 * the oracle: the fewest requests with which no poll is stale.
 
 The last table compares them at equal numbers of requests: those of each fixed lifetime.
@@ -39,6 +40,9 @@ from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 PRICES = (60.0, 300.0, 1800.0, 7200.0, 14_400.0, 25_200.0)
+
+BOUND_PRICES = (30.0, 300.0, 1800.0, 7200.0, 25_200.0, 50_400.0)
+"""Prices for the bound, which needs fewer requests than the policy at each price."""
 
 HOURLY = (300.0, 600.0, 1350.0, 2700.0, 5400.0, 10_800.0, 21_600.0)
 """Lifetimes of an hourly feed in the former schedule, in seconds."""
@@ -243,6 +247,50 @@ class _Former:
         self._fetched, self._due = now, now + min(DAY, max(300.0, self._hourly * math.cbrt(usual / HOUR)))
 
 
+def bound(worlds: list[Played], price: float) -> Result:
+    """Return the result of the cheapest plan for polls that are known in advance.
+
+    The plan knows how many changes each feed makes while it is polled, but not when. A policy that has to predict the
+    polls and the rates cannot do better, unless it also predicts the changes.
+    """
+    result = Result()
+    for played in worlds:
+        polls = [now for now, _ in played.polls]
+        length = max(DAY, polls[-1] - START)
+        changes = bisect.bisect_right(played.changes, START + length) - bisect.bisect_left(played.changes, START)
+        refreshed = _cheapest_plan(polls, max(changes, 0.5) / length, price)
+        result.polls += len(polls)
+        result.requests += len(refreshed)
+        for first, end in itertools.pairwise([*refreshed, len(polls)]):
+            for now in polls[first:end]:
+                result.miss(played.changes, polls[first], now)
+    return result
+
+
+def _cheapest_plan(polls: Sequence[float], per_second: float, price: float) -> list[int]:
+    """Return the indices of the polls just before which the feed is refreshed, by dynamic programming from the end.
+
+    `costs[i]` is the cost of the polls from `i` on if a refresh precedes poll `i`, and `ends[i]` is the next refresh.
+    """
+    costs = [0.0] * (len(polls) + 1)
+    ends = [len(polls)] * len(polls)
+    for first in reversed(range(len(polls))):
+        best, staleness = math.inf, 0.0
+        for end in range(first + 1, len(polls) + 1):
+            if (cost := staleness + costs[end]) < best:
+                best, ends[first] = cost, end
+            if end < len(polls):
+                staleness += expected_staleness(per_second, polls[end] - polls[first])
+                if staleness > best:
+                    break
+        costs[first] = price + best
+    plan, at = [], 0
+    while at < len(polls):
+        plan.append(at)
+        at = ends[at]
+    return plan
+
+
 def oracle(worlds: list[Played]) -> Result:
     """Return the fewest requests with which no poll misses a change: one before each poll that would miss one."""
     result = Result()
@@ -271,6 +319,7 @@ def main() -> None:
         ("fixed lifetime", fixed, LIFETIMES),
         ("former schedule", cube_root, HOURLY),
         ("price", play, asked.price),
+        ("bound", bound, BOUND_PRICES),
     ):
         curves.append([])
         for value in values:
@@ -280,12 +329,16 @@ def main() -> None:
     print(oracle(worlds).line("oracle"))
     print("\nstaleness at equal requests:")
     for requests, staleness in curves[0]:
-        former, ours = (staleness_at(curve, requests) for curve in curves[1:])
+        former, ours, best = (staleness_at(curve, requests) for curve in curves[1:])
         print(
             f"  {requests:6.0f} requests  fixed lifetime {staleness:6.0f} s{_beside('former', former, staleness)}",
             end="",
         )
-        print(_beside("price", ours, staleness) + (f" (of the former {ours / former:.2f})" if ours and former else ""))
+        print(
+            _beside("price", ours, staleness) + (f" (of the former {ours / former:.2f})" if ours and former else ""),
+            end="",
+        )
+        print(_beside("bound", best, staleness))
 
 
 def _beside(name: str, staleness: float | None, base: float) -> str:
