@@ -17,7 +17,9 @@ class Kind(StrEnum):
 
     @property
     def format_name(self) -> str:
-        """Return the name of the format, which is the same for RSS and RDF."""
+        """Return the name of the format as people write it. RSS 1.0 (RDF) has the same name as the other versions of
+        RSS.
+        """
         return {Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed"}.get(self, self.upper())
 
 

@@ -30,7 +30,7 @@ _ZERO_BYTE_PATTERNS = (
 )
 
 _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
-"""Matches a beginning without byte order mark and zero bytes."""
+"""Matches the beginning of a document in ASCII, which has neither a byte order mark nor zero bytes."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
@@ -47,7 +47,7 @@ class Utf8Text:
     encoding: str
     """Codec of the original document, with its name in feed/parse/encoding_labels.py."""
     sound: bool
-    """True if every byte was valid in the declared encoding."""
+    """True if the document's encoding is known, and every byte was valid in it."""
 
 
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:

@@ -1,15 +1,16 @@
 """Content digest: two documents with the same digest have the same content.
 
 These parts are not content: the channel's lastBuildDate, pubDate and updated, the generator, comments, white space
-between elements, and the order of attributes and namespace declarations. The `source` of an Atom entry is treated like
-a channel: in an aggregated feed it changes with every entry of its origin. The input of the digest is the sequence of
-an XML processor's events, with expanded names and sorted attributes.
+between elements, and the order of attributes and namespace declarations. The `source` of an Atom entry, which describes
+the feed that the entry was taken from, is treated like a channel. In an aggregated feed, `source` changes with every
+new entry of that other feed. The input of the digest is the sequence of an XML processor's events, with expanded names
+and sorted attributes.
 
 Computing the digest takes longer than the rest of parsing, and it is needed only when a second version has different
 bytes. Until then, the hash of the bytes represents the digest (`pending_digest`).
 
 A recovering parser may drop an item of an ill-formed document, even the new one. The digest of such a document is
-therefore made from its text, without the parts above, which are found by pattern.
+therefore made from its text. The parts above are found by pattern and left out.
 """
 
 import hashlib
@@ -54,7 +55,9 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Return a marker for a digest that is computed later. `content_hash` is the hash of the content's bytes."""
+    """Return a marker that stands for the digest until the digest is computed. `content_hash` is the hash of the
+    content's bytes.
+    """
     return _PENDING + content_hash
 
 
@@ -125,7 +128,9 @@ def canonical_json(value: object) -> bytes:
 
 
 def _add_channel(element: Element, parts: list[str], depth: int) -> None:
-    """Append the channel, or the root element around the channel, to `parts`. Their own text is not content."""
+    """Append the channel, or the root element around the channel, to `parts`. Text directly in these two elements is
+    not content.
+    """
     _add_start(element, parts, without=_VOLATILE_ATTRIBUTES)
     for child in element:
         if isinstance(child, _NON_ELEMENTS):

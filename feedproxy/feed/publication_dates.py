@@ -34,8 +34,8 @@ _UPDATED = re.compile(
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     """Return the instants at which entries of this document were published, oldest first, none after `now`.
 
-    The result is empty for fewer than two instants: a single date is often that of the document. Dates are found only
-    in ASCII-compatible encodings.
+    The result is empty if there are fewer than two instants, because a single date is often that of the document. Dates
+    are found only in ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

@@ -15,7 +15,7 @@ LAYERS_MAX = 3
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"
-"""Characters that are copied together with an address by mistake."""
+"""Characters around an address that are often copied together with it by mistake."""
 
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
 """Matches the beginning of an address that was percent-encoded as a whole, including its first colon."""

@@ -54,8 +54,9 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""After a count of n nodes, the nodes are counted again when this number times n further bytes are parsed. Counting
-therefore takes a small part of the time."""
+"""Number of bytes that are parsed for each node of the tree before the nodes are counted again. Counting therefore
+takes a small part of the time.
+"""
 
 ATTRIBUTES_MAX = 256
 """Maximum number of attributes of one element that are read, the first ones. lxml searches each value from the first
@@ -235,7 +236,7 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def safe_length(data: bytes) -> int:
-    """Return the number of bytes that are safe to parse: those before the first construct that occurs only in attacks.
+    """Return the number of bytes before the first construct that occurs only in attacks. These bytes are safe to parse.
 
     The parser buffers a tag up to its `>`, so a huge tag defeats parsing in pieces. Attribute defaults of an internal
     subset would be added to every element.

@@ -59,7 +59,9 @@ def _iso(text: str) -> datetime | None:
 
 
 def _usual(text: str) -> datetime | None:
-    """Parse RFC 822's date in its usual form, in a fifth of the lenient parser's time. Return None for other forms."""
+    """Parse a date of RFC 822 in its usual form. Return None for other forms. This takes a fifth of the lenient
+    parser's time.
+    """
     match = _USUAL.fullmatch(text)
     if match is None or match[2] not in _MONTH_NUMBERS:
         return None

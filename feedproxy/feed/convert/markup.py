@@ -40,8 +40,9 @@ this length."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Upper limit for the product of namespaces and child elements of a text. Each child is serialised alone and repeats
-all namespaces, so that the product determines the size of the result."""
+"""Maximum number of namespaces of a text, multiplied by the number of its child elements. Each child is serialised
+alone and repeats all namespaces, so this product determines the size of the result.
+"""
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:

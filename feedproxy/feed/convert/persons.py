@@ -13,7 +13,7 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""A person is compared with at most this number of persons that have the same name or address."""
+"""Maximum number of persons with the same name or address with which a person is compared."""
 
 
 def parse(text: str) -> Person | None:
@@ -44,8 +44,9 @@ def is_email(text: str) -> bool:
 
 
 def without_false_names(person: Person) -> Person:
-    """Return the person without a name that repeats its address. If the name is an email address, and the person has no
-    email, the name becomes the email."""
+    """Return the person without its name if the name only repeats the email address. If the person has no email address
+    and the name is one, the name becomes the email address.
+    """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
     if is_email(person.name) and not person.email:

@@ -148,7 +148,9 @@ class _ItemFinder:
         return start + len(tag_at(self.utf8, start))
 
     def end_of(self, start: int, behind_tag: int) -> int:
-        """Return the offset after the element that has just ended. `behind_tag` is the offset after its start tag."""
+        """Return the offset after the element that has just ended. The element begins at `start`, and its start tag
+        ends at `behind_tag`.
+        """
         if self.utf8.endswith(b"/>", start, behind_tag):
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1

@@ -23,7 +23,7 @@ _TYPES = {
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""Maximum length of a declared type with a cached result, in characters."""
+"""Maximum length of a declared Content-Type for which the result is cached, in characters."""
 
 
 def media_type_of(

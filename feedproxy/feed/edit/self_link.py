@@ -11,7 +11,8 @@ corrects href, type, namespace and rel of each self link. In RSS it corrects a t
 is correct. A relative address is wrong: "The RSS file may have been downloaded and saved in a new location."
 
 A missing type is added in RSS (USM). In Atom, the type is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
-specifically allowed" in RSS 1.0. No title is added to an existing link: "RSS readers can safely ignore this attribute."
+specifically allowed" in RSS 1.0. A title is not added to an existing link: "RSS readers can safely ignore this
+attribute."
 
 Some documents are not edited: formats without a self link (RSS 0.90 and 0.91, CDF), JSON Feed, signed documents,
 ill-formed documents, documents with entities of their own, and documents in an unknown encoding.

@@ -1,8 +1,8 @@
 """Scan of a feed's channel that skips the items.
 
 Items are most of a feed and take most of the parsing time. For a feed that is fetched for the first time, only their
-number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same if the
-items follow each other with nothing between them. Every other document is left to parser.py.
+number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same as
+that of a full parse if the items follow each other with nothing between them. parser.py parses every other document.
 
 Faults within items are not detected: until the feed is parsed, `well_formed` describes the rest of the document.
 """

@@ -37,7 +37,7 @@ _LABELS = {
 }
 _LABEL_MAX = 45
 _SUPERSETS = {
-    # Publishers usually mean the larger character set by these names (WHATWG Encoding Standard, section 4.2).
+    # Publishers who use these names usually mean the larger character set (WHATWG Encoding Standard, section 4.2).
     "ascii": "cp1252",
     "latin_1": "cp1252",
     "gb2312": "gb18030",

@@ -38,7 +38,7 @@ _DISTINCTIVE = frozenset(
         "tagline"
     )
 )  # fmt: skip
-"""Elements that hardly any other vocabulary has."""
+"""Elements of feeds that hardly any other vocabulary has."""
 
 ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "published", "content", "about"))
 """Elements of an item or entry, and `rdf:about`."""

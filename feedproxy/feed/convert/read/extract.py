@@ -76,7 +76,7 @@ class Extract:
     rss_source: tuple[str, str] = ("", "")
     extensions: list[Node] = field(default_factory=list)
     fallbacks: list[tuple[str, Node]] = field(default_factory=list)
-    """Elements of Dublin Core that count if the format's own elements are missing."""
+    """Elements of Dublin Core, each with its local name. They count if the format's own elements are missing."""
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:

@@ -21,7 +21,7 @@ _DIGITS_MAX = 9
 
 
 def item(statements: Extract) -> Item:
-    """Return the item that the statements describe."""
+    """Return the item that these statements describe. Of several differing statements, one is chosen."""
     extensions = apply_identifier(statements, _with_fallbacks(statements))
     if statements.duration is not None and not statements.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)

@@ -1,9 +1,9 @@
-"""Rendering of the model as an HTML page that is safe, and readable on phones and in the dark.
+"""Rendering of the model as a safe HTML page, for screens of any size and for light and dark themes.
 
-HTML in feeds is not trusted. ammonia (the nh3 package) parses it as a browser does and writes only elements of a list
-that is known to be harmless. No script, style, frame or form remains, and no address with a scheme other than http,
-https and mailto. The page itself has no script, and its Content-Security-Policy forbids scripts: a mistake in one of
-the two measures has no effect.
+HTML in feeds is not trusted. ammonia (the nh3 package) parses it as a browser does and writes only elements that are
+known to be harmless. No script, style, frame or form remains, and no address with a scheme other than http, https and
+mailto. The page itself has no script, and its Content-Security-Policy forbids scripts: a mistake in one of the two
+measures has no effect.
 """
 
 from datetime import UTC, datetime

@@ -207,7 +207,7 @@ def image_size(channel: Element, picture: Image | None) -> None:
 
 
 def identifier(element: Element, item: Item, name: str) -> None:
-    """Write the item's id if `name`, the IRI that the format requires, does not express it.
+    """Write the item's id, unless `name`, the IRI that the format requires for the item, is the same.
 
     A permalink is written as RSS's `guid`, any other id as dc:identifier. If the item has a dc:identifier
     already, the id is written as `guid`, too.
