@@ -86,7 +86,9 @@ class Gatekeeper:
         return cache_key(target, credential) if credential is not None else target
 
     def with_credentials(self, request: Request) -> Request:
-        """Return the request with its origin's credentials. Raises FetchError if the credential was removed."""
+        """Return the request with its origin's credentials. Raises FetchError if the operator has removed the
+        credential.
+        """
         target, name = split_key(request.target)
         if not name:
             return request

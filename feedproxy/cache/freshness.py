@@ -1,4 +1,4 @@
-"""Age and freshness lifetime of a stored response, and the reason for the lifetime.  RFC 9111, section 4.2
+"""Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
 
 The explicit lifetime of HTTP comes first: s-maxage, max-age, Expires (section 4.2.1). Without it, the lifetime is
 heuristic (section 4.2.2). It is taken from the feed's own schedule, or from its rate of change, or it is a tenth of the
@@ -70,8 +70,8 @@ class Freshness:
 
     `age` and `lifetime` are in seconds, never negative. `expires` is the instant at which the lifetime ends.
     `allowance` is the permission to use the response after `expires`, or None. `control` contains the directives that
-    govern the response. `reason` explains the lifetime if `source` is not enough. `limit` explains why the lifetime is
-    shorter than the one that its source gives.
+    govern the response. `reason` explains the lifetime if `source` alone does not. `limit` explains why the lifetime is
+    shorter than the lifetime that `source` gives.
     """
 
     age: Seconds

@@ -53,7 +53,7 @@ def may_store(
     """Decide whether a response may be stored, and return the decision (section 3).
 
     `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the stored
-    response was obtained with credentials. `request`, which validated it, may have none.
+    response was obtained with credentials, even if `request`, which validated it, has none.
 
     The decision does not depend on `now`: a response that is stale on receipt can still be validated, or served when
     the origin fails.

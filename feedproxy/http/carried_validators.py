@@ -16,14 +16,17 @@ from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields
 
 TAG_MAX = 96
-"""Maximum length of an origin's tag that is carried, in characters. Longer tags are rare, and the length of fields
-is limited."""
+"""Maximum length of an origin's tag that a client's tag can carry, in characters. Longer tags are rare, and the length
+of fields is limited.
+"""
 
 TAGS_MAX = 8
 """Maximum number of a client's tags that are parsed. Origins refuse requests with more tags as too large."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
-"""Names in Vary of fields that feedproxy itself writes into requests for feeds."""
+"""Names of fields, in lower case, that feedproxy itself writes into requests for feeds. In Vary, they do not make a
+response depend on the client.
+"""
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
 """Matches the base of a tag that carries a validator. A date has at most eleven digits, and therefore lies before the

@@ -20,8 +20,9 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client or origin may be slow. If If-Modified-Since lies less than SKEW seconds before
-the storing of the current version, the client counts as having this version."""
+"""Seconds by which the clock of a client or origin may be slow. If the current version was stored less than SKEW
+seconds after the date in If-Modified-Since, the client counts as having this version.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ HOP_BY_HOP = frozenset(
 NAMES_MAX = 2048
 """Maximum number of field names for which the lower-case form is cached. Far fewer names are in use."""
 NAME_LONGEST = 64
-"""Maximum length of a field name with a cached lower-case form, in characters. Clients may send names of any length."""
+"""Maximum length of a field name for which the lower-case form is cached, in characters. Clients may send names of any
+length.
+"""
 
 LINE_SIZE = 78
 """Average memory of a field line in bytes. Three of five lines of a usual response share their objects with other
@@ -35,8 +37,9 @@ SHARED_LENGTH_MAX = 128
 """Maximum length of a field value that responses share, in bytes. Longer values, such as policies and reports, are
 rarely repeated."""
 USUAL_LINES_MAX = 32
-"""Number of lines per message for which the estimate of memory assumes LINE_SIZE bytes each. Each further line counts
-in full, so that an origin that sends thousands of lines cannot take more memory than estimated."""
+"""Number of lines of a message that count as LINE_SIZE bytes each in the estimate of memory. Each further line counts
+in full, because an origin that sends thousands of lines would otherwise take more memory than estimated.
+"""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
 """Memory of a line that shares no object with other messages, in bytes, in addition to the lengths of its value and
 twice its name. The name is also stored in lower case."""

@@ -37,9 +37,9 @@ class PassThrough:
 class RequestContext:
     """A client's request with the values that the pipeline looks up once.
 
-    `upstream_request` is the request to send to the origin. `own_agent` is true if it has feedproxy's User-Agent.
-    `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest. `sends_range` is true
-    if the client's Range is forwarded.
+    `upstream_request` is the request to send to the origin. `own_agent` is true if that request has feedproxy's
+    User-Agent. `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest.
+    `sends_range` is true if the client's Range is forwarded.
     """
 
     request: Request

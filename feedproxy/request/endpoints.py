@@ -13,7 +13,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.request.entrance import ClientContext
 
 CONTENT_MAX = 65_536
-"""Maximum size of a call's content, in bytes, unless its endpoint has another limit."""
+"""Maximum size of a request's content, in bytes. An endpoint may have another limit."""
 
 
 @dataclass(frozen=True, slots=True)

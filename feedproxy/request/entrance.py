@@ -40,7 +40,7 @@ def rewrite_location(location: str, client: ClientContext, *, target: str, upstr
     """Return a Location that keeps the client in its entrance.
 
     An address with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
-    the same meaning at the client's address, including the fragment (RFC 9110, section 10.2.2).
+    the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
     """
     try:
         absolute = uri.resolve(target, location)

@@ -23,7 +23,7 @@ ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
     "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 )
-"""Accept of requests for a shared copy of a feed."""
+"""Value of Accept in requests for a shared copy. It prefers feeds, and permits every other type."""
 
 NOT_FORWARDED = frozenset(
     # The cache evaluates conditions and ranges. If they were forwarded, they would affect the stored copy.
@@ -79,8 +79,9 @@ _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
 _LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
 _LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
 ACCEPT_LANGUAGE_MAX = 128
-"""Largest number of characters in an Accept-Language with which a shared copy may be fetched. Browsers send fewer than
-60 for five languages."""
+"""Maximum length, in characters, of an Accept-Language that may be forwarded in a request for a shared copy. Browsers
+send fewer than 60 characters for five languages.
+"""
 
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
@@ -91,9 +92,9 @@ VIA_MEMBERS_MAX = 16
 """Maximum number of Via members of other feedproxies that are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
-"""Largest number of characters in the fields of a request for which the forwarded fields are memoized."""
+"""Maximum length of a request's fields, in characters, for which the forwarded fields are memoized."""
 MEMOIZED_REQUESTS_MAX = 256
-"""Largest number of requests for which the forwarded fields are memoized. They take half a megabyte."""
+"""Maximum number of requests for which the forwarded fields are memoized. All of them together take half a megabyte."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})

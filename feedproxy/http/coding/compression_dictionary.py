@@ -35,8 +35,9 @@ ID_MAX = 1024
 
 WINDOW_MIN = 8 * 1024 * 1024
 WINDOW_MAX = 128 * 1024 * 1024
-"""Window that every client must be able to decode, in bytes: WINDOW_MIN with small dictionaries, and up to WINDOW_MAX
-with large ones (section 5)."""
+"""Limits, in bytes, of the window that every client must be able to decode: WINDOW_MIN with small dictionaries, and up
+to WINDOW_MAX with large ones (section 5).
+"""
 
 LEVEL = 9
 """Compression level of Zstandard. 986 updates of ten feeds have 25.3 MB in gzip. Level 3 makes them 3.44 MB, level 6
@@ -222,8 +223,8 @@ def _window_log(size: int, dictionary_size: int) -> int:
 
     The dictionary is then available to the end of the content: "the full dictionary is available during compression and
     decompression until the size of the input exceeds the compression window … it MUST be lower than this limit" --
-    section 5. A content that fits into the window is written as one segment; its window is the size of the content (RFC
-    8878, section 3.1.1.1.2).
+    section 5. If the content fits into the window, Zstandard writes it as one segment, and the window is then as large
+    as the content (RFC 8878, section 3.1.1.1.2).
     """
     limit = window_limit(dictionary_size)
     if size < limit:

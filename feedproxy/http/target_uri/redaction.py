@@ -30,8 +30,9 @@ _SECRET_NAME = re.compile(
 """Matches names of secret parameters, in lower case and without word separators."""
 
 _PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Parameters that have public and secret values. Short numbers and words count as public: forums use `t` for topic
-numbers."""
+"""Parameters with values that may be public or secret. Short numbers and words count as public: forums use `t` for
+topic numbers.
+"""
 
 _PUBLIC_PARAMETERS = frozenset({"channel_id", "playlist_id", "list"})
 """Parameters with long random values that are public (YouTube)."""
@@ -227,8 +228,9 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
 
 
 _SHORT_WORDS = re.compile(r"https?://(?:(?:[a-z]{1,11}+|[0-9]{1,11}+)(?![0-9a-z])|[-_~./:]+)*+")
-"""Matches an address of short words and numbers. It has no random token (`is_random`): the case never changes, and
-letters never follow digits."""
+"""Matches an address that consists of short words and numbers. Such an address has no random token (`is_random`),
+because its case never changes and letters never follow digits.
+"""
 
 
 @memoize_short(entries=1024)

@@ -10,7 +10,8 @@ three forms:
 A pattern is normalised (http/uri.py) and compared with normalised target URIs. The case of hosts, percent-encoding, and
 the form of international names therefore do not matter.
 
-In rules that protect feeds, a pattern matches all URIs that lax servers answer with the same feed (`protects`).
+In rules that protect feeds, a pattern also matches every other spelling of a URI that a lax server answers with the
+same feed (`protects`).
 
 Purges and refreshes compare whole addresses as written (`compile_glob`).
 """
