@@ -128,7 +128,7 @@ def _header(
     resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
 ) -> bytes:
     def plain(value: Any) -> object:
-        """Return the JSON equivalent of a value that the JSON encoder does not support."""
+        """Return a value as types that the JSON encoder supports, for example a sorted list for a set."""
         if isinstance(value, (Fields, PackedSequence)):
             return list(value)
         if isinstance(value, frozenset):

@@ -1,4 +1,4 @@
-"""The hot set: resources in memory, bounded in bytes. The least recently used resource is removed first.
+"""The resources in memory (the hot set), bounded in bytes. The least recently used resource is removed first.
 
 The most recently used resources are unpacked. The others are packed (memory_entry.py) and are unpacked when they are
 used, in some 50 µs.

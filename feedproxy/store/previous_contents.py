@@ -2,7 +2,8 @@
 
 They are the dictionaries of `dcz`, the dictionary compression of RFC 9842. An old content is compressed by Zstandard,
 with the content that replaced it as dictionary. Versions of a feed have most of their bytes in common. Therefore the
-last eight together usually take less than one gzip content. They never take more, because the oldest are dropped.
+last eight together usually take less than one gzip content. They never take more than that, because the oldest are
+dropped.
 """
 
 import struct

@@ -106,10 +106,10 @@ class PackedDeltaBases(PackedSequence[DeltaBase]):
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """A version of a feed for the operator's page.
+    """The data about one version of a feed that the operator's page shows.
 
-    `tag` is the base of its entity tags, which also identifies the version in `delta_bases`. It is empty if the version
-    had no entity tag.
+    `tag` is the base of its entity tags, which also identifies the version in `delta_bases`. `tag` is empty if the
+    version had no entity tag.
     """
 
     at: Instant

@@ -31,8 +31,9 @@ type Key = tuple[EnvelopeKind, str]
 
 MEMORY = "memory:"
 HOT_MAX = 65_536
-"""Maximum number of resources in memory, however small they are. The garbage collector visits each of them while
-clients wait. Other resources are read from the disk, usually from the system's cache of the disk."""
+"""Maximum number of resources in memory, even if they are small, because the garbage collector visits each of them
+while clients wait. Other resources are read from the disk, usually from the system's cache of the disk.
+"""
 BATCH_WINDOW = 0.25
 """Seconds that a value waits for further values, so that one transaction for each shard writes all of them."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024

@@ -23,7 +23,7 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
-"""Maximum size of the queue, in bytes: what a usual disk writes in about half a second."""
+"""Maximum size of the queue, in bytes. A usual disk writes as much in about half a second."""
 BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0

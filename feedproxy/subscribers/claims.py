@@ -16,8 +16,9 @@ CONFIRMATION: Seconds = 3600
 """Seconds from a sudden increase of a claim to the earliest repetition that confirms the claim."""
 
 FIRST_MAX = 10_000
-"""Largest first claim that counts without a repetition. Few feeds have more subscribers at one service. A larger claim
-must be repeated an hour later, like a sudden increase."""
+"""Largest number of subscribers that a fetcher's first claim may have without a repetition. Few feeds have more
+subscribers at one service. A larger first claim counts when it is repeated an hour later, like a sudden increase.
+"""
 
 PEAKS_MAX = 8
 """Maximum number of peaks stored for one fetcher's claim."""
@@ -28,9 +29,9 @@ class ClaimState:
     """The claims of one fetcher for one feed.
 
     `peaks` contains confirmed claims with the instant at which each was last made. Each claim is smaller and later than
-    the claim before it. No other claim can become the largest current claim. `anchor` is the claim from which growth is
-    measured, with its instant. `unconfirmed` is the claim that waits for confirmation, with the instant at which it was
-    first made. `times` is the number of requests with a claim.
+    the claim before it, because no other claim can become the largest current claim. `anchor` is the claim from which
+    growth is measured, with its instant. `unconfirmed` is the claim that waits for confirmation, with the instant at
+    which it was first made. `times` is the number of requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]

@@ -31,7 +31,7 @@ from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 
 RECENT_MAX = 1000
-"""Largest result of `count_recent`."""
+"""Largest number that `count_recent` returns. Counting stops there, so that a call stays cheap."""
 
 
 SWEEP_BATCH = 128

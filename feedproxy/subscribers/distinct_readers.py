@@ -13,7 +13,7 @@ from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Maximum number of readers that are remembered for each feed. It is the most that a public list may require."""
+"""Maximum number of readers that are remembered for each feed. The option list_readers_min may require no more."""
 
 FEEDS_MAX = 20_000
 """Maximum number of feeds that are remembered. The feed requested longest ago is removed first."""
@@ -30,8 +30,9 @@ class DistinctReaders:
 
     def __init__(self) -> None:
         self._feeds: OrderedDict[str, tuple[int, ...]] = OrderedDict()
-        """The pseudonym and the instant of each reader, in turn: most feeds have one reader, for which a dictionary
-        would take three times the memory."""
+        """For each feed, the pseudonym and the instant of its first reader, then those of the next. Most feeds have one
+        reader, for which a dictionary would take three times the memory.
+        """
         self.changes = 0
         """Number of changes so far."""
 

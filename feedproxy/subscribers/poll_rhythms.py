@@ -25,8 +25,9 @@ READERS_MAX = 64
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
-"""Default limit for two numbers: feeds with sampled readers, and sampled readers of all feeds. The feeds polled longest
-ago are forgotten first."""
+"""Default maximum of the number of feeds with sampled readers, and also of the number of sampled readers of all feeds.
+The feeds polled longest ago are forgotten first.
+"""
 
 SURPRISES_MAX = 10_000
 """Maximum number of feeds that wait for a new plan of their next refresh after an unexpected poll. Further feeds keep
@@ -163,7 +164,7 @@ class PollRhythms:
         return self._poll(records, at, pseudonym.current, now)
 
     def count_sampled(self, target: str) -> int:
-        """Return the number of sampled readers of a feed."""
+        """Return the number of a feed's readers in the sample, at most READERS_MAX."""
         return len(self._feeds.get(target, b"")) // _RECORD.size
 
     def count_regular(self, target: str, since: Instant) -> int:

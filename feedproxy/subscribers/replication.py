@@ -12,7 +12,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READER_INTERVAL: Seconds = 60
-"""Minimum time between two events of a reader of a feed, in seconds. By default, no feed is fetched more often."""
+"""Minimum time in seconds between two events for one reader of one feed. By default, no feed is fetched more often."""
 CLAIM_INTERVAL: Seconds = 60
 """Minimum time between two events of a fetcher with an unchanged claim, in seconds."""
 WAITING_MAX = 50_000

@@ -1,4 +1,6 @@
-"""Interning of texts that thousands of feeds have in common. Field lines take most of the memory apart from bodies."""
+"""Interning of texts that thousands of feeds have in common, above all of field lines, which take most of the memory
+apart from bodies.
+"""
 
 from collections.abc import Callable
 from typing import Any
