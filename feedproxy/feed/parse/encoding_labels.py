@@ -37,7 +37,7 @@ _LABELS = {
 }
 _LABEL_MAX = 45
 _SUPERSETS = {
-    # Publishers who use these names usually mean the larger character set (WHATWG Encoding Standard, section 4.2).
+    # By these names, publishers usually mean the larger character set (WHATWG Encoding Standard, section 4.2).
     "ascii": "cp1252",
     "latin_1": "cp1252",
     "gb2312": "gb18030",
