@@ -1,11 +1,22 @@
-"""Insertion of an origin's credentials into requests, directly before they are sent."""
+"""Insertion of an origin's credentials into requests, directly before they are sent, and their removal from
+responses."""
 
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
+from urllib.parse import parse_qsl, unquote, unquote_plus
 
-from feedproxy.http.message import Request
+from feedproxy.http import uri
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.upstream.fetched import Fetched, Oversized
+
+_REFERENCES = frozenset({"location", "content-location", "link"})
+"""Response fields with addresses. Many origins repeat the query of the request in them."""
+
+_LINK_TARGET = re.compile(r"(?<=<)[^>]*")
 
 
 class ClosableOriginClient(OriginClient, Protocol):
@@ -24,9 +35,54 @@ class CredentialedClient:
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Send the request with its credential. Return the response. Raises FetchError, also if no such credential
-        exists."""
-        return await self._client.fetch(self._with_credentials(request), skip_address_check=skip_address_check)
+        exists.
+
+        The addresses in the response's fields are without the parameters of the credential. A redirect therefore gets
+        the credential again only if the credential is for its target.
+        """
+        sent = self._with_credentials(request)
+        answer = await self._client.fetch(sent, skip_address_check=skip_address_check)
+        parameters = sent.target.removeprefix(uri.without_fragment(request.target))[1:]
+        return _without_parameters(answer, frozenset(parse_qsl(parameters))) if parameters else answer
 
     async def close(self) -> None:
         """Close the wrapped client."""
         await self._client.close()
+
+
+def _without_parameters(answer: Fetched | Oversized, secret: frozenset[tuple[str, str]]) -> Fetched | Oversized:
+    """Return the response without the secret parameters in its fields. The content of a redirect is left out, because
+    it usually repeats Location."""
+    fields = answer.fields if isinstance(answer, Oversized) else answer.response.fields
+    fields = Fields((name, _public_value(name.lower(), value, secret)) for name, value in fields)
+    if isinstance(answer, Oversized):
+        return replace(answer, fields=fields)
+    response = answer.response
+    if "location" in fields and 300 <= response.status < 400:
+        return replace(answer, response=Response(response.status, fields.without("content-encoding")))
+    return replace(answer, response=response.with_fields(fields))
+
+
+def _public_value(name: str, value: str, secret: frozenset[tuple[str, str]]) -> str:
+    if name not in _REFERENCES:
+        return value
+    if name == "link":
+        return _LINK_TARGET.sub(lambda match: _public_address(match[0], secret), value)
+    return _public_address(value, secret)
+
+
+def _public_address(address: str, secret: frozenset[tuple[str, str]]) -> str:
+    """Return the address without the parameters of its query that are, or contain, a secret parameter."""
+    start, mark, rest = address.partition("?")
+    query, hash_mark, fragment = rest.partition("#")
+    remaining = [part for part in query.split("&") if not any(map(partial(_contains, part), secret))]
+    if len(remaining) == query.count("&") + 1:
+        return address
+    return start + (mark if remaining else "") + "&".join(remaining) + hash_mark + fragment
+
+
+def _contains(part: str, parameter: tuple[str, str]) -> bool:
+    """Return True if a part of a query is this parameter, or contains it in an address (`next=%2Ffeed%3Fa%3Db`)."""
+    if parameter in parse_qsl(part):
+        return True
+    return "=".join(parameter) in unquote(unquote_plus(part).partition("=")[2])

@@ -217,6 +217,7 @@ def wallet(tmp_path: Path, files: dict[str, str]) -> dict[str, str]:
     (tmp_path / "wallet").write_text(
         '- {match: "*/paid.rss", user: bob, query: {key: bobs}}\n'
         '- {match: "*/team.rss", user: "*", basic: {user: team, password: secret}}\n'
+        '- {match: "*/paid/*", user: bob, query: {key: bobs}}\n'
     )
     return {**files, "wallet": str(tmp_path / "wallet")}
 
@@ -268,6 +269,51 @@ async def test_wallet_credential_is_absent_from_fields_content_and_stored_target
     assert b"wallet" not in seen.plain
     (stored,) = [each for each in proxy.service.store.targets() if "paid" in each]
     assert "bobs" not in stored
+
+
+async def test_wallet_query_parameter_is_absent_from_addresses_that_the_origin_sends(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    proxy.rule("/paid.rss", readers=("*",))
+    page = origin.url("/paid.rss?key=bobs")
+    origin.publish("/paid.rss?key=bobs", a_feed(), link=f"<{page}&page=2>; rel=next", content_location=page)
+
+    seen = (await proxy.get("/paid.rss", authorization=says("bob"))).expect(200)
+
+    assert "bobs" not in str(seen.fields)
+    assert f"<{origin.url('/paid.rss')}?page=2>" in str(seen.fields)
+
+
+@pytest.mark.parametrize("status", [301, 302])
+@pytest.mark.parametrize(
+    ("location", "public"),
+    [("/new?key=bobs", "/new"), ("?a=1&key=bobs", "/paid.rss?a=1"), ("/login?next=%2Fpaid.rss%3Fkey%3Dbobs", "/login")],
+)
+async def test_wallet_query_parameter_is_absent_from_redirects(door, wallet, status, location, public):
+    proxy, origin, clock = await door(**wallet)
+    proxy.rule("/paid.rss", readers=("*",))
+    origin.publish("/paid.rss?key=bobs", b"<a href='?key=bobs'>moved</a>", status=status, location=location)
+    for path in (location, public):
+        origin.publish(path, b"<html></html>", content_type="text/html")
+
+    for _ in range(3):
+        seen = (await proxy.get("/paid.rss", authorization=says("bob"))).expect(status)
+        assert seen.location.endswith(origin.url(public))
+        assert b"bobs" not in seen.body
+        clock.advance(hours=2)
+
+
+async def test_wallet_query_parameter_is_absent_from_the_new_address_of_a_moved_feed(door, wallet):
+    proxy, origin, clock = await door(**wallet)
+    proxy.rule("/paid/*", readers=("*",))
+    origin.publish("/paid/old.rss?key=bobs", b"", status=301, location="/paid/new.rss?key=bobs")
+    origin.publish("/paid/new.rss?key=bobs", a_feed("for bob"), cache_control="max-age=60")
+
+    assert b"for bob" in (await proxy.get("/paid/old.rss", authorization=says("bob"))).expect(200).plain
+    clock.advance(hours=2)
+    await proxy.get("/paid/old.rss", authorization=says("bob"))
+
+    told = (await proxy.get("/paid/old.rss", authorization=says("bob"))).expect(301, cache="detail=moved")
+    assert told.location.endswith(origin.url("/paid/new.rss"))
 
 
 # -- the log
