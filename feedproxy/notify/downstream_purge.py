@@ -27,7 +27,9 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class PurgeMethod(StrEnum):
-    """The form of a purge request."""
+    """The way in which a request names the feed to purge: by its key, by its public path, or by its key in a template
+    of a URL.
+    """
 
     KEY = "key"
     URL = "url"

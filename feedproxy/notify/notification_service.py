@@ -43,10 +43,10 @@ TRIM_INTERVAL: Seconds = 600
 RENEWAL_RETRY_DELAY: Seconds = 900
 """Seconds from an attempt to renew a subscription to the next attempt, unless its protocol has set another instant."""
 PENDING_MAX = 10_000
-"""Largest number of changes, and of deferred actions, that wait while the database fails. Further changes are found at
+"""Maximum number of changes, and of deferred actions, that wait while the database fails. Further changes are found at
 the next start (`_reconcile`)."""
 BATCH_SIZE = 100
-"""Largest number of changes that are recorded in one transaction."""
+"""Maximum number of changes that are recorded in one transaction."""
 LOOP_INTERVAL: Seconds = 0.05
 """Shortest time in seconds between two iterations of the service's loop. A single change is recorded at once, and many
 changes are recorded together."""

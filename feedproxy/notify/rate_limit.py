@@ -5,7 +5,7 @@ from feedproxy.lru import LRU
 from feedproxy.upstream.special_networks import client_network
 
 CLIENTS_MAX = 10_000
-"""Largest number of clients that a RateLimiter counts. The client with the oldest last request is removed first."""
+"""Maximum number of clients that a RateLimiter counts. The client with the oldest last request is removed first."""
 
 
 class RateLimiter:

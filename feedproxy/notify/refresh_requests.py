@@ -24,20 +24,20 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 UNKNOWN_SITES_MAX = 1_000
-"""Largest number of recorded unknown sites. The site with the oldest last ping is removed first."""
+"""Maximum number of recorded unknown sites. The site with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
 """Key in the rate limiter under which UNKNOWN_FETCHES_PER_MINUTE is counted."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
-"""Largest number of unknown URLs per minute that are fetched because of pings, for all clients together."""
+"""Maximum number of unknown URLs per minute that are fetched because of pings, for all clients together."""
 MAX_CONCURRENT = 8
-"""Largest number of refreshes of this queue in progress."""
+"""Maximum number of refreshes of this queue in progress."""
 TRIES_MAX = 5
 """Number of attempts at a refresh while the origin fails. After the last attempt, the refresh request is dropped. The
 next client request refreshes the feed."""
 
 
 class TooManyRequests(FeedproxyError):
-    """A client exceeds `source_limit`."""
+    """Raised if a client exceeds `source_limit`."""
 
     status_hint = 429
     detail = "too-often"
@@ -45,7 +45,7 @@ class TooManyRequests(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class UnknownSite:
-    """A site that pings named and that has no stored feed."""
+    """A site that was named in pings, and of which no feed is stored."""
 
     url: str
     name: str

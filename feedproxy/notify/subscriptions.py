@@ -32,7 +32,7 @@ class State(StrEnum):
 
 
 class SubscriptionsFull(FeedproxyError):
-    """The largest number of subscriptions is reached."""
+    """Raised if the maximum number of subscriptions is reached."""
 
     status_hint = 503
     detail = "full"
@@ -73,7 +73,7 @@ class Subscriptions:
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
         self.max_count = max_count
-        """Largest number of subscriptions of all protocols."""
+        """Maximum number of subscriptions of all protocols."""
 
     async def put(self, new: Subscription) -> Subscription:
         """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return it.

@@ -19,14 +19,14 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 SITE_FEEDS_MAX = 10
-"""Largest number of feeds that one subscription to a site covers."""
+"""Maximum number of feeds that one subscription to a site covers."""
 
 REDIRECTS_MAX = 5
-"""Largest number of permanent redirects that are followed in a row to the current target of a feed."""
+"""Maximum number of permanent redirects that are followed in a row to the current target of a feed."""
 
 
 class UnknownTopic(FeedproxyError):
-    """No public feed is known at that URL."""
+    """Raised if no public feed is known at a URL."""
 
     status_hint = 404
     detail = "not-found"

@@ -19,13 +19,13 @@ from feedproxy.notify.protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
-"""Largest number of characters that are stored of a channel's title."""
+"""Maximum number of characters that are stored of a channel's title."""
 RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
-"""Largest number of stored changes. Older ones are deleted first."""
+"""Maximum number of stored changes. Older ones are deleted first."""
 SITE_FEEDS_MAX = 50
-"""Largest number of feeds that one ping of a site refreshes."""
+"""Maximum number of feeds that one ping of a site refreshes."""
 
 
 @dataclass(frozen=True, slots=True)

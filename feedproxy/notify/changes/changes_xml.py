@@ -23,7 +23,7 @@ SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Largest number of entries in one document. If there are more, it has the newest. 5,000 entries take about 800 KB."""
+"""Maximum number of entries in one document. If there are more, it has the newest. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

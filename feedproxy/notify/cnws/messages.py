@@ -17,13 +17,13 @@ NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
 
 TITLE_MAX = 255
-"""Largest number of characters in a title. "The title can be up to 255 characters in length, the description can be of
+"""Maximum number of characters in a title. "The title can be up to 255 characters in length, the description can be of
 any length."
 """
 DESCRIPTION_MAX = 4000
-"""Largest number of characters in a description that is sent: "an excerpt from a post"."""
+"""Maximum number of characters in a description that is sent: "an excerpt from a post"."""
 CHANGES_MAX = 100
-"""Largest number of changes in one notification."""
+"""Maximum number of changes in one notification."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ ten more days for the confirmation."""
 
 
 class SubscriberRejected(FeedproxyError):
-    """The verification of a subscriber failed."""
+    """Raised if the verification of a subscriber failed."""
 
     status_hint = 403
     detail = "access"

@@ -26,36 +26,36 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 32
-"""Largest number of deliveries in progress."""
+"""Maximum number of deliveries in progress."""
 MAX_PER_HOST = 2
-"""Largest number of concurrent requests to one host. Clients may name callbacks at hosts that are not their own, and
+"""Maximum number of concurrent requests to one host. Clients may name callbacks at hosts that are not their own, and
 must not overload these."""
 SLOW_CALL: Seconds = 5
 """Duration in seconds from which a call marks its host as slow."""
 MAX_CONCURRENT_SLOW = 8
-"""Largest number of concurrent calls to all slow hosts together. The limit applies to deliveries and to immediate
+"""Maximum number of concurrent calls to all slow hosts together. The limit applies to deliveries and to immediate
 requests separately. Without it, the calls to 16 hosts that hang (MAX_PER_HOST each) would reach MAX_CONCURRENT."""
 SLOW_HOSTS_MAX = 512
-"""Largest number of remembered slow hosts. The oldest is removed first."""
+"""Maximum number of remembered slow hosts. The oldest is removed first."""
 
 MAX_CONCURRENT_REQUESTS = 32
-"""Largest number of immediate requests in progress."""
+"""Maximum number of immediate requests in progress."""
 REQUESTS_WAITING_MAX = 256
-"""Largest number of immediate requests that wait for capacity."""
+"""Maximum number of immediate requests that wait for capacity."""
 REQUEST_TIMEOUT: Seconds = 10
 """Seconds within which an immediate request must be answered. A client waits for the outcome of the request, usually
 for at most about 30 s."""
 
 
 FAILED_REQUESTS_MAX = 50
-"""Largest number of remembered failed subscription requests. The oldest is removed first."""
+"""Maximum number of remembered failed subscription requests. The oldest is removed first."""
 SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
 """Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. Their failures are recorded in
 `failed_requests`, because the subscription may not exist."""
 
 
 class Overloaded(FeedproxyError):
-    """Too many immediate requests are waiting, for this host or in total."""
+    """Raised if too many immediate requests wait, for one host or in total."""
 
     status_hint = 503
     detail = "busy"

@@ -9,15 +9,15 @@ from feedproxy.http import uri
 from feedproxy.http.target_uri.redaction import has_secret
 
 NAME_MAX = 1024
-"""Largest number of characters in a name, as at weblogs.com."""
+"""Maximum number of characters in a name, as at weblogs.com."""
 URL_MAX = 2048
-"""Largest number of characters in a URL. weblogs.com allowed 255, which is too few today."""
+"""Maximum number of characters in a URL. weblogs.com allowed 255, which is too few today."""
 TAGS_MAX = 1024
-"""Largest number of characters that are read of the tags in a ping."""
+"""Maximum number of characters that are read of the tags in a ping."""
 
 
 class InvalidCall(FeedproxyError):
-    """The call does not have the form of its method. The answer is a fault."""
+    """Raised if a call does not have the parameters of its method. The answer is then a fault."""
 
     status_hint = 400
     detail = "bad-target"
@@ -26,7 +26,9 @@ class InvalidCall(FeedproxyError):
 
 
 class InvalidPing(FeedproxyError):
-    """The call is well-formed, but its values are invalid. The answer is `flerror` 1 with the text of this error."""
+    """Raised if a call has the right parameters, but invalid values. The answer is then `flerror` 1 with the text of
+    this error.
+    """
 
     status_hint = 400
     detail = "bad-target"

@@ -38,7 +38,7 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class SinkKind(StrEnum):
-    """The form of a ping."""
+    """The form in which a sink is pinged: HTTP GET, weblogUpdates.ping, or weblogUpdates.extendedPing."""
 
     GET = "get"
     SIMPLE = "simple"

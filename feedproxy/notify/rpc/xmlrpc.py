@@ -23,7 +23,7 @@ CONTENT_MAX = 65_536
 """Largest call in bytes. A ping has about 500, a subscription to a hundred feeds about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Largest number of occurrences of these characters in a call. The number of these characters determines how long a
+"""Maximum number of occurrences of these characters in a call. The number of these characters determines how long a
 call takes to parse, and calls are parsed in the event loop. A subscription to a hundred feeds has some hundreds of each
 character."""
 

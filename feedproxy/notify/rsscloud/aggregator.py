@@ -42,7 +42,7 @@ from feedproxy.store.resource import Resource
 PROCEDURE = "rssCloud.notify"
 """Procedure that a cloud calls here by XML-RPC. For SOAP, it is the part after the dot."""
 CHALLENGE_MAX = 256
-"""Largest number of characters in a challenge that is repeated."""
+"""Maximum number of characters in a challenge that is repeated."""
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:

@@ -29,7 +29,7 @@ RENEW_AFTER: Seconds = 24 * 3600
 """Seconds until a registration is renewed: "Workstations should register every 24 hours"."""
 
 URLS_MAX = 100
-"""Largest number of feeds in one registration. Each registration causes one verification, for any number of feeds."""
+"""Maximum number of feeds in one registration. Each registration causes one verification, for any number of feeds."""
 
 FAULT_CODE = 4
 """Fault code that implementations of rssCloud use for all faults."""
@@ -59,13 +59,13 @@ class NotificationMethod(StrEnum):
 
 
 class MalformedCall(InvalidCall):
-    """The call does not have the form of its procedure."""
+    """Raised if a call does not have the parameters of its procedure."""
 
     fault_code = FAULT_CODE
 
 
 class RegistrationRefused(FeedproxyError):
-    """The registration is refused. The answer is false."""
+    """Raised if a registration is refused. The answer to the client is then false."""
 
     status_hint = 403
     detail = "access"

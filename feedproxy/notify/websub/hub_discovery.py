@@ -13,7 +13,7 @@ from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
 HUBS_MAX = 5
-"""Largest number of hubs of one feed that are tried in turn."""
+"""Maximum number of hubs of one feed that are tried in turn."""
 
 
 @dataclass(frozen=True, slots=True)

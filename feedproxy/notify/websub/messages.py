@@ -23,11 +23,11 @@ SECRET_MAX = 200
 """Largest hub.secret in bytes, exclusive. "This parameter MUST be less than 200 bytes in length" (section 5.1)."""
 
 ADDRESS_MAX = 2048
-"""Largest number of characters in a callback URL."""
+"""Maximum number of characters in a callback URL."""
 PARAMETERS_MAX = 100
-"""Largest number of parameters in one request."""
+"""Maximum number of parameters in one request."""
 TOPICS_MAX = 50
-"""Largest number of topics in one publish request."""
+"""Maximum number of topics in one publish request."""
 
 LEASE_MIN: Seconds = 60
 """Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than feeds are
@@ -53,7 +53,7 @@ class Mode(StrEnum):
 
 
 class InvalidRequest(FeedproxyError):
-    """An invalid request to a hub."""
+    """Raised if a request to a hub is invalid."""
 
     detail = "websub"
 

@@ -27,7 +27,7 @@ from feedproxy.notify.websub.subscriber import Subscriber, covers_topic
 from feedproxy.request.endpoints import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
-"""Largest number of bytes that are read of a push to an unknown callback URL before it is refused."""
+"""Maximum number of bytes that are read of a push to an unknown callback URL before it is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
 """Longest lease in seconds. A longer lease that a hub grants is shortened to LEASE_MAX."""

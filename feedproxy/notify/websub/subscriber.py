@@ -45,11 +45,11 @@ RECHECK_FOR: Seconds = 60
 """Seconds for which a new feed is checked repeatedly. The first check finds no reader, because the first reader is
 counted only after the response."""
 PENDING_CHECKS_MAX = 10_000
-"""Largest number of feeds that wait for their check. Further feeds are checked at the next check of all feeds."""
+"""Maximum number of feeds that wait for their check. Further feeds are checked at the next check of all feeds."""
 VERIFICATION_TIMEOUT: Seconds = DAY
 """Seconds within which a hub must verify a request. A hub that refused is tried again after this time."""
 REDIRECTS_MAX = 3
-"""Largest number of redirects of one request to a hub."""
+"""Maximum number of redirects of one request to a hub."""
 
 
 class Subscriber:
