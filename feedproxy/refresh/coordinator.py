@@ -47,7 +47,7 @@ from feedproxy.upstream.fair_limits import PROXY, Requester, requesting
 from feedproxy.upstream.special_networks import client_network
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Largest number of remembered targets with redirects that lead to no feed. The proxy does not follow such a redirect
+"""Maximum number of remembered targets with redirects that lead to no feed. The proxy does not follow such a redirect
 again: clients get it as the response. The oldest target is removed first."""
 
 FEED_TYPES = (

@@ -1,5 +1,4 @@
-"""Insertion of an origin's credentials into requests, directly before they are sent, and their removal from
-responses."""
+"""Credentials for origins: they are added to requests directly before these are sent, and removed from responses."""
 
 import re
 from collections.abc import Callable
@@ -34,11 +33,11 @@ class CredentialedClient:
         self._with_credentials = with_credentials
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Send the request with its credential. Return the response. Raises FetchError, also if no such credential
-        exists.
+        """Send the request with the credential that its target names. Return the response. Raises FetchError if the
+        fetch fails, or if the credential does not exist any more.
 
-        The addresses in the response's fields are without the parameters of the credential. A redirect therefore gets
-        the credential again only if the credential is for its target.
+        The parameters of the credential are removed from the addresses in the response's fields. The next request, to
+        the target of a redirect, therefore has the credential only if the credential is also for that target.
         """
         sent = self._with_credentials(request)
         answer = await self._client.fetch(sent, skip_address_check=skip_address_check)

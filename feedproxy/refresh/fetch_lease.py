@@ -19,7 +19,7 @@ class FetchLease:
     """The fetch lease as an async context manager: it is acquired on entry and released on exit.
 
     On entry, the manager waits at most `timeout` seconds while another process holds the lease. After that, the block
-    runs without the lease: a process that hangs must not prevent requests of other processes to an origin.
+    runs without the lease, so that a process that hangs does not keep other processes from an origin.
     """
 
     def __init__(self, coordination: Coordination, target: str, *, timeout: Seconds) -> None:

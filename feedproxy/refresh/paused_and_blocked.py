@@ -22,7 +22,7 @@ STATE_NAME = "operator-decisions"
 """Name under which the store has the decisions."""
 
 DECISIONS_MAX = 1000
-"""Largest number of paused and blocked feeds. Each decision is a rule, and targets are compared with all rules."""
+"""Maximum number of paused and blocked feeds. Each decision is a rule, and targets are compared with all rules."""
 
 
 class FeedDecision(StrEnum):
@@ -39,7 +39,7 @@ _OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
 
 
 class TooManyDecisions(FeedproxyError):
-    """DECISIONS_MAX feeds are paused or blocked already."""
+    """Raised if DECISIONS_MAX feeds are already paused or blocked."""
 
     status_hint = 409
     detail = "overload"

@@ -20,7 +20,7 @@ from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
 KEYED_MAX = 8
-"""Largest number of keyed responses of one target. The oldest is removed first."""
+"""Maximum number of keyed responses of one target. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
 """Matches a User-Agent that contains no markup. A feed that was fetched with such a User-Agent may answer all

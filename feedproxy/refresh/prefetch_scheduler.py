@@ -32,11 +32,11 @@ CONCURRENT_MIN = 8
 """Number of concurrent scheduled refreshes that is always permitted, even if fewer would suffice for DRAIN_TIME."""
 
 CONCURRENT_MAX = 160
-"""Largest number of concurrent scheduled refreshes. The limit of connections to origins (upstream/client.py) is higher
+"""Maximum number of concurrent scheduled refreshes. The limit of connections to origins (upstream/client.py) is higher
 by 40. These 40 connections are for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
-"""Largest number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in
+"""Maximum number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in
 RFC 2616, section 8.1.4."""
 
 DRAIN_TIME: Seconds = 10

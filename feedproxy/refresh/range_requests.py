@@ -43,7 +43,9 @@ def serve_from_part(
 
 
 def missing_range(context: RequestContext, resource: Resource | None, now: Instant) -> Missing | None:
-    """Return the range to request from the origin, or None if the whole content is needed."""
+    """Return the range that completes the stored parts for this request, or None if the whole content has to be
+    requested.
+    """
     if resource is None or resource.channel is not None:
         return None
     requested = context.request.fields if context.request.method == "GET" else Fields()  # Range is defined for GET

@@ -25,16 +25,16 @@ from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Reso
 from feedproxy.upstream.fetched import Fetched
 
 VARIANTS_MAX = 8
-"""Largest number of stored variants of one target: enough for languages and formats."""
+"""Maximum number of stored variants of one target: enough for languages and formats."""
 
 CHANGES_MAX = 32
-"""Largest number of remembered content changes of a feed: a month at one change a day."""
+"""Maximum number of remembered content changes of a feed: a month at one change a day."""
 
 VERSION_RECORDS_MAX = 32
-"""Largest number of version records of a feed, at about fifty bytes each."""
+"""Maximum number of version records of a feed, at about fifty bytes each."""
 
 VARYING_NAMES_MAX = 8
-"""Largest number of field names that are remembered from the Vary of a response that is not stored. Origins name one or
+"""Maximum number of field names that are remembered from the Vary of a response that is not stored. Origins name one or
 two client fields."""
 
 VARYING_NAME_LENGTH_MAX = 64
@@ -44,11 +44,12 @@ FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-cont
 """Fields that feedproxy itself writes into requests for shared copies of feeds."""
 
 VERSIONS_MAX = 16
-"""Largest number of versions from which deltas can be made: a night of a feed that changes every hour."""
+"""Maximum number of versions from which deltas can be made: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""Bytes that the entries of all versions for deltas may take: sixteen versions of 128 entries, or one version of
-2,048."""
+"""Maximum number of bytes that the entries of all versions for deltas take together: those of sixteen versions of 128
+entries, or of one version of 2,048.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +325,7 @@ def with_publications(resource: Resource, response: StoredResponse, published: t
 
 
 def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
-    """Return the client fields that Vary names: those that feedproxy does not write itself."""
+    """Return the names in Vary of fields that come from the client, because feedproxy does not write them itself."""
     names = (name for name in vary.nominated(response) if name not in FIXED_FIELDS and name != "*")
     return tuple(name for name in names if len(name) <= VARYING_NAME_LENGTH_MAX)[:VARYING_NAMES_MAX]
 

@@ -18,14 +18,14 @@ from feedproxy.store.coordination import SiteThrottle
 from feedproxy.upstream.fetched import Fetched, Oversized
 
 SITES_MAX = 4096
-"""Largest number of sites with a remembered limit. The least recently fetched site is removed first."""
+"""Maximum number of sites with a remembered limit. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
 """Longest pause of requests to a whole site in seconds. Only the feed for which the limit was stated waits for the
 stated time, up to 48 hours."""
 
 RAISE = 2.0
-"""Factor by which the price of a request to a site is multiplied each time a limit is reached."""
+"""Factor by which the price of a request to a site is multiplied each time the site reports that a limit is reached."""
 
 FACTOR_MAX = 64.0
 """Largest factor on the price of a request to a site, after any number of reached limits."""

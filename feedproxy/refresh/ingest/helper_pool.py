@@ -55,13 +55,13 @@ ATTEMPTS_MAX = 2
 """Number of attempts at a job. If a helper exits during each of them, the job fails."""
 
 QUICK_HELPERS_MAX = 2
-"""Largest number of helpers in the quick lane."""
+"""Maximum number of helpers in the quick lane."""
 
 SLOW_HELPERS_MAX = 2
-"""Largest number of helpers in the slow lane."""
+"""Maximum number of helpers in the slow lane."""
 
 SLOW_QUEUE_MAX = 64
-"""Largest number of jobs that wait for the slow lane. Further jobs fail at once with Overload."""
+"""Maximum number of jobs that wait for the slow lane. Further jobs fail at once with Overload."""
 
 HELPER_JOBS_MAX = 1000
 """Number of jobs after which a helper is replaced, to free memory that parsers leak. A replacement takes a few
@@ -82,14 +82,15 @@ RESTART_PAUSE_MAX: Seconds = 60
 """Longest pause in seconds from a failed start of the template to the next start."""
 
 FAILED_STARTS_MAX = 2
-"""Number of consecutive templates that may exit without a completed job. After one more, threads run the waiting
-jobs."""
+"""Number of templates in a row that may exit before any of their helpers has completed a job. If the next template
+exits in this way, too, threads run the waiting jobs.
+"""
 
 _MICRO = 1_000_000
 
 
 class JobLimitExceeded(FeedproxyError):
-    """A document needs more time or memory than a job may use."""
+    """Raised if a document needs more time or memory than a job may use."""
 
     status_hint = 502
     detail = "too-large"
@@ -142,7 +143,7 @@ class HelperPool:
         self._in_threads = True
         self._failed_starts = 0
         self.restart_pause: Seconds = 0.0
-        """Pause in seconds before the next start of a template."""
+        """Seconds to wait before the next start of a template."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -382,7 +383,9 @@ class HelperPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start a template and the first helper. Return when the template exits. Raises OSError if the start fails."""
+        """Start the template process and its first helper. Return when the template exits. Raises OSError if the start
+        fails.
+        """
         own_end, peer_end = socket.socketpair()
         own_end.setblocking(False)
         self._ended = asyncio.Event()

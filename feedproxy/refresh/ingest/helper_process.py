@@ -47,7 +47,7 @@ OUT_OF_BAND_MIN = 16 * 1024
 """Size in bytes from which a byte string is sent after the pickle. Inside the pickle, it would be copied four times."""
 
 PARTS_MAX = 1024
-"""Largest number of parts of a message."""
+"""Maximum number of parts of a message."""
 
 type Parts = list[bytes]
 """A pickle, followed by the long byte strings to which the pickle refers by number."""
@@ -63,7 +63,7 @@ PRELOADED_MODULES = (
 """Modules with the functions of jobs. The template imports them once, before the first fork."""
 
 _FILES_MAX = 64
-"""Largest number of open files of a helper. A helper opens files only to import modules, one at a time."""
+"""Maximum number of open files of a helper. A helper opens files only to import modules, one at a time."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38

@@ -1,7 +1,7 @@
 """The content guard: only a good feed replaces a good copy.
 
-An outcome of a fetch is first *classified* by itself: its fault, if any, and how long a stale copy may be served
-instead. Then the outcome is compared with the stored copy. There are three decisions:
+The outcome of a fetch is first *classified* by itself: whether it has a fault, and how long a stale copy may be served
+in its place. Then the outcome is compared with the stored copy. There are three decisions:
 
     Replace          the update becomes the stored copy.
     KeepStored       the copy stays, and is served up to `until`, unless HTTP forbids that (cache/serving_stale.py).
@@ -87,7 +87,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """The fault of an outcome, independent of what is stored."""
+    """The fault in the outcome of a fetch, and the limit for stale copies. It does not depend on the stored copy."""
 
     detail: Detail
     reason: str

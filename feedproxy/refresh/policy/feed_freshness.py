@@ -19,10 +19,10 @@ ILL_FORMED_RECHECK: Seconds = 60
 """Seconds until the first new fetch of an ill-formed feed: a document that was truncated may be complete by then."""
 
 WAIT_WORTH: Seconds = 2 * 3600
-"""Expected staleness of a copy in seconds above which a reader waits for the refresh, although HTTP permits the stale
-copy to answer meanwhile. Without this limit, a reader that polls twice a day at no fixed time would always get the news
-of half a day ago. In a simulated week with the limit, one poll in 200 waited, and the mean staleness of all polls fell
-to a third."""
+"""Seconds of expected staleness above which a reader waits for the refresh, although HTTP would permit the stale copy
+to answer. Without this limit, a reader that polls twice a day at no fixed time would always get the news of half a day
+ago. In a simulated week with the limit, one poll in 200 waited, and the mean staleness of all polls fell to a third.
+"""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:

@@ -34,7 +34,7 @@ DISTANT_CLUSTER_SHARE = 0.1
 The longer of this limit and CLUSTER_LENGTH applies: distant polls are less predictable."""
 
 CLUSTERS_MAX = 32
-"""Largest number of clusters in a plan. This many clusters cover more than a day, unless readers poll all the time.
+"""Maximum number of clusters in a plan. This many clusters cover more than a day, unless readers poll all the time.
 Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
@@ -42,16 +42,19 @@ HORIZON: Seconds = 30 * 3600
 poll of a day includes the first poll of the next day."""
 
 MARGIN = 0.02
-"""Length of the last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in that part
-counts as too late for the copy. Readers often poll at the interval that the feed states as its lifetime, and that
-interval varies."""
+"""Length of the last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in this part
+counts as too late, and the copy is then assumed to have expired. Readers often poll at the interval that the feed
+states as its lifetime, and that interval varies.
+"""
 
 MARGIN_MAX = 30.0
 """Longest part of a lifetime that MARGIN may give, in seconds."""
 
 RENEWED = 0.06
-"""A plan assumes that a poll has renewed an expired copy if the probability of the contrary is below this value. The
-value is just above 5 %, because each expected poll comes with a probability of 95 % (subscribers/poll_rhythms.py)."""
+"""If the probability that no poll has renewed an expired copy is below this value, a plan assumes that the copy was
+renewed. The value is just above 5 %, because each expected poll comes with a probability of 95 %
+(subscribers/poll_rhythms.py).
+"""
 
 WAIT_PRICE = 2.0
 """Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in

@@ -75,8 +75,9 @@ REVIEW: Seconds = 6 * 3600
 """Seconds until the next decision about a feed if the price of each refresh exceeds the staleness that it saves."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
-"""Sources of lifetimes that the publisher states. Lifetimes from all other sources are estimates, and a refresh may
-come long before their end."""
+"""Sources of lifetimes that the publisher states. All other lifetimes are estimates, and a feed may be refreshed long
+before such a lifetime ends.
+"""
 
 
 class Audience(Protocol):
@@ -232,7 +233,7 @@ def own_jitter(target: str) -> float:
 
 
 def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
-    """Return the reason why a refresh would spare no reader a wait, or an empty string."""
+    """Return the reason why a refresh would be of no use to any reader, or an empty string."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
         return "HTTP requires validation at each use: the next reader's request"

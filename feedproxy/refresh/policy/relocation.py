@@ -10,7 +10,8 @@ the same meaning are deliberate and take effect at once. Until the confirmation,
 
 A confirmed move or end is checked every `gone_recheck` seconds, because it can be reversed. A move is checked at once
 if its new address responds with 301, 404 or 410, as when a feed moves back. The operator can delete the record of a
-move or an end. With `recheck`, the confirmed relocation is the response only if a fetch is not allowed or fails.
+move or an end. With `recheck`, feedproxy first fetches the address again, and responds with the confirmed relocation
+only if the fetch is not allowed or fails.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +71,8 @@ def record_sighting(
     spacing: Seconds,
     at_once: bool,
 ) -> Relocation:
-    """Return the relocation with one more report of a move or an end. `location` is normalised, and empty for an end.
+    """Return the relocation `sighting` with one more report of a move or an end. `location` is normalised, and empty
+    for an end.
 
     A report of another kind or location starts a new count. A report within `spacing` seconds after the last counted
     one is not counted, because many clients may cause a fetch during the same mistake.
