@@ -28,13 +28,13 @@ from feedproxy.upstream.own_authority import is_own
 from feedproxy.web.templates import iso
 
 LISTED_MAX = 1000
-"""Largest number of targets that a response names. Further targets are only counted."""
+"""Maximum number of targets that a response names. Further targets are only counted."""
 
 SHOWN_IN_CONFIRMATION = 20
-"""Largest number of feeds that the confirmation of a purge names. Further feeds are only counted."""
+"""Maximum number of feeds that the confirmation of a purge names. Further feeds are only counted."""
 
 MAX_CONCURRENT = 8
-"""Largest number of concurrent refreshes when a pattern matches many feeds."""
+"""Maximum number of concurrent refreshes when a pattern matches many feeds."""
 
 SITE_SLOTS_MAX: Seconds = 60
 """Seconds for which a refresh of many feeds waits for the instants at which `site_interval` permits their requests.

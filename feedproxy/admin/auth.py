@@ -4,7 +4,7 @@ A browser of the operator can reach the listener. A page of another site must no
 request head therefore passes four checks:
 
     via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
-    host    a foreign host name leads to this machine by another site's DNS (rebinding): 421
+    host    a request must name this host: another site's DNS may lead to this machine (rebinding): 421
     token   a configured token is required: 401; after twenty wrong ones from an address: 429
     site    a request that changes something must come from this listener's own pages, or from no page: 403
 

@@ -20,7 +20,7 @@ CONTENT_MAX = 8_000_000
 """Largest list in bytes: ten thousand feeds with all attributes that programs write."""
 
 NAME_LENGTH_MAX = 200
-"""Largest number of characters in a list's name."""
+"""Maximum number of characters in a list's name."""
 
 
 class InvalidFeedList(FeedproxyError):

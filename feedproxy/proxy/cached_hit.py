@@ -179,7 +179,7 @@ def reusable_hit(
 
 @lru_cache(maxsize=256)
 def _interned(names: frozenset[str]) -> frozenset[str]:
-    """Return one shared object for equal sets, which saves memory: most feeds have the same set."""
+    """Return the same object for equal sets of names. This saves memory, because most feeds have the same set."""
     return names
 
 

@@ -25,10 +25,10 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PATHS_MAX = 4096
-"""Largest number of paths for which targets with No-Vary-Search are recorded."""
+"""Maximum number of paths for which targets with No-Vary-Search are recorded."""
 
 TARGETS_MAX = 8
-"""Largest number of recorded targets per path. The oldest is removed first."""
+"""Maximum number of recorded targets per path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
 """Request fields that Vary may name although every client gets the same feed: the proxy itself handles both."""

@@ -92,7 +92,8 @@ class LocalResponses:
     def gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
         """Return a 410, or an XML document that announces the end if the option `announce_as` is `xml`.
 
-        `believed` is true if the end is confirmed and not being checked again. Only then may caches store the 410.
+        `believed` is true if the end is confirmed, and the origin is not being asked again. Only then may caches store
+        the 410.
         """
         settings = context.settings
         if settings.gone and settings.announce_as == "xml":

@@ -13,7 +13,7 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Largest number of targets that are remembered as having no feed. A relocation to a remembered target is in doubt. The
+"""Maximum number of targets that are remembered as having no feed. A relocation to a remembered target is in doubt. The
 oldest target is removed first."""
 
 

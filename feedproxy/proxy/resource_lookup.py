@@ -1,4 +1,6 @@
-"""Lookup of stored resources, with correction of instants that a clock recorded in the future."""
+"""Lookup of stored resources. Instants in the future, which were stored before the clock was set back, are
+corrected.
+"""
 
 import asyncio
 

@@ -35,7 +35,9 @@ class PeerMetrics(Protocol):
     """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metric families of each worker, and apply its reader counts and changes of feeds."""
+        """Return the metric families of each other worker. The call also takes over the reads and the changed feeds
+        that the worker reports.
+        """
         ...
 
     async def readers(self) -> Sequence[ReaderAccount]:

@@ -87,7 +87,7 @@ class History:
         self.days: Pages = {}
 
     def add(self, tally: TrafficCounts, at: Instant) -> None:
-        """Add counts to the hour and the day of `at`."""
+        """Add counts to the hour and the day that contain the instant `at`."""
         if tally == NO_TRAFFIC:
             return
         for pages, size, limit in ((self.hours, HOUR, HOURS_MAX), (self.days, DAY, DAYS_MAX)):

@@ -73,7 +73,7 @@ class JsonLines(logging.Formatter):
 
 
 def _formatter(form: str) -> logging.Formatter:
-    """Return the formatter for a value of `log_format`."""
+    """Return the formatter that writes lines in the form that the option `log_format` names."""
     if form == "json":
         return JsonLines()
     kind = CombinedLines if form == "combined" else LineFormatter

@@ -51,12 +51,12 @@ ERROR = 400
 """Lowest status code that is an error (RFC 9110, section 15)."""
 
 COUNTERS_MAX = 1024
-"""Largest number of counters of one metric that are cached by their labels. Fewer combinations of labels occur."""
+"""Maximum number of counters of one metric that are cached by their labels. Fewer combinations of labels occur."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Seconds after which the same failure of the store is logged again."""
 STORE_ERRORS_MAX = 64
-"""Largest number of remembered failures of the store. Their texts name a part of the store, never a feed."""
+"""Maximum number of remembered failures of the store. Their texts name a part of the store, never a feed."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -332,7 +332,9 @@ class Metrics:
 
 
 def _source(outcome: str, detail: str) -> str:
-    """Return the source of a response's content as a label."""
+    """Return the source of a response's content as a label: `store`, `origin`, `stream`, or `own` for feedproxy's own
+    content.
+    """
     if outcome == "hit":
         return "store"
     if not outcome.startswith("fwd="):
@@ -341,11 +343,11 @@ def _source(outcome: str, detail: str) -> str:
 
 
 def _code(status: int) -> str:
-    """Return a status as a label."""
+    """Return a status as a label, or `other` for a status that is not registered."""
     code = str(status)
     return code if code in CODES else "other"
 
 
 def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:
-    """Return labels and value of each counter."""
+    """Return the labels and the value of each counter of a family."""
     return [(sample.labels, int(sample.value)) for sample in family.samples if sample.name.endswith("_total")]

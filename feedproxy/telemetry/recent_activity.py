@@ -22,20 +22,20 @@ from feedproxy.telemetry.redacted import View, redact_text
 logger = logging.getLogger("feedproxy.fetch")
 
 REQUESTS_MAX = 50
-"""Largest number of stored requests: as many as fit on a page."""
+"""Maximum number of stored requests: as many as fit on a page."""
 
 FETCHES_MAX = 50
-"""Largest number of stored fetches of each feed."""
+"""Maximum number of stored fetches of each feed."""
 
 FETCH_SIZE = 320
 """Memory of a fetch in bytes. All fetches together take at most `MemoryLimits.fetches` bytes. The fetches of the feed
 that was fetched longest ago are removed first."""
 
 FAILED_MAX = 100
-"""Largest number of stored addresses that never returned a feed."""
+"""Maximum number of stored addresses that never returned a feed."""
 
 REASON_LENGTH_MAX = 300
-"""Largest number of stored characters of a reason."""
+"""Maximum number of stored characters of a reason."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Addresses and texts without secrets, for pages and logs."""
+"""Removal of secrets from addresses and texts that pages and logs show."""
 
 import re
 from typing import Any

@@ -16,7 +16,7 @@ from feedproxy.web.templates import number, size
 HEIGHT = 100
 """Height of the drawing, in units of the drawing."""
 STEP, GAP = 10.0, 2.0
-"""Width of a column together with the gap beside it, and width of the gap, in units of the drawing."""
+"""Distance from one column to the next, and width of the gap between two columns, in units of the drawing."""
 
 KINDS = ("store", "origin")
 """Parts of a column from bottom to top: requests or bytes from the store, and from origins."""
@@ -99,7 +99,9 @@ def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
 
 
 def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
-    """Return the chart of requests. In each column, the store answered the lower part and origins the upper part."""
+    """Return the chart of requests. The lower part of a column shows the requests that the store answered, the upper
+    part those that needed an origin.
+    """
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -111,8 +113,9 @@ def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
 
 
 def traffic_chart(slots: Sequence[Slot], span: Span) -> Chart:
-    """Return the chart of bytes sent. In each column, origins sent the upper part and did not have to send the lower
-    part."""
+    """Return the chart of bytes sent to clients. The upper part of a column shows the bytes that origins sent, the
+    lower part those that they did not have to send.
+    """
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received

@@ -27,7 +27,7 @@ from feedproxy.telemetry.redacted import View, redact_text
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
-"""Largest number of feeds that the dashboard lists as needing attention. The table of feeds lists all of them."""
+"""Maximum number of feeds that the dashboard lists as needing attention. The table of feeds lists all of them."""
 
 POPULAR_MAX = 10
 READERS_MAX = 8

@@ -40,7 +40,7 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 """The outcome of the action in the current request, for the log."""
 
 NOTICES_MAX = 64
-"""Largest number of remembered outcomes of actions, for the pages to which the actions redirect."""
+"""Maximum number of remembered outcomes of actions, for the pages to which the actions redirect."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
 """The part of a page that states when the page was made."""

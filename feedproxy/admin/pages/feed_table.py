@@ -20,9 +20,9 @@ from feedproxy.store.resource import Resource
 from feedproxy.telemetry.redacted import View
 
 FEEDS_MAX = 20_000
-"""Largest number of feeds in the table, at about 4 KB each."""
+"""Maximum number of feeds in the table, at about 4 KB each."""
 TARGETS_MAX = 200_000
-"""Largest number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
+"""Maximum number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
 """A table is reused for this number times the time that making it took. Tables therefore take at most a tenth of a
 core."""

@@ -37,7 +37,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem, with advice."""
+    """A problem of the proxy: its level of health, a sentence, and advice for the operator."""
 
     level: Health
     message: str

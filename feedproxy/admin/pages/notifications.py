@@ -16,9 +16,9 @@ from feedproxy.telemetry.redacted import View, public_name, redact_target, redac
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000
-"""Largest number of subscriptions on a page."""
+"""Maximum number of subscriptions on a page."""
 RECENT_MAX = 50
-"""Largest number of failing deliveries, of changes and of unknown sites on the page."""
+"""Maximum number of failing deliveries, of changes and of unknown sites on the page."""
 
 _STATES = {
     "pause": (State.ACTIVE, State.PAUSED, "The subscription is paused."),

@@ -20,9 +20,9 @@ from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.scoring_rules import redact_target
 
 SHOWN_MAX = 200
-"""Largest number of scores on the page."""
+"""Maximum number of scores on the page."""
 COUNTED_MAX = 40
-"""Largest number of readers on the page for which subscriptions are counted."""
+"""Maximum number of readers on the page for which subscriptions are counted."""
 
 
 @dataclass(frozen=True, slots=True)

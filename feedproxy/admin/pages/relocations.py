@@ -6,7 +6,7 @@ from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.admin.pages.feed_state import State
 
 SHOWN_MAX = 500
-"""Largest number of feeds on the page."""
+"""Maximum number of feeds on the page."""
 
 
 class RelocationsPage:

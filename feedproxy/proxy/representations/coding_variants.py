@@ -29,7 +29,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Largest number of remembered pairs of content and coding for which the coded content is not smaller."""
+"""Maximum number of remembered pairs of content and coding for which the coded content is not smaller."""
 
 type _Key = tuple[str, str, str]
 

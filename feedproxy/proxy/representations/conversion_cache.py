@@ -35,11 +35,11 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-"""Largest number of parsed feeds that a helper process caches. All formats of a cached feed are written without parsing
+"""Maximum number of parsed feeds that a helper process caches. All formats of a cached feed are written without parsing
 it again."""
 
 FAILED_MAX = 1024
-"""Largest number of remembered failures to convert a version."""
+"""Maximum number of remembered failures to convert a version."""
 
 FAILED_BYTES = 2 * 1024 * 1024
 """Number of bytes that the keys and error texts of remembered failures may take."""
@@ -48,13 +48,13 @@ FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that feed readers poll. A document in one of these formats names its own address."""
 
 HEADLINE_MAX = 64 * 1024
-"""Largest number of characters in each text of `Headlines`."""
+"""Maximum number of characters in each text of `Headlines`."""
 
 ENTRIES_MAX = 5
-"""Largest number of items in `Headlines.entries`."""
+"""Maximum number of items in `Headlines.entries`."""
 
 TITLE_MAX = 200
-"""Largest number of characters in a title of `Headlines.entries`."""
+"""Maximum number of characters in a title of `Headlines.entries`."""
 
 type _Version = tuple[str, str]
 type _Key = tuple[_Version, str, str, str]

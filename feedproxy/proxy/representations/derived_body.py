@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 async def make_body(
     helper_pool: HelperPool, work: Callable[[], bytes | None], kind: str, target: str
 ) -> tuple[bytes | None, bool]:
-    """Return the body that `work` derives, or None, and True if this result is final.
+    """Return two values: the body that `work` derives, or None; and True if this result is final.
 
     A result is not final if no helper process is free: the next request should try again. An exception of `work` is
     logged with `kind` and `target`, and the result is None. The client can then get the content in another form.

@@ -97,7 +97,9 @@ class Renderer:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response for the client. `request` is the client's request, with its own conditions."""
+        """Return `selected` in the representation that `choose` has returned for the client. `request` is the client's
+        request. Its conditions apply to that representation.
+        """
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
         response = _for_entrance(response, request.target, client, settings)
         match representation:
