@@ -259,7 +259,7 @@ class App:
 
     @property
     def notifications(self) -> NotificationService:
-        """Return the notification service: received pings, subscriptions, deliveries."""
+        """Return the service that handles received pings, subscriptions and deliveries."""
         return self._open().notifications
 
     async def rpc(self, call: Call) -> Response:

@@ -6,7 +6,7 @@ Cache-Status, log and metrics use.
 
 
 class FeedproxyError(Exception):
-    """The base class of errors. feedproxy refuses a request, or cannot carry it out."""
+    """The base class of errors with which feedproxy refuses a request, or says that it cannot carry out the request."""
 
     status_hint = 500
     detail = "internal-error"
@@ -26,7 +26,9 @@ class BadTarget(FeedproxyError):
 
 
 class BadRequest(FeedproxyError):
-    """The request's head violates HTTP's grammar: 400, 501 for what is not implemented, or 505 for another version."""
+    """The request's head violates HTTP's grammar. The status is 400, 501 if feedproxy does not implement it, or 505 for
+    another version of HTTP.
+    """
 
     status_hint = 400
     detail = "bad-request"

@@ -22,8 +22,9 @@ DIVISORS = {
 most `memory_max`."""
 
 READER_SIZE = 256
-"""The subscriber counts (subscribers/counts.py) may have one entry for this number of bytes in `memory_max`. An entry
-takes about 100 bytes, and the rhythm of a reader's polls another 48."""
+"""Number of bytes of `memory_max` for each entry that the subscriber counts (subscribers/counts.py) may have. An entry
+takes about 100 bytes, and the rhythm of a reader's polls another 48.
+"""
 
 READERS_MIN = 1_000_000
 """Number of entries of the subscriber counts that are permitted with any `memory_max`."""
@@ -32,8 +33,9 @@ READERS_PER_FEED = 5
 """Number of entries of the subscriber counts that a feed with one reader takes."""
 
 MODELS_DIVISOR = 64
-"""`memory_max` divided by this number is the largest size in bytes of all documents that a helper process caches in
-parsed form. A parsed feed takes five times the bytes of its document."""
+"""Divisor of `memory_max`. The result is the maximum size in bytes of all documents that a helper process caches in
+parsed form. A parsed feed takes five times the bytes of its document.
+"""
 
 
 @dataclass(frozen=True, slots=True)

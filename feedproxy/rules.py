@@ -21,7 +21,7 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Largest number of targets for which the matching rules are cached. Without the cache, each hit would compare its
+"""Maximum number of targets for which the matching rules are cached. Without the cache, each hit would compare its
 target with the pattern of every rule."""
 
 
@@ -44,8 +44,9 @@ ANY_USER = "*"
 
 
 class _Protection(NamedTuple):
-    """The permitted readers of a target, and True if it is private. It is a tuple, because it is hashed for each
-    request."""
+    """The permitted readers of a target, and True if the target is private. The class is a tuple, because its values
+    are hashed for each request.
+    """
 
     readers: tuple[str, ...]
     private: bool

@@ -30,8 +30,10 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Options by their former names, each with the new option, and with the item of the new option's list that a true or
-non-zero value stands for. `polling` is not a list: there, it is the value that false stands for."""
+"""Former names of options, each with the new option and a value. The value is the item of the new option's list that a
+true or non-zero former value stands for. For `polling`, which is not a list, it is the value that a false former value
+stands for.
+"""
 
 DERIVED: Mapping[str, str] = {
     "decoded_max": "five times buffer_max",

@@ -15,7 +15,7 @@ WAIT_TIMEOUT: Seconds = 0.25
 """Seconds between two requests for a lease that another machine holds. An event may report the end of the lease
 earlier."""
 WAITING_MAX = 10_000
-"""Largest number of targets that are remembered because another machine has their lease."""
+"""Maximum number of targets that are remembered because another machine has their lease."""
 
 
 @dataclass(slots=True)

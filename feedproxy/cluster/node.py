@@ -37,7 +37,7 @@ CLAIM_LIFETIME: Seconds = 7 * 86_400
 """Seconds for which Redis remembers which machine has claimed the deliveries of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Largest number of seconds by which another machine's slot may lie in the future. A later slot is moved to this limit,
+"""Maximum number of seconds by which another machine's slot may lie in the future. A later slot is moved to this limit,
 because the clock of that machine may be ahead."""
 
 
@@ -136,8 +136,9 @@ class ClusterNode:
         )
 
     async def sync(self, target: str) -> bool:
-        """Fetch other machines' copy and reader counts of a target. Return True if this machine's copy or counts
-        changed."""
+        """Fetch the copy and the reader counts that other machines have of a target. Return True if they changed
+        anything on this machine.
+        """
         if not self.connection.up:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])

@@ -25,7 +25,7 @@ STABLE_AFTER: Seconds = 10
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
-"""Largest number of concurrent requests to Redis. Each request has its own connection."""
+"""Maximum number of concurrent requests to Redis. Each request has its own connection."""
 READ_ONLY = "it is a read-only replica"
 
 START_TIMEOUT: Seconds = 2

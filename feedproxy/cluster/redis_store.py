@@ -19,7 +19,7 @@ from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, Sc
 from feedproxy.errors import StoreError
 
 LOG_MAX = 10_000
-"""Largest number of events in the log, which take about 2 MB. A machine that has missed more events compares all its
+"""Maximum number of events in the log, which take about 2 MB. A machine that has missed more events compares all its
 copies with Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
 """Factor by which the timeout is multiplied for requests that no client waits for. A copy may have megabytes."""

@@ -21,10 +21,10 @@ from feedproxy.store import codec
 logger = logging.getLogger("feedproxy.cluster")
 
 WAITING_MAX = 100_000
-"""Largest number of targets in the queue. At the limit, all copies are compared with Redis when Redis is available
+"""Maximum number of targets in the queue. At the limit, all copies are compared with Redis when Redis is available
 again."""
 EVENTS_MAX = 10_000
-"""Largest number of events in the queue."""
+"""Maximum number of events in the queue."""
 
 type SendEvent = Callable[[], Awaitable[None]]
 

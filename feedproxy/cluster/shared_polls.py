@@ -18,13 +18,13 @@ from feedproxy.subscribers.replication import ReadRecord
 KIND = "polls"
 
 POLLS_MAX = 4000
-"""Largest number of polls that one machine sends in a second, at about 120 bytes each. Further polls of this second are
+"""Maximum number of polls that one machine sends in a second, at about 120 bytes each. Further polls of this second are
 dropped."""
 
 POLLS_PER_EVENT = 500
 
 TARGET_MAX = 8192
-"""Largest number of characters in a target of a peer's poll. Polls with longer targets are ignored."""
+"""Maximum number of characters in a target of a peer's poll. Polls with longer targets are ignored."""
 
 type Poll = tuple[str, Pseudonym, Instant]
 """The target of a poll, the reader's pseudonym, and the instant."""

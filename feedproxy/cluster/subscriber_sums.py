@@ -30,9 +30,9 @@ from feedproxy.subscribers.replication import ReadRecord
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
-"""Largest number of feeds with a remembered sum."""
+"""Maximum number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Largest number of recorded reads that wait to be sent, such as while Redis is unavailable. The next read discards all
+"""Maximum number of recorded reads that wait to be sent, such as while Redis is unavailable. The next read discards all
 of them, because feed readers poll again."""
 CLIENT_TIMEOUT_FACTOR = 1
 """Factor by which the Redis timeout is multiplied for a request during which a client waits."""

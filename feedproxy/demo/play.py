@@ -54,7 +54,7 @@ class ReaderTally:
     durations: list[Seconds] = field(default_factory=list)
     """Seconds of real time that each answer took."""
     delays: list[Seconds] = field(default_factory=list)
-    """Age of the oldest missing item in seconds, for each answer that lacked an item."""
+    """Age in seconds of the oldest published item that the answer lacked, for each answer that lacked one."""
     delays_by_hint: int = 0
     """Number of answers that lacked an item, but were copies that ttl, sy:* or skipHours of the feed permitted."""
     unpublished: int = 0

@@ -44,7 +44,7 @@ LISTED_FOR = PERIOD
 """Seconds for which a feed stays in the list after the last request for it."""
 
 SMALL_LIST_MAX = 500
-"""Largest number of feeds in a list that is rebuilt after each change. Building a list of this length takes some
+"""Maximum number of feeds in a list that is rebuilt after each change. Building a list of this length takes some
 milliseconds."""
 
 REUSE_COST_FACTOR = 10
@@ -57,7 +57,7 @@ STATE_CHECK_INTERVAL: Seconds = 1.0
 """Seconds between two reads of the stored imports, which another process may have changed."""
 
 CONCURRENT_SITES_MAX = 4
-"""Largest number of sites from which imported feeds are fetched concurrently."""
+"""Maximum number of sites from which imported feeds are fetched concurrently."""
 
 IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
 """Names under which the store keeps the imports and the requested feeds."""

@@ -24,7 +24,7 @@ DEFAULT_TITLE = "Feeds read here"
 """Title of the list if no title was imported."""
 
 DOCUMENTS_MAX = 8
-"""Largest number of cached documents: one for each base URL that clients use, in each form."""
+"""Maximum number of cached documents: one for each base URL that clients use, in each form."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from feedproxy.telemetry.log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64
-"""Largest number of field lines in a request that is scored. The last request of each reader is stored with its score.
+"""Maximum number of field lines in a request that is scored. The last request of each reader is stored with its score.
 """
 
 SCORED_LENGTH_MAX = 4096
-"""Largest number of characters in the field values of a scored request: ten times what common feed readers send."""
+"""Maximum number of characters in the field values of a scored request: ten times what common feed readers send."""
 
 CLIENT_GONE = "the client disconnected before the response"
 """The reason in the log if the client disconnected before the response. The status in the log is 0."""

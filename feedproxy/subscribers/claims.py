@@ -16,7 +16,7 @@ CONFIRMATION: Seconds = 3600
 """Seconds from a sudden increase of a claim to the earliest repetition that confirms the claim."""
 
 FIRST_MAX = 10_000
-"""Largest number of subscribers that a fetcher's first claim may have without a repetition. Few feeds have more
+"""Maximum number of subscribers that a fetcher's first claim may have without a repetition. Few feeds have more
 subscribers at one service. A larger first claim counts when it is repeated an hour later, like a sudden increase.
 """
 

@@ -35,7 +35,7 @@ RECENT_MAX = 1000
 
 
 SWEEP_BATCH = 128
-"""Largest number of feeds that are checked, and of expired readers that are removed, during one request. The work takes
+"""Maximum number of feeds that are checked, and of expired readers that are removed, during one request. The work takes
 a tenth of a millisecond."""
 
 

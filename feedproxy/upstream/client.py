@@ -58,7 +58,7 @@ class FetchLimits:
     connect: Seconds = 10
     """Seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
     first_byte: Seconds = 30
-    """Largest number of seconds from the request to the first byte of the response. The same number limits each silence
+    """Maximum number of seconds from the request to the first byte of the response. The same number limits each silence
     within the response."""
     total: Seconds = 60
     header_max: int = 65_536

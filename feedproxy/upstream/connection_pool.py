@@ -32,7 +32,7 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Largest number of bytes that are read of a response after its last client has disconnected, like Squid's
+"""Maximum number of bytes that are read of a response after its last client has disconnected, like Squid's
 `quick_abort_min`. Responses of most feeds are smaller. They are read to the end and stored, and serve the next
 client."""
 

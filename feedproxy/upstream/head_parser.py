@@ -23,7 +23,9 @@ _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
 _CLOSE: Line = (b"Connection", b"close")
 
 LINES_MAX = 512
-"""Maximum number of decoded field lines that later responses share, so that stored feeds need less memory."""
+"""Maximum number of cached field lines. Responses with equal lines share one decoded object, so that stored feeds take
+less memory.
+"""
 
 _DECODED: dict[Line, tuple[str, str]] = {}
 

@@ -141,8 +141,8 @@ class WorkerPeers:
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metrics of the other workers and of exited workers, and apply the other workers' changes and
-        reads.
+        """Return the metrics of the other workers and of exited workers. The call also takes over the changes and reads
+        that the other workers report.
 
         Metrics of former workers with this worker's number are included.
         """

@@ -31,7 +31,7 @@ FLUSH_INTERVAL: Seconds = 0.05
 time."""
 
 CLIENTS_MAX = 8192
-"""Largest number of cached client identities."""
+"""Maximum number of cached client identities."""
 
 FLUSH_THRESHOLD = 512
 """Number of buffered log lines that triggers an immediate flush, before FLUSH_INTERVAL ends."""

@@ -21,8 +21,9 @@ MIDDLE_THRESHOLD = 1
 """Number of collections of the young generation before a collection of the middle generation."""
 
 OLD_THRESHOLD = 2_000
-"""Python itself runs a full collection after this number of collections of the middle generation, in a process without
-a GcScheduler."""
+"""Number of collections of the middle generation after which Python itself runs a full collection, in a process without
+a GcScheduler.
+"""
 
 NEVER = 1_000_000
 """Number of collections of the middle generation before Python's own full collection, in a process with a GcScheduler.

@@ -33,10 +33,10 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger("feedproxy")
 
 POLLS_PER_CALL = 4
-"""Largest number of epoll polls in one callback. Under load, entering the callback is most of its cost."""
+"""Maximum number of epoll polls in one callback. Under load, entering the callback is most of its cost."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Largest number of connections accepted for one event, from the second poll of a callback on. In the first poll only
+"""Maximum number of connections accepted for one event, from the second poll of a callback on. In the first poll only
 one is accepted: under light load no second connection waits, and a second call of accept would only cost time."""
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""

@@ -86,7 +86,7 @@ _LINES_PER_GENERATION = 4096
 """Number of cached lines in one generation, at about 100 bytes each. When the younger of two generations is full, the
 older one is dropped."""
 UNIQUE_NAMES_MAX = 4
-"""Largest number of field names that `without_unique_lines` removes. Some feed readers send a new identifier and a new
+"""Maximum number of field names that `without_unique_lines` removes. Some feed readers send a new identifier and a new
 trace with each request."""
 _MEMOIZED_LINE_MAX = 1024
 """Largest line in bytes that is cached."""

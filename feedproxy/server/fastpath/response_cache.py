@@ -30,10 +30,10 @@ SAMPLE_AFTER = 1024
 """Number of consecutive new values after which a sampling AdmissionFilter records only one in SAMPLE_ONE_IN."""
 
 SAMPLE_ONE_IN = 8
-"""After SAMPLE_AFTER new values in a row, one in this number of further new values is recorded."""
+"""Number of further new values of which an AdmissionFilter records one, after SAMPLE_AFTER new values in a row."""
 
 INTERNED_MAX = 8192
-"""Largest number of values in an Interner."""
+"""Maximum number of values in an Interner."""
 
 EVICTION_BATCH = 32
 """Number of entries of a full cache that are evicted at a time."""

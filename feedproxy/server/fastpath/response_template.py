@@ -19,7 +19,7 @@ TEMPLATE_OVERHEAD = 1024
 """Bytes that a template takes in addition to its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Largest number of clients with cached log lines in a template. At the limit, the template drops all cached lines."""
+"""Maximum number of clients with cached log lines in a template. At the limit, the template drops all cached lines."""
 
 NO_CLIENT = ("", b"")
 

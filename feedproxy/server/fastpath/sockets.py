@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from feedproxy.clock import Seconds
 
 BACKLOG = 1024
-"""Largest number of connections in the accept queue of a socket. nginx has 511 per worker."""
+"""Maximum number of connections in the accept queue of a socket. nginx has 511 per worker."""
 
 DEFER_ACCEPT = 5
 """Seconds for which the kernel delays the acceptance of a connection without a request (TCP_DEFER_ACCEPT).

@@ -144,7 +144,7 @@ class FlowHandler:
             state.reason = "CONNECT tunnel, not inspected"
 
     def intercepts(self, host: str) -> bool:
-        """Return whether feedproxy decrypts tunnels to this host."""
+        """Return True if feedproxy decrypts tunnels to this host."""
         if host.lower() in self.app.feed_list.imported.hosts:
             return True
         patterns = self.app.settings.intercept

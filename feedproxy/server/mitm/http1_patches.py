@@ -64,10 +64,10 @@ HEAD_TIMEOUT: Seconds = 15
 
 
 EMPTY_LINES_MAX = 16
-"""Largest number of empty lines before a request. Old clients send an empty line after the content of a POST."""
+"""Maximum number of empty lines before a request. Old clients send an empty line after the content of a POST."""
 
 INTERIM_MAX = 20
-"""Largest number of 1xx responses before a response. upstream/response_parser.py has the same limit."""
+"""Maximum number of 1xx responses before a response. upstream/response_parser.py has the same limit."""
 
 
 class ChunkReader:

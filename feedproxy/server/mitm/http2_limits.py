@@ -64,23 +64,23 @@ FRAME_MAX = 131_072
 """Largest payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
 
 SETTINGS_MAX = 32
-"""Largest number of settings in one SETTINGS frame. The standards define a dozen."""
+"""Maximum number of settings in one SETTINGS frame. The standards define a dozen."""
 
 CONTINUATIONS_MAX = 16
-"""Largest number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
+"""Maximum number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
 
 HEADER_TABLE_MAX = 4_096
 """Largest HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
 
 STREAMS_PER_BATCH = 8
-"""Largest number of streams that one connection opens before other clients are served. Opening 8 streams takes about 10
+"""Maximum number of streams that one connection opens before other clients are served. Opening 8 streams takes about 10
 ms."""
 
 FRAMES_PER_BATCH = 128
-"""Largest number of frames that are handled before other clients are served."""
+"""Maximum number of frames that are handled before other clients are served."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Largest number of remembered closed streams. They serve to distinguish late frames from invalid ones."""
+"""Maximum number of remembered closed streams. They serve to distinguish late frames from invalid ones."""
 
 BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""

@@ -89,7 +89,7 @@ class LocalResponses(Protocol):
 
 @dataclass
 class DiscardRequestBody(HttpEvent):
-    """The command to discard further input on this HTTP/1 connection."""
+    """The command by which a stream makes its HTTP/1 connection discard further input."""
 
 
 class FeedStream(HttpStream):

@@ -19,7 +19,7 @@ from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.web.templates import iso, plain_text
 
 HOPS_MAX = 3
-"""Largest number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
+"""Maximum number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
 
 _FEED_READER_FIELDS = Fields([("Accept", ", ".join(FEED_TYPES))])
 """Request fields of a feed reader: the response for a page is then a redirect to its feed."""

@@ -25,7 +25,7 @@ type ExchangeAndBody = tuple[Exchange, bytes | None]
 
 
 NAMES_MAX = 8192
-"""Largest number of connections with remembered names. More connections are seldom open at once."""
+"""Maximum number of connections with remembered names. More connections are seldom open at once."""
 
 
 class StableNames:
