@@ -214,7 +214,8 @@ class Resource:
     @property
     def varying_names(self) -> frozenset[str]:
         """The names of fields by which shared responses of this target vary."""
-        return frozenset([*self.varies_by, *(name for variant in self.variants for name in nominated(variant.fields))])
+        shared = (*self.variants, *self.parts)
+        return frozenset([*self.varies_by, *(name for response in shared for name in nominated(response.fields))])
 
     @property
     def feed_variant(self) -> StoredResponse | None:

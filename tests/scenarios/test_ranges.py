@@ -113,6 +113,23 @@ async def test_part_is_not_reused_for_other_values_of_a_vary_field(stage):
     assert origin.requests == 2
 
 
+async def test_part_varies_by_a_field_that_the_first_request_to_the_origin_lacked(stage):
+    """Unusual fields are sent only if Vary nominates them. The proxy reads Vary in the first response."""
+    proxy, origin, _, server = await a_server(stage)
+    server.lines["Vary"] = "X-Edition"
+
+    def of_edition(request: Request) -> Response:
+        edition = request.fields.get("x-edition") or "none"
+        server.lines["ETag"], server.body = f'"{edition}"', edition.encode() * 9
+        return server(request)
+
+    origin.speak(of_edition)
+
+    for edition in ("one", "two", "one"):
+        seen = await proxy.get("/song", range="bytes=0-2", x_edition=edition)
+        seen.expect(206, body=edition.encode())
+
+
 async def test_part_with_a_current_etag_gets_304_or_206(stage):
     proxy, _, _, _ = await a_server(stage)
     await proxy.get("/a.mp3", range="bytes=0-9")
