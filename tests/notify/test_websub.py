@@ -10,9 +10,10 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Forbidden, Unreachable
-from feedproxy.http.message import Response
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
+from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
 from tests.spec.test_websub import signed
@@ -444,6 +445,60 @@ async def test_hub_without_public_url_delivers_nothing(stand_at: Callable[..., A
     await made.change("two", "one")
 
     assert made.deliveries == []
+
+
+async def test_hub_sends_the_language_that_a_client_without_preference_gets(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at, feed_min_interval=0, site_interval=0)
+    titles = ["one"]
+
+    def in_language(request: Request) -> Response:
+        language = request.fields.get("accept-language") or "en"
+        fields = [("Content-Type", "application/rss+xml"), ("Vary", "Accept-Language"), ("Content-Language", language)]
+        return Response(200, Fields(fields), a_feed(*[f"{language} {title}" for title in titles]))
+
+    async def read(**fields: str) -> None:
+        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
+        named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
+        await made.stand.app.service.answer(Request("GET", TARGET, named), visit)
+
+    made.stand.origin.speak(in_language)
+    await read()
+    await read(accept_language="de")
+    await made.subscribe()
+    for title in ("two", "three"):
+        titles.insert(0, title)
+        await made.stand.pass_time(2 * HOUR)
+        await read()
+        await read(accept_language="de")
+        await made.stand.pass_time(60)
+
+    bodies = [body for _, body, _ in made.deliveries]
+    assert bodies
+    assert all(b"en one" in body and b"de" not in body.partition(b"<item>")[2] for body in bodies)
+
+
+@pytest.mark.parametrize("status", [401, 451])
+async def test_hub_sends_no_copy_of_a_feed_to_which_the_origin_restricts_access(
+    stand_at: Callable[..., Any], status: int
+) -> None:
+    made = await websub_at(stand_at, feed_min_interval=0, site_interval=0)
+    made.stand.origin.publish("/feed.xml", a_feed("one"))
+    await made.read_by_somebody()
+    await made.subscribe()
+    made.callback = lambda _: Unreachable("down")
+    await made.change("two", "one")
+    attempts = len(made.deliveries)
+    assert attempts
+
+    made.stand.origin.break_down(status)
+    await made.stand.pass_time(20)
+    await made.stand.read()
+    attempts = len(made.deliveries)
+    made.callback = lambda _: Response(200)
+    await made.stand.pass_time(DAY)
+
+    assert len(made.deliveries) == attempts
+    assert [each.state for each in await made.held()] == [State.ACTIVE]
 
 
 async def test_subscription_display_omits_secret(stand_at: Callable[..., Any]) -> None:

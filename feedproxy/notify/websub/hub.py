@@ -9,6 +9,8 @@ import json
 from functools import partial
 from http import HTTPStatus
 
+from feedproxy.cache import vary
+from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
@@ -28,8 +30,9 @@ from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, Publish
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
 from feedproxy.request.endpoints import Call
-from feedproxy.request.upstream_request import own_user_agent
+from feedproxy.request.upstream_request import background_request, own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public
+from feedproxy.store.resource import Resource
 
 VERIFICATION_TRIES = 3
 """Number of attempts to send a verification or a denial to a callback that cannot be reached. The first response is
@@ -165,12 +168,7 @@ class Hub:
             return None  # a delivery "MUST" name the hub (section 7), which has no URL without `public_url`
         settings = self._service.settings_for(request.topic)
         resource = self._service.proxy.store.get(request.topic)
-        feeds = (
-            (response for response in reversed(resource.variants) if response.content.feed)
-            if resource is not None
-            else ()
-        )
-        stored = next((response for response in feeds if not response.authorized), None)
+        stored = _copy_to_send(resource) if resource is not None else None
         body = await self._decoded_body(stored, settings.decoded_max) if stored is not None else None
         if stored is None or body is None:
             return None
@@ -258,6 +256,18 @@ class Hub:
         )
         await service.subscriptions.put(new)
         return Delivered("subscribed")
+
+
+def _copy_to_send(resource: Resource) -> StoredResponse | None:
+    """Return the stored feed that a request without client fields selects, or else the newest one.
+
+    Return None if the origin restricts access to the feed now (401 or 451): the copy is no longer for all clients.
+    """
+    feeds = [copy for copy in resource.variants if copy.content.feed and not copy.authorized]
+    plain = background_request(resource.target, via="", agent="").fields
+    stored = vary.choose(feeds, plain, own_agent=True) or next(reversed(feeds), None)
+    is_restricted = stored is not None and stored.invalid and resource.failures.detail == Detail.REFUSED
+    return None if is_restricted else stored
 
 
 def _final_message(subscription: Subscription) -> DeliveryRequest:
