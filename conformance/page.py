@@ -134,7 +134,8 @@ def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
 
 def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the checks find\n"
-    yield "These tests have no wrong answer. Each paragraph states what feedproxy does, followed by the answers.\n"
+    yield "These tests have no wrong answer. Each paragraph states what feedproxy does. The answers are those of the"
+    yield "first run above.\n"
     answers: dict[str, list[str]] = {}
     for one in reports:
         for each in one.tests:
@@ -157,7 +158,7 @@ def _answered(names: Sequence[str], answers: Mapping[str, Sequence[str]]) -> Ite
 
 
 def _elsewhere(answers: Sequence[str]) -> str:
-    return "" if len(set(answers)) == 1 else f" (other runs: {' or '.join(sorted(set(answers[1:])))})"
+    return "" if len(set(answers)) == 1 else f" (in some other runs: {'no' if answers[0] == 'yes' else 'yes'})"
 
 
 def _line(text: str) -> str:

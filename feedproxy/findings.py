@@ -143,9 +143,7 @@ def as_markdown(kind: type[Note], descriptions: Mapping[str, str] = {}) -> str:
         for text in (kind.summary, kind.advice)
     )
     advice = textwrap.fill(_paragraphs(advice), 118) if "\n\n" not in advice else _paragraphs(advice)
-    return (
-        f"### {kind.id()}\n\n*{kind.level}*: {summary.replace('*', r'\*')}\n\n{advice}\n\nSource: {kind.reference}.\n"
-    )
+    return f"### {kind.id()}\n\n*{kind.level}*: {summary}\n\n{advice}\n\nSource: {kind.reference}.\n"
 
 
 def _paragraphs(text: str) -> str:

@@ -70,7 +70,7 @@ clients, with a manual clock and an origin in memory:
 
     make test TEST_ARGS=tests/spec/test_supplement.py
 
-A limit of time is tested one second before it, at it, and usually one second after it. A promise with the source
+A time limit is tested one second before it ends, when it ends, and usually one second later. A promise with the source
 *feedproxy* follows no specification.
 
 This page is made by `make docs` from `tests/spec/supplement/`.
@@ -151,7 +151,8 @@ def options() -> str:
             continue
         if heading := headings.get(option.name):
             lines += [f"## {heading[0].upper()}{heading[1:]}", ""]
-        text = f"{option.metadata['text']} {option.metadata['why']}".strip().replace("*", r"\*")
+        text = f"{option.metadata['text']} {option.metadata['why']}".strip()
+        text = re.sub(r"(`[^`]*`)|\*", lambda found: found[1] or r"\*", text)
         lines += [f"- `{option.name}` ({_kind(option)})  ", f"  {text}"]
         lines += [""] if _is_last_of_section(option.name, headings) else []
     return "\n".join(lines)

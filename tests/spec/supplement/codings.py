@@ -71,7 +71,7 @@ def changed() -> Iterator[Promise]:
                     f"{asked} asked, tag of {held} held, {how}",
                 )
             yield Promise(
-                "A client with an older tag of the origin gets the new version",
+                "A client with the origin's tag of an older version gets the new version",
                 TAGS,
                 Situation(NEW),
                 Ask({"Accept-Encoding": asked, "If-None-Match": (form % "x").replace("{x}", "theirs-1")}),

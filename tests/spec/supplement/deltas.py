@@ -44,7 +44,7 @@ def pairs() -> Iterator[Promise]:
         for asked in CODINGS:
             # A document of one item does not pay to be coded in every coding; where it is, the field says so.
             yield Promise(
-                "A 226 names the manipulation, and the base with the tag that the client sent",
+                "A 226 names the manipulation and, as its base, the tag that the client sent",
                 RFC_3229_FIELDS,
                 situation(),
                 asking(held, asked),

@@ -185,7 +185,7 @@ def stretches() -> Iterator[Promise]:
         got = shifted(begin, hours=-2)
         if case == "all hours but one":
             got = shifted(begin, minutes=-30)
-        name = f"The origin is asked before a skipped {what} begins, and the copy is held from its beginning"
+        name = f"The origin is asked until a skipped {what} begins; from then on the copy is held"
         yield at(name, source, case, feed, got, begin, -1, ASKED)
         for offset in (0, 1):
             age = seconds(got, begin) + offset
@@ -335,7 +335,7 @@ def updates() -> Iterator[Promise]:
 
 MIXED = (
     ("a ttl that ends in a skipped hour", "skip-hours", ttl("90") + hours(13), "2026-11-20T14:00:00"),
-    ("a ttl that ends behind a skipped hour", "ttl-hint", ttl("150") + hours(13), "2026-11-20T14:30:00"),
+    ("a ttl that ends after a skipped hour", "ttl-hint", ttl("150") + hours(13), "2026-11-20T14:30:00"),
     ("a ttl that ends as a skipped hour ends", "ttl-hint", ttl("120") + hours(13), "2026-11-20T14:00:00"),
     ("a ttl that ends as a skipped hour begins", "skip-hours", ttl("60") + hours(13), "2026-11-20T14:00:00"),
     ("a ttl that ends in a skipped day", "skip-days", ttl("1000") + days("Saturday"), "2026-11-22T00:00:00"),
@@ -346,7 +346,7 @@ MIXED = (
 
 
 def mixed() -> Iterator[Promise]:
-    name = "The latest end of several hints counts, moved out of skipped hours and days"
+    name = "Of several hints the latest end counts; an end in a skipped time moves to the end of that time"
     for case, detail, feed, end in MIXED:
         yield from until(name, HINTS, detail, case, feed, "2026-11-20T12:00:00", end)
 

@@ -285,7 +285,7 @@ def kept() -> Iterator[Promise]:
     for detail, status, broken in BAD:
         answered = f"fwd-status={status}; " if status else ""
         yield row(
-            "A copy that replaces a bad update names the fault of the update",
+            "If a copy answers in place of a bad update, Cache-Status names the fault of the update",
             (*STALE, broken),
             f"fwd=stale; {answered}ttl={TTL}; detail={detail}",
             source=BAD_UPDATES,

@@ -7,7 +7,7 @@ GROUPS: tuple[tuple[str, tuple[type[Fault], ...]], ...] = (
     ("Validators and clocks", broken_validators.FAULTS),
     ("Refusals, errors and endings", error_responses.FAULTS),
     ("Redirects", redirect_faults.FAULTS),
-    ("The wire", transport.FAULTS),
+    ("Transmission", transport.FAULTS),
     ("The document", content.FAULTS),
 )
 
