@@ -171,8 +171,8 @@ class Settings:
     intercept: tuple[str, ...] = option(
         (),
         "Hosts whose TLS is decrypted in the explicit proxy, such as example.com or *.example.com.",
-        "feedproxy then caches their feeds. Clients must trust mitmproxy's CA (~/.mitmproxy). Connections to all"
-        " other hosts are tunnelled. The gateway does not need this option.",
+        "feedproxy then caches their feeds, and clients must trust mitmproxy's CA (~/.mitmproxy). Connections to all"
+        " other hosts are tunnelled. The gateway fetches https itself, and does not need this option.",
     )
 
     # -- requests to origins
@@ -441,8 +441,8 @@ class Settings:
     # -- the store
     store: str = option(
         "",
-        "Folder of the store. Default: the platform's cache folder. `memory:` stores nothing on disk."
-        " `redis://HOST/` is a store that several machines share.",
+        "Folder of the store (default: the platform's cache folder), `memory:` to store nothing on disk, or"
+        " `redis://HOST/` for a store that several machines share.",
         "With `memory:`, feedproxy asks every origin again after a restart. For `redis://` and `rediss://`, see"
         " docs/how-to/run-a-fleet.md.",
         restart=True,
