@@ -28,7 +28,7 @@ from feedproxy.refresh.policy import polling_price, prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
-from feedproxy.refresh.resource_update import superseded
+from feedproxy.refresh.resource_update import default_copy, superseded
 from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
@@ -217,7 +217,7 @@ class CacheAdmin:
         send it again after a success. Pushed content is checked more strictly than fetched content (push.py).
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
-        copy = resource.feed_variant if resource is not None else None
+        copy = default_copy(resource) if resource is not None else None
         if resource is None or copy is None or copy.authorized:
             return "no copy of the feed is stored"
         fetched = pushing.as_fetched(copy, body, media_type, now)

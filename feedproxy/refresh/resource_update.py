@@ -18,7 +18,7 @@ from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.policy.push import Push
-from feedproxy.request.upstream_request import is_credential
+from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Resource, VersionRecord
@@ -242,6 +242,15 @@ def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
         and (variant.content.tag, variant.content.last_modified) not in recorded
         and not CacheControl.from_fields(variant.fields).no_transform
     )
+
+
+def default_copy(resource: Resource) -> StoredResponse | None:
+    """Return the stored feed that a request without client fields selects, or None.
+
+    Hubs have the same content: they fetch a feed without preferences of a client.
+    """
+    plain = background_request(resource.target, via="", agent="").fields
+    return vary.choose([copy for copy in resource.variants if copy.content.feed], plain, own_agent=True)
 
 
 def stored_document(resource: Resource) -> bytes:

@@ -13,6 +13,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.subscriptions import Role, State
+from feedproxy.request.context import ProxyResponse
 from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
@@ -55,6 +56,26 @@ def shown(made: WebSubStand) -> str:
     return freshness.description
 
 
+def in_language(titles: list[str], **more: str) -> Callable[[Request], Response]:
+    """Return an origin whose feed has the language that the client prefers."""
+
+    def answer(request: Request) -> Response:
+        language = request.fields.get("accept-language") or "en"
+        fields = [("Content-Type", "application/rss+xml"), ("Vary", "Accept-Language"), ("Content-Language", language)]
+        return Response(200, Fields([*fields, *more.items()]), a_feed(*[f"{language} {title}" for title in titles]))
+
+    return answer
+
+
+async def read(made: WebSubStand, **fields: str) -> bytes:
+    """Return the feed for a client with these fields."""
+    visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
+    named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
+    answer = await made.stand.app.service.answer(Request("GET", TARGET, named), visit)
+    assert isinstance(answer, ProxyResponse)
+    return answer.response.body
+
+
 # -- effects of a push
 
 
@@ -72,6 +93,19 @@ async def test_push_lease_reduces_polling_until_it_ends(stand_at: Callable[..., 
 
     await push(made, "six", "five", "four", *OLD)
     assert "its changes are pushed here" in shown(made)
+
+
+async def test_push_replaces_no_copy_in_the_language_of_a_client(stand_at: Callable[..., Any]) -> None:
+    made = await websub_at(stand_at, feed_min_interval=0, site_interval=0)
+    made.stand.origin.speak(in_language(["one"], Link=LINKS))
+    await made.read_by_somebody()
+    await read(made, accept_language="de")
+    await made.verify(lease_seconds=10 * DAY)
+
+    await push(made, "en two", "en one")
+
+    assert b"en two" in await read(made)
+    assert b"de one" in await read(made, accept_language="de")
 
 
 async def test_push_respects_no_store(stand_at: Callable[..., Any]) -> None:
@@ -450,26 +484,15 @@ async def test_hub_without_public_url_delivers_nothing(stand_at: Callable[..., A
 async def test_hub_sends_the_language_that_a_client_without_preference_gets(stand_at: Callable[..., Any]) -> None:
     made = await websub_at(stand_at, feed_min_interval=0, site_interval=0)
     titles = ["one"]
-
-    def in_language(request: Request) -> Response:
-        language = request.fields.get("accept-language") or "en"
-        fields = [("Content-Type", "application/rss+xml"), ("Vary", "Accept-Language"), ("Content-Language", language)]
-        return Response(200, Fields(fields), a_feed(*[f"{language} {title}" for title in titles]))
-
-    async def read(**fields: str) -> None:
-        visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.9")
-        named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
-        await made.stand.app.service.answer(Request("GET", TARGET, named), visit)
-
-    made.stand.origin.speak(in_language)
-    await read()
-    await read(accept_language="de")
+    made.stand.origin.speak(in_language(titles))
+    await read(made)
+    await read(made, accept_language="de")
     await made.subscribe()
     for title in ("two", "three"):
         titles.insert(0, title)
         await made.stand.pass_time(2 * HOUR)
-        await read()
-        await read(accept_language="de")
+        await read(made)
+        await read(made, accept_language="de")
         await made.stand.pass_time(60)
 
     bodies = [body for _, body, _ in made.deliveries]

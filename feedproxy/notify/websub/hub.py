@@ -9,7 +9,6 @@ import json
 from functools import partial
 from http import HTTPStatus
 
-from feedproxy.cache import vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
@@ -29,8 +28,9 @@ from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
+from feedproxy.refresh.resource_update import default_copy
 from feedproxy.request.endpoints import Call
-from feedproxy.request.upstream_request import background_request, own_user_agent
+from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.store.resource import Resource
 
@@ -263,10 +263,10 @@ def _copy_to_send(resource: Resource) -> StoredResponse | None:
 
     Return None if the origin restricts access to the feed now (401 or 451): the copy is no longer for all clients.
     """
-    feeds = [copy for copy in resource.variants if copy.content.feed and not copy.authorized]
-    plain = background_request(resource.target, via="", agent="").fields
-    stored = vary.choose(feeds, plain, own_agent=True) or next(reversed(feeds), None)
-    is_restricted = stored is not None and stored.invalid and resource.failures.detail == Detail.REFUSED
+    stored = default_copy(resource) or resource.feed_variant
+    if stored is None or stored.authorized:
+        return None
+    is_restricted = stored.invalid and resource.failures.detail == Detail.REFUSED
     return None if is_restricted else stored
 
 
