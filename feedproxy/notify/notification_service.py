@@ -296,9 +296,13 @@ class NotificationService:
 
         The store writes the feeds first. If the process ends before the commit, `_reconcile` finds the stored feeds at
         the next start. In the other order, a change could be recorded without the content to send.
+
+        Changes that are added during the call are left to the next one, which `_add_pending` has requested. Otherwise
+        a steady flow of new feeds would be recorded in many small transactions.
         """
         async with self._writing:
-            while batch := self._pending_changes[:BATCH_SIZE]:
+            remaining = len(self._pending_changes)
+            while batch := self._pending_changes[: min(remaining, BATCH_SIZE)]:
                 await self._wait_stored(batch)
                 claimed = {
                     snapshot.target
@@ -308,6 +312,7 @@ class NotificationService:
                 await self.changes.record(batch, self.clock.now(), partial(self._extra_deliveries_of, claimed))
                 self._peer_changes.difference_update(batch)
                 del self._pending_changes[: len(batch)]
+                remaining -= len(batch)
 
     async def _wait_stored(self, batch: list[FeedSnapshot]) -> None:
         """Return when the store has written these feeds, or after STORE_WRITE_TIMEOUT seconds."""

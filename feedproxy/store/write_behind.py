@@ -129,6 +129,8 @@ class WriteQueue[Key, Value]:
 
     async def wait_written(self, key: Key) -> None:
         """Wait until the queued value of this key, or its replacement, is written or its write has failed."""
+        if key not in self._pending:
+            return
         completion: Future[None] = Future()
         with self._lock:
             entry = self._pending.get(key)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY, DeliveryRequest
+from feedproxy.notify.protocol import DAY, Change, DeliveryRequest
 from feedproxy.notify.subscriptions import Role, State, Subscription, Subscriptions, SubscriptionsFull
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
@@ -37,6 +37,28 @@ async def test_subscriber_is_notified_of_change_not_of_first_fetch(stand: Stand)
     await stand.read()
 
     assert stand.others.calls == [("GET", ME, b"")]
+
+
+async def test_change_during_recording_is_left_to_the_next_recording(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A steady flow of new feeds must not be recorded one feed at a time."""
+    notifications, recorded = stand.notifications, list[int]()
+    record = notifications.changes.record
+    new = FeedSnapshot(TARGET, "digest", NOON, "A feed", "", is_new=True, listed=True)
+
+    async def recording(snapshots: Sequence[FeedSnapshot], *others: Any) -> list[Change]:
+        recorded.append(len(snapshots))
+        notifications._pending_changes.append(replace(new, target=f"{TARGET}?{len(recorded)}"))
+        return await record(snapshots, *others)
+
+    monkeypatch.setattr(notifications.changes, "record", recording)
+    notifications._pending_changes += [replace(new, target=f"{TARGET}?new-{number}") for number in range(150)]
+
+    await notifications._write_pending_changes()
+
+    assert recorded == [100, 50]
+    assert len(notifications._pending_changes) == 2
 
 
 async def test_subscription_add_data_keeps_concurrent_put(stand: Stand) -> None:
