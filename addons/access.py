@@ -1,9 +1,9 @@
 """Access control: users, tokens and secret addresses."""
 
 from feedproxy.http.message import Response
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm import secret_urls
+from feedproxy.server.mitm import token_paths
 
 
 class Access(Addon):
@@ -20,12 +20,12 @@ class Access(Addon):
         if "tokens_file" not in updated:
             return
         if app.settings.tokens_file:
-            app.endpoints.add(secret_urls.PATH, self.with_token)
+            app.endpoints.add(token_paths.PATH, self.with_token)
         else:
-            app.endpoints.remove(secret_urls.PATH)
+            app.endpoints.remove(token_paths.PATH)
 
     async def with_token(self, call: Call) -> Response:
-        return await secret_urls.handle(self.app(), call)
+        return await token_paths.handle(self.app(), call)
 
 
 addons = [Access()]

@@ -7,7 +7,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.master import Master
 
 from feedproxy.admin.auth import admin_token, listen_address
-from feedproxy.admin.server import AdminServer
+from feedproxy.admin.routes import AdminServer
 from feedproxy.errors import UsageError
 from feedproxy.server.addon import Addon
 

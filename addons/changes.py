@@ -3,7 +3,7 @@
 from feedproxy.http.message import Response
 from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 

@@ -10,9 +10,9 @@ from feedproxy.http.message import Response
 from feedproxy.notify.cnws.messages import NAME
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
-from feedproxy.notify.duplex_protocol import DuplexProtocol
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.request.endpoints import Call
+from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")

@@ -5,7 +5,7 @@ from feedproxy.server.addon import Addon
 
 class Discovery(Addon):
     """Addon that declares the option for redirects from pages to feeds. The service makes the redirects
-    (feedproxy/proxy/autodiscovery.py)."""
+    (feedproxy/proxy/page_to_feed_redirect.py)."""
 
     options = ("lead_to_feeds",)
 

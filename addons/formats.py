@@ -4,7 +4,7 @@ from mitmproxy.addonmanager import Loader
 
 from feedproxy.http.message import Response
 from feedproxy.proxy.representations.conversions import PATH
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import Addon
 
 

@@ -5,7 +5,7 @@ from mitmproxy.addonmanager import Loader
 from feedproxy.admin.feed_list_import import FeedListImport
 from feedproxy.endpoints.feed_list_documents import FeedListDocuments
 from feedproxy.http.message import Response
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import Addon
 
 

@@ -10,7 +10,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.receiver import PingReceiver
 from feedproxy.notify.pings.sinks import PingSinks, read_ping_sink
 from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 logger = logging.getLogger("feedproxy.pings")

@@ -6,9 +6,9 @@ from pathlib import Path
 from mitmproxy import ctx, exceptions, http
 
 from feedproxy.errors import UsageError
+from feedproxy.lab.record.har_redaction import KEEP_CHOICES, Redactor
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
-from feedproxy.lab.record.redact import KEEP_CHOICES, Redactor
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_exchanges, origin_exchange
 

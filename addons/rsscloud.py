@@ -1,13 +1,13 @@
 """rssCloud: a cloud for the feeds of this proxy, and an aggregator at the clouds of feeds that are read."""
 
 from feedproxy.http.message import Response
-from feedproxy.notify.duplex_protocol import DuplexProtocol
 from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
 from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.messages import NAME
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 
 SHARED = ("subscriptions_max", "source_limit", "push_interval")

@@ -22,7 +22,7 @@ from aiohttp import web
 from feedproxy.app import App
 from feedproxy.clock import SystemClock
 from feedproxy.notify.delivery import delivery_worker
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.notify import TARGET, Plain
 from tests.stages.origin import Origin, OriginFetcher, a_feed
 

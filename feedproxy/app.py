@@ -17,15 +17,16 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy import __version__
-from feedproxy.access.gatekeeper import Gatekeeper
+from feedproxy.access.access_control import Gatekeeper
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.cluster.node import ClusterNode
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
+from feedproxy.feed_rules import Rule, Rules, may_serve_under
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.target_uri.redaction import host_alone, without_secrets
 from feedproxy.http.target_uri.registrable_domain import site_of_host
+from feedproxy.http.target_uri.url_redaction import host_alone, without_secrets
 from feedproxy.lab.record.recorder import Recorder, RecordingClient
 from feedproxy.notify.database import database_file
 from feedproxy.notify.notification_service import NotificationService
@@ -34,10 +35,9 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
 from feedproxy.refresh.events import Events
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
-from feedproxy.request.endpoints import Call, Endpoints
+from feedproxy.request.endpoint_registry import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.request.url_mapping import to_public
-from feedproxy.rules import Rule, Rules, may_serve_under
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.interface import Store
@@ -45,18 +45,18 @@ from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import open_store
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
-from feedproxy.telemetry.aggregation import NoPeers, PeerMetrics
-from feedproxy.telemetry.history import HistoryRecorder
 from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.metrics_aggregation import NoPeers, PeerMetrics
 from feedproxy.telemetry.recent_activity import RecentActivity
+from feedproxy.telemetry.traffic_history import HistoryRecorder
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import CallbackClient
-from feedproxy.upstream.client import Fetcher, FetchLimits
+from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent, parent_of
 from feedproxy.upstream.tls_context import upstream_context
-from feedproxy.workers.peers import WorkerPeers
-from feedproxy.workers.worker import WorkerContext
+from feedproxy.workers.worker_context import WorkerContext
+from feedproxy.workers.worker_peers import WorkerPeers
 
 logger = logging.getLogger(__name__)
 
@@ -89,8 +89,8 @@ class App:
         """Create an App.
 
         `make_client` returns the client for origins, such as a client for a replay. By default it is the client of
-        upstream/client.py. `random_bytes` returns random bytes for the names and secrets that are made at the first
-        start.
+        upstream/origin_client.py. `random_bytes` returns random bytes for the names and secrets that are made at the
+        first start.
         """
         self.clock: Clock = clock or SystemClock()
         self._make_client = make_client

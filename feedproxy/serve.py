@@ -25,12 +25,12 @@ from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy import systemd
-from feedproxy.access.gatekeeper import Gatekeeper
+from feedproxy.access.access_control import Gatekeeper
 from feedproxy.addons import default_addons
 from feedproxy.admin import auth
 from feedproxy.app import App, bind_app
 from feedproxy.clock import Seconds
-from feedproxy.config import (
+from feedproxy.config_file import (
     Config,
     OptionSpec,
     from_environment,
@@ -41,9 +41,9 @@ from feedproxy.config import (
     unknown_variables,
 )
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
+from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import CODINGS
-from feedproxy.rules import Rules
 from feedproxy.server.fastpath.compatibility import select_modes
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
@@ -55,8 +55,8 @@ from feedproxy.telemetry.log_format import LineHandler
 from feedproxy.upstream import local_failure, parent_proxy
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION
-from feedproxy.workers.peers import WorkerPeers
-from feedproxy.workers.worker import WorkerContext
+from feedproxy.workers.worker_context import WorkerContext
+from feedproxy.workers.worker_peers import WorkerPeers
 
 logger = logging.getLogger("feedproxy")
 

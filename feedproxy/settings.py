@@ -3,7 +3,7 @@
 `feedproxy options`, docs/reference/options.md and the examples in conf/ are made from this module (`make docs`). Each
 addon declares the options that it uses to mitmproxy (`declare`). The library reads all of them as one `Settings`. Rules
 in the configuration's list `feeds:` may override options marked `per_feed`. Durations are whole seconds and sizes are
-bytes, because mitmproxy has no other numbers. A configuration may write `30m` and `4GiB` (quantities.py).
+bytes, because mitmproxy has no other numbers. A configuration may write `30m` and `4GiB` (durations_and_sizes.py).
 """
 
 import re
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
+from feedproxy.durations_and_sizes import Unit, format_quantity, parse
 from feedproxy.errors import UsageError
 from feedproxy.memory_limits import MemoryLimits
-from feedproxy.quantities import Unit, format_quantity, parse
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 

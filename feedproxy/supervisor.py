@@ -37,7 +37,7 @@ from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store import folder_lock
-from feedproxy.workers.worker import HEARTBEAT, WorkerContext
+from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
 """Seconds within which a worker must be ready. Opening a store of 100,000 feeds takes a few seconds."""

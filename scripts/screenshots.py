@@ -21,10 +21,10 @@ sys.path.insert(0, str(ROOT))
 from feedproxy import cli  # noqa: E402
 from feedproxy.admin.pages import store_usage  # noqa: E402
 from feedproxy.admin.pages.health import StorePlace  # noqa: E402
-from feedproxy.admin.server import AdminServer  # noqa: E402
+from feedproxy.admin.routes import AdminServer  # noqa: E402
 from feedproxy.lab import score_page  # noqa: E402
-from feedproxy.lab.grading import grade_recording  # noqa: E402
 from feedproxy.lab.record.exchange import merge_recordings  # noqa: E402
+from feedproxy.lab.recording_scores import grade_recording  # noqa: E402
 from feedproxy.lab.replay.replay_source import ReplayOptions  # noqa: E402
 from feedproxy.request.upstream_request import feed_id  # noqa: E402
 from tests.lab.behaviour import CorrectReader, play  # noqa: E402

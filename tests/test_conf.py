@@ -13,7 +13,7 @@ import pytest
 from mitmproxy.options import Options
 from ruamel.yaml import YAML
 
-from feedproxy import cli, config, quantities, serve
+from feedproxy import cli, config_file, durations_and_sizes, serve
 from feedproxy.commands import serve as serving
 from feedproxy.settings import Settings, option_names
 from feedproxy.telemetry.metrics import Metrics
@@ -28,10 +28,10 @@ STATED_IN_RULES = re.compile(r"^# (\w+) \(default (.+?)\):", re.MULTILINE)
 LINE = re.compile(r"^#?(\w+):", re.MULTILINE)
 
 
-def _known() -> dict[str, config.OptionSpec]:
+def _known() -> dict[str, config_file.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
-    async def ask() -> dict[str, config.OptionSpec]:
+    async def ask() -> dict[str, config_file.OptionSpec]:
         made, _ = serve.make_master(serve.ServePlan())
         return serve.known_options(made)
 
@@ -48,8 +48,8 @@ def _default(name: str) -> Any:
 def _read(name: str, value: str) -> Any:
     """Return the value that a YAML text has for an option, in the option's unit."""
     loaded = YAML(typ="safe").load(value)
-    unit = config.option_specs()[name].unit if name in config.option_specs() else ""
-    return quantities.parse(str(loaded), unit) if unit else loaded
+    unit = config_file.option_specs()[name].unit if name in config_file.option_specs() else ""
+    return durations_and_sizes.parse(str(loaded), unit) if unit else loaded
 
 
 def _stated(text: str) -> Iterator[tuple[str, Any]]:
@@ -61,7 +61,7 @@ def _stated(text: str) -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_loads_unchanged(name: str) -> None:
-    assert config.load(CONF / name, _known()).options
+    assert config_file.load(CONF / name, _known()).options
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -69,7 +69,7 @@ def test_example_loads_with_all_options_enabled(name: str, tmp_path: Path) -> No
     whole = tmp_path / name
     whole.write_text(OFF.sub("", (CONF / name).read_text(encoding="utf-8")), encoding="utf-8")
 
-    loaded = config.load(whole, _known())
+    loaded = config_file.load(whole, _known())
 
     assert loaded.rules
 

@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from feedproxy import cli, config, serve
+from feedproxy import cli, config_file, serve
 from feedproxy.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -80,10 +80,10 @@ def _words(command: str) -> list[str]:
 
 
 @cache
-def _known() -> dict[str, config.OptionSpec]:
+def _known() -> dict[str, config_file.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
-    async def ask() -> dict[str, config.OptionSpec]:
+    async def ask() -> dict[str, config_file.OptionSpec]:
         made, _ = serve.make_master(serve.ServePlan())
         return serve.known_options(made)
 
@@ -143,7 +143,7 @@ def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) 
         try:
             assert cli.main(words) == 0
             for each in getattr(parsed[-1], "set", []):
-                config.parse_set(each, _known())
+                config_file.parse_set(each, _known())
         except SystemExit:
             pytest.fail(f"feedproxy {command}: no such command line")
         except UsageError as error:
@@ -181,10 +181,10 @@ def test_every_configuration_loads(page: Path, tmp_path: Path) -> None:
             document = YAML(typ="safe").load(block)
         except YAMLError:
             continue
-        if isinstance(document, dict) and any(name in _known() or name == config.RULES_KEY for name in document):
+        if isinstance(document, dict) and any(name in _known() or name == config_file.RULES_KEY for name in document):
             written = tmp_path / "feedproxy.yaml"
             written.write_text(block, encoding="utf-8")
-            config.load(written, _known())
+            config_file.load(written, _known())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_named)

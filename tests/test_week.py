@@ -17,9 +17,9 @@ from benchmarks.week.origin import LIMIT, Origin, is_skipped
 from benchmarks.week.page import Page
 from benchmarks.week.play import rows
 from benchmarks.week.systems import clock_of
-from feedproxy.feed import publication_dates
+from feedproxy.feed import publication_history
 from feedproxy.feed.parse import parser
-from feedproxy.feed.schedule import is_skipped as skipped_by_the_product
+from feedproxy.feed.schedule_hints import is_skipped as skipped_by_the_product
 from tests.waiting import PATIENCE
 
 
@@ -75,7 +75,7 @@ def test_origin_publishes_feeds_whose_content_changes_with_each_revision() -> No
     assert all(len(each) == 1 for each in digests.values())
     assert len(set.union(*digests.values())) == len(digests)
     if feed.dated:
-        assert len(publication_dates.find_publications(played.body(0, zipped=False), START + DAY)) > 1
+        assert len(publication_history.find_publications(played.body(0, zipped=False), START + DAY)) > 1
 
 
 def test_simulation_and_product_have_the_same_skipped_hours() -> None:

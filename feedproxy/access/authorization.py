@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feedproxy.access import basic, wsse
-from feedproxy.access.guess_limit import GuessLimit
-from feedproxy.access.nonces import NonceFolder
+from feedproxy.access.failed_login_limit import GuessLimit
+from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.access.passwords import PasswordFile
-from feedproxy.access.reloading_file import ReloadingFile
+from feedproxy.access.wsse_nonces import NonceFolder
 from feedproxy.clock import Clock, Seconds
 from feedproxy.http.message import Fields
 

@@ -28,11 +28,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from feedproxy.access import basic, wsse
-from feedproxy.access.reloading_file import ReloadingFile
+from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import BadTarget, FetchError, UsageError
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.target_uri.url_pattern import TargetPattern
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 
 CREDENTIAL_MARK = "#wallet="
 ANY_USER = "*"

@@ -14,7 +14,7 @@ import argon2
 import bcrypt
 
 from feedproxy.access.basic import BasicCredentials
-from feedproxy.access.reloading_file import ReloadingFile, significant_lines
+from feedproxy.access.file_reload import ReloadingFile, significant_lines
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import UsageError
 from feedproxy.lru import LRU

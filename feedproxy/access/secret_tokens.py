@@ -13,16 +13,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from feedproxy.access.reloading_file import ReloadingFile, significant_lines
+from feedproxy.access.file_reload import ReloadingFile, significant_lines
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.http.target_uri.url_pattern import TargetPattern
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
 """First characters of a token. They mix letters and digits, so that logs redact the token
-(http/target_uri/redaction.py)."""
+(http/target_uri/url_redaction.py)."""
 
 HEADER = (
     "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; removing a line revokes one.\n"

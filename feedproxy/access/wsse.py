@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from feedproxy.access.nonces import NonceFolder
+from feedproxy.access.wsse_nonces import NonceFolder
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_rfc3339
 from feedproxy.http.field_values import quote

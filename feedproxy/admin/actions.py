@@ -9,21 +9,21 @@ import asyncio
 
 from aiohttp import web
 
-from feedproxy.admin import form
+from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice, as_json, wants_json
 from feedproxy.admin.pages.feed_table import FeedTableCache
-from feedproxy.aio import yielding
 from feedproxy.app import App
 from feedproxy.clock import Seconds
+from feedproxy.cooperative_iteration import yielding
 from feedproxy.feed import subscription_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
+from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import FeedDecision
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.rules import BLOCKED
-from feedproxy.telemetry.redacted import View, public_name, redact_text
+from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
 from feedproxy.upstream.own_authority import is_own
 from feedproxy.web.templates import iso
 
@@ -121,7 +121,9 @@ class AdminActions:
         """Delete the recorded move or end of a target. Return the outcome."""
         target, pattern = await self._parse_target(request)
         if pattern:
-            raise form.InvalidForm("pattern: expected url or id: a move is undone for one feed at a time.")
+            raise request_parameters.InvalidForm(
+                "pattern: expected url or id: a move is undone for one feed at a time."
+            )
         undone = await self._pages.service().admin.clear_relocation(target)
         self._feed_table.forget([target])
         view = {"ok": undone, **self._public_name(target), "undone": undone}
@@ -133,7 +135,7 @@ class AdminActions:
 
         `url` may have any of the forms in which people copy addresses.
         """
-        parameters = await form.read_parameters(request)
+        parameters = await request_parameters.read_parameters(request)
         settings = self._app.settings
         service = self._pages.service()
         target = service.admin.to_upstream_url(
@@ -142,7 +144,7 @@ class AdminActions:
         if await is_own(target, settings, self._app.policy, self._app.listeners):
             target = subscription_address.unwrap(target, settings.endpoint_prefix)
         if self._app.settings_for(target).readers == BLOCKED:
-            raise form.InvalidForm("This feed is blocked: unblock it first.")
+            raise request_parameters.InvalidForm("This feed is blocked: unblock it first.")
         outcome = await self._app.feed_list.import_list(SubscriptionList("", (Subscription(target),)))
         text, ok = "Added." if outcome.added else "It is on the list already.", True
         if service.store.get(target) is None:
@@ -181,7 +183,7 @@ class AdminActions:
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         if pattern:
-            raise form.InvalidForm("pattern: expected url or id. For many feeds write a rule (feeds:).")
+            raise request_parameters.InvalidForm("pattern: expected url or id. For many feeds write a rule (feeds:).")
         is_change = await self._app.decisions.decide(target, decision)
         if decision is FeedDecision.BLOCKED:
             await service.admin.purge(target)
@@ -210,10 +212,10 @@ class AdminActions:
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
         """Return the target and the pattern of a request, one of them empty. Raises BadTarget, NotFound,
         InvalidForm."""
-        parameters = await form.read_parameters(request)
+        parameters = await request_parameters.read_parameters(request)
         url, identifier, pattern = (parameters.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:
-            raise form.InvalidForm("Expected one of url, pattern and id.")
+            raise request_parameters.InvalidForm("Expected one of url, pattern and id.")
         if url:
             return self._pages.service().admin.to_upstream_url(uri.normalise(url)), ""
         if identifier:

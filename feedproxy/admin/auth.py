@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feedproxy import settings
-from feedproxy.access.guess_limit import GuessLimit
+from feedproxy.access.failed_login_limit import GuessLimit
 from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings

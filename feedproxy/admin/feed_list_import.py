@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import BodyPartReader, web
 
-from feedproxy.admin import form
+from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.errors import BadTarget, FeedproxyError
@@ -52,7 +52,7 @@ class FeedListImport:
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
-            with form.translate_form_errors():
+            with request_parameters.translate_form_errors():
                 body, name = await _read_form(request)
         else:
             body, name = await _read_content(request), ""

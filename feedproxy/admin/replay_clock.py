@@ -7,12 +7,12 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy.admin import form
+from feedproxy.admin import request_parameters
 from feedproxy.admin.admin_listener import AdminListener, Route
 from feedproxy.admin.auth import AdminAuth, listen_address
 from feedproxy.clock import Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.lab.replay.virtual_time import LAST
+from feedproxy.lab.replay.time_arguments import LAST
 
 STEP_MAX: Seconds = 100 * 366 * 86_400
 """Largest step of the clock in seconds: a century. A larger step is a typing error."""
@@ -29,7 +29,7 @@ async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
     """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep and InvalidForm."""
     if not isinstance(clock, ManualClock):
         raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
-    text = (await form.read_parameters(request)).get("seconds", "")
+    text = (await request_parameters.read_parameters(request)).get("seconds", "")
     try:
         seconds = float(text)
     except ValueError:

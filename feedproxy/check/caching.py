@@ -7,11 +7,11 @@ from feedproxy.check.document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Schedule
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields
+from feedproxy.notes import Category, Level, Note
 
 _CLOCK_TOLERANCE = 300.0
 

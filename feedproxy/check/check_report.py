@@ -11,9 +11,9 @@ from typing import Any
 
 from feedproxy import __version__
 from feedproxy.clock import Instant
-from feedproxy.findings import Category, Level, Note, sorted_by_level
-from feedproxy.http.target_uri.redaction import text_without_secrets
+from feedproxy.http.target_uri.url_redaction import text_without_secrets
 from feedproxy.lab.score_page import with_code
+from feedproxy.notes import Category, Level, Note, sorted_by_level
 from feedproxy.web import templates
 from feedproxy.web.templates import plain_text
 

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.check.observations import FeedObservations, is_local, scheme_of
 from feedproxy.clock import Instant
-from feedproxy.findings import Category, Level, Note
+from feedproxy.notes import Category, Level, Note
 
 DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY

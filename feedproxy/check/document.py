@@ -13,10 +13,9 @@ from typing import Any
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed import xml, xml_redirect
+from feedproxy.feed import feed_dates, xml, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Utf8Text, to_utf8
-from feedproxy.feed.convert import dates
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.parser import read
@@ -270,7 +269,7 @@ def _text_with_markup(element: xml.Element) -> str:
 
 
 def _to_date(name: str, text: str) -> WrittenDate:
-    return WrittenDate(name, text.strip()[:80], dates.parse(text))
+    return WrittenDate(name, text.strip()[:80], feed_dates.parse(text))
 
 
 def _json(body: bytes, text: Utf8Text, channel: Channel) -> CheckedDocument:

@@ -7,7 +7,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import declared_encoding
 from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.parse.encoding_labels import codec_of
-from feedproxy.findings import Category, Level, Note
+from feedproxy.notes import Category, Level, Note
 
 _KNOWN = {
     Kind.RSS: ("0.91", "0.92", "0.93", "0.94", "2.0"),

@@ -8,8 +8,8 @@ from feedproxy.check.document import CheckedDocument, CheckedEntry
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http import uri
+from feedproxy.notes import Category, Level, Note
 
 LARGE_SIZE = 250_000
 """Size of a decoded feed, in bytes, from which it counts as large. Nine of ten known feeds are smaller."""

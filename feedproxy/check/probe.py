@@ -15,23 +15,23 @@ from urllib.parse import urlsplit
 from feedproxy.check.observations import FeedObservations, ProbeExchange, is_local, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
+from feedproxy.feed.autodiscovery import page_address, self_address
 from feedproxy.feed.channel import Channel, Cloud
-from feedproxy.feed.discovery import page_address, self_address
 from feedproxy.feed.parse.parser import read
 from feedproxy.http import uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.fetch_once import ACCEPT
 from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.redirects import REDIRECTS
+from feedproxy.refresh.standalone_fetch import ACCEPT
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.client import Fetcher, FetchLimits
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
+from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
 from feedproxy.upstream.tls_context import upstream_context
 

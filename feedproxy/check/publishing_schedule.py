@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from feedproxy.cache.freshness import span
 from feedproxy.check.document import CheckedDocument
 from feedproxy.feed.channel import Channel, Period, Schedule
-from feedproxy.feed.schedule import is_skipped
-from feedproxy.findings import Category, Level, Note
+from feedproxy.feed.schedule_hints import is_skipped
+from feedproxy.notes import Category, Level, Note
 
 TTL_MIN = 5
 """Lowest useful ttl, in minutes. Feed readers that honour ttl ignore smaller values."""

@@ -10,8 +10,8 @@ from feedproxy.feed.channel import Kind
 from feedproxy.feed.charset import declared_encoding, encoding_by_bytes
 from feedproxy.feed.format_detection import DocumentKind
 from feedproxy.feed.parse.encoding_labels import codec_of
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http.field_values import parse_parameters
+from feedproxy.notes import Category, Level, Note
 
 SMALL_SIZE = 1400
 """Size of content, in bytes, below which compression has no benefit: it fits into one packet."""

@@ -15,7 +15,7 @@ from feedproxy.check import (
 from feedproxy.check.document import CheckedDocument, parse
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
-from feedproxy.findings import Note
+from feedproxy.notes import Note
 
 CHECKS = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
 """The modules with checks, in the order in which a feed reader meets their subjects: first the connection, last the

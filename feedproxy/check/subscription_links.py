@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from feedproxy.check.document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import BadTarget
+from feedproxy.feed.autodiscovery import FEED_TYPES, discover_feeds, self_address
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
-from feedproxy.feed.discovery import FEED_TYPES, discover_feeds, self_address
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
 from feedproxy.feed.parse.parser import read
 from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
 from feedproxy.feed.xml import ATOM
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import parse_links
+from feedproxy.notes import Category, Level, Note
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values of a cloud's attribute protocol that RSS 2.0 allows. They are case-sensitive."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
 from feedproxy.feed.parse.parser import read
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, strong_match
+from feedproxy.notes import Category, Level, Note
 
 _CODING_MARKS = ("-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd", "-deflate", "-df", ".gzip", "+gzip", "-gz")
 _CLOCK_TOLERANCE = 300.0

@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from feedproxy.admin.auth import admin_token
-from feedproxy.client.feed_discovery import parse_source
+from feedproxy.client.usm_discovery import parse_source
 from feedproxy.clock import Seconds
-from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
+from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings, from_options, listen_address

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from feedproxy.clock import Seconds
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_store import ClusterEvent, RedisStore, parse_event
+from feedproxy.cluster.redis_operations import ClusterEvent, RedisStore, parse_event
 
 logger = logging.getLogger("feedproxy.cluster")
 

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from feedproxy.clock import Instant
-from feedproxy.cluster.redis_store import StoredCopy
+from feedproxy.cluster.redis_operations import StoredCopy
 from feedproxy.store.resource import Resource
 
 

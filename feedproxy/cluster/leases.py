@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from feedproxy.clock import Instant, Seconds
 from feedproxy.cluster.lease_effects import LeaseEffects
 from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_store import RedisStore
+from feedproxy.cluster.redis_operations import RedisStore
 from feedproxy.store.coordination import COUNTERS, Coordination, SiteThrottle, counter_of
 
 WAIT_TIMEOUT: Seconds = 0.25

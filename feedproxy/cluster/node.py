@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cluster import shared_polls
+from feedproxy.cluster.cluster_store import ClusterStore
 from feedproxy.cluster.event_listener import EventListener
 from feedproxy.cluster.identity import agree_on_state
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_store import ClusterEvent, RedisStore
+from feedproxy.cluster.redis_operations import ClusterEvent, RedisStore
 from feedproxy.cluster.shared_polls import SharedPolls
-from feedproxy.cluster.shared_store import ClusterStore
 from feedproxy.cluster.subscriber_sums import SubscriberSums
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService

@@ -2,7 +2,7 @@
 
 The events have pseudonyms and never addresses. Redis passes them on without logging them. A machine that misses some
 polls of a reader learns the reader's rhythm from later polls. A reader of a feed is reported at most once in
-READER_INTERVAL seconds (subscribers/replication.py).
+READER_INTERVAL seconds (subscribers/read_events.py).
 """
 
 import math
@@ -11,9 +11,9 @@ from itertools import batched
 from typing import Any
 
 from feedproxy.clock import Instant
-from feedproxy.cluster.redis_store import RedisStore
+from feedproxy.cluster.redis_operations import RedisStore
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.subscribers.replication import ReadRecord
+from feedproxy.subscribers.read_events import ReadRecord
 
 KIND = "polls"
 

@@ -26,7 +26,7 @@ from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, Re
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.lru import LRU
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.subscribers.replication import ReadRecord
+from feedproxy.subscribers.read_events import ReadRecord
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000

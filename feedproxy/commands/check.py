@@ -55,7 +55,7 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
     from feedproxy.check.observations import is_local  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
-    from feedproxy.client.feed_discovery import from_file, parse_source  # noqa: PLC0415
+    from feedproxy.client.usm_discovery import from_file, parse_source  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
     from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.client import admin_client
-from feedproxy.client.feed_discovery import from_file, parse_source
+from feedproxy.client.usm_discovery import from_file, parse_source
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
-from feedproxy.refresh.fetch_once import Document, fetch_document, follow_saved_redirect
+from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
 
 

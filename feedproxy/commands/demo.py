@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--{name} {getattr(args, name)}: expected a number from 1 to {most}")
     # Only this command and serve import mitmproxy, which takes time.
     from feedproxy.demo import savings_table  # noqa: PLC0415
-    from feedproxy.demo.play import play  # noqa: PLC0415
+    from feedproxy.demo.simulation import play  # noqa: PLC0415
 
     progress = Progress()
     try:

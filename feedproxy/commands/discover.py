@@ -6,9 +6,9 @@ import sys
 from typing import Any
 
 from feedproxy.client import admin_client
-from feedproxy.client.feed_discovery import discover as find
-from feedproxy.client.feed_discovery import verification_failure
-from feedproxy.feed.discovery import DiscoveredFeed
+from feedproxy.client.usm_discovery import discover as find
+from feedproxy.client.usm_discovery import verification_failure
+from feedproxy.feed.autodiscovery import DiscoveredFeed
 from feedproxy.settings import Settings
 
 

@@ -34,8 +34,8 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the plan and print the score. Return 1 if the run misses a requirement of the plan."""
     from feedproxy.lab import plan, run  # noqa: PLC0415
-    from feedproxy.lab.grading import grade_recording  # noqa: PLC0415
-    from feedproxy.lab.record import har  # noqa: PLC0415 -- only this command pays for the lab
+    from feedproxy.lab.record import har_format  # noqa: PLC0415 -- only this command pays for the lab
+    from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415
 
     test_plan = plan.read_plan(Path(args.plan))
     for file in filter(None, (args.record, args.output)):
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if args.record:
         try:
-            Path(args.record).write_bytes(har.dump_recording(done.recording))
+            Path(args.record).write_bytes(har_format.dump_recording(done.recording))
         except OSError as error:
             raise UsageError(f"{args.record}: {error.strerror or error}") from error
     graded = grade_recording(done.recording)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from feedproxy.client import admin_client
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Response
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.notify.pings import messages as pings
 from feedproxy.notify.pings.messages import Ping
 from feedproxy.notify.pings.sinks import PingSink, interpret_response, ping_message, read_ping_sink

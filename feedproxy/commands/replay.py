@@ -66,7 +66,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve the replay until a signal stops it. Return 0."""
     from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_replay, open_source  # noqa: PLC0415
-    from feedproxy.lab.replay.virtual_time import parse_instant  # noqa: PLC0415
+    from feedproxy.lab.replay.time_arguments import parse_instant  # noqa: PLC0415
 
     if args.list_faults:
         return _list_faults()
@@ -159,20 +159,20 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 def read_recording(path: Path) -> Any:
     """Return the recording in a HAR file, or in a flow file of mitmproxy, which takes time to import."""
-    from feedproxy.lab.record import har  # noqa: PLC0415
+    from feedproxy.lab.record import har_format  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(1).isdigit():
             from feedproxy.server.mitm import recording  # noqa: PLC0415
 
             return recording.read(path)
-    return har.read(path)
+    return har_format.read(path)
 
 
 def _recorder(file: str, seed: str) -> Any:
+    from feedproxy.lab.record.har_redaction import Redactor  # noqa: PLC0415
     from feedproxy.lab.record.har_writer import HarWriter  # noqa: PLC0415
     from feedproxy.lab.record.recorder import Recorder  # noqa: PLC0415
-    from feedproxy.lab.record.redact import Redactor  # noqa: PLC0415
 
     # The same replay gives the same file: the pseudonyms of its readers depend on the seed.
     return Recorder(HarWriter(Path(file)), Redactor(seed.encode("utf-8", "surrogateescape")))

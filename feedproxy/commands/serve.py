@@ -9,7 +9,7 @@ import signal
 from typing import Any
 
 from feedproxy import systemd
-from feedproxy.config import FILE_VARIABLE
+from feedproxy.config_file import FILE_VARIABLE
 
 
 def register(subparsers: Any) -> None:

@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from feedproxy.client import desktop_integration
-from feedproxy.client.feed_discovery import discover
+from feedproxy.client.usm_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_address import gateway_path

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.access import secret_tokens
-from feedproxy.config import FILE_VARIABLE, from_environment, load, option_specs
+from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_address import gateway_path

@@ -7,8 +7,8 @@ from statistics import median
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.demo.play import Demo, Result
 from feedproxy.demo.publishers import START
+from feedproxy.demo.simulation import Demo, Result
 
 
 @dataclass(frozen=True, slots=True)

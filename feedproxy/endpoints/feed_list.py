@@ -19,19 +19,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from feedproxy.aio import yielding
 from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.cooperative_iteration import yielding
 from feedproxy.feed import opml
-from feedproxy.feed.discovery import page_address
+from feedproxy.feed.autodiscovery import page_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
+from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
-from feedproxy.http.target_uri.redaction import has_secret
 from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy import relocation
 from feedproxy.request.url_mapping import is_upstream_target
-from feedproxy.rules import BLOCKED
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource

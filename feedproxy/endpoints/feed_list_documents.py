@@ -15,8 +15,8 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.lru import LRU
-from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import Entrance
+from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.url_mapping import displayed_url, rebase
 from feedproxy.settings import Settings
 

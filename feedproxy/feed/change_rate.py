@@ -3,7 +3,7 @@
 Changes are modelled as a Poisson process with a Gamma prior for its rate (PRIOR_CHANGES in PRIOR_EXPOSURE).
 Observations are weighted by exp(-age / MEMORY), so the rate follows a feed that changes more or less often than before.
 Only changes of content count (content_digest.py). The first changes are taken from the dates of the document's entries
-(publication_dates.py).
+(publication_history.py).
 
 A `ChangeRate` consists of two sums and the instant for which they are valid, so an update or a query takes constant
 time.

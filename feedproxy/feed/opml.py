@@ -13,11 +13,11 @@ from lxml import etree
 
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
+from feedproxy.feed import feed_dates
+from feedproxy.feed.autodiscovery import strip_feed_scheme
 from feedproxy.feed.charset import to_utf8
-from feedproxy.feed.convert import dates
 from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.convert.xml_nodes import clean
-from feedproxy.feed.discovery import strip_feed_scheme
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length, text_of
@@ -97,7 +97,7 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
     head = put(root, "", "head")
     put(head, "", "title", _name(listing.title) or "Subscriptions")
     if changed is not None:
-        put(head, "", "dateModified", dates.rfc822(int(changed)))
+        put(head, "", "dateModified", feed_dates.rfc822(int(changed)))
     put(head, "", "docs", "http://opml.org/spec2.opml")
     folders: dict[tuple[str, ...], Element] = {(): put(root, "", "body")}
     for feed in listing.feeds:

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.carried_validators import content_base
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, strong_match, tag_base
 from feedproxy.http.message import Fields
+from feedproxy.http.origin_validator_in_etag import content_base
 
 _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 """Methods that do not select a representation. Their preconditions are ignored (section 13.2.1)."""

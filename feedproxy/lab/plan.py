@@ -14,8 +14,8 @@ from feedproxy.errors import UsageError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import content_digest
+from feedproxy.lab.replay.time_arguments import parse_instant, parse_length
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
-from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 
 SYNTHETIC_START: Instant = 1_767_571_200
 """Time of the first version of a generated feed: 2026-01-05T00:00:00Z."""

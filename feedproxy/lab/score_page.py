@@ -14,9 +14,9 @@ from markupsafe import Markup, escape
 
 from feedproxy import __version__
 from feedproxy.clock import Instant
-from feedproxy.feed.schedule import is_skipped
+from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.date import parse_http_date
-from feedproxy.lab.grading import ObservedPoll, RecordingScores
+from feedproxy.lab.recording_scores import ObservedPoll, RecordingScores
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
 from feedproxy.scoring.polling_interval import format_duration

@@ -22,7 +22,8 @@ How to add a protocol
 4. A subscription of this proxy at another server is a `Subscription` with role PUBLISHER. The request to the hub is a
    delivery with `what="subscribe"`. At `renew_at` the service calls `Protocol.renew`, which enqueues the next request.
    Check `notifications.can_receive_calls` first: without `public_url` no server can call back. For protocols in which
-   the feed names the server, `outbound_subscriptions.py` does all of this; `duplex_protocol.py` joins the two sides.
+   the feed names the server, `outbound_subscriptions.py` does all of this; `publisher_subscriber_protocol.py` joins the
+   two sides.
 5. A received push is `refresh_requests.accept_ping([topic], source)`. If a subscription announced it, also call
    `proxy.admin.record_push(topic, until)`: the feed is then polled less. Content of a push goes to
    `proxy.admin.apply_push`, which returns a reason if the content is not used.

@@ -19,7 +19,7 @@ from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, DeliveryRequest, Message, Retry, Verdict
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
-from feedproxy.notify.subscriptions import Subscription
+from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.upstream_request import own_user_agent, surrogate_key
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from feedproxy.event_signal import AsyncSignal, Signal
 from feedproxy.refresh.events import RefreshEnded
-from feedproxy.signals import AsyncSignal, Signal
 from feedproxy.store.resource import Resource
 
 

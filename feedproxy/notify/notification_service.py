@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from feedproxy.aio import throttled
 from feedproxy.clock import Clock, Seconds
+from feedproxy.cooperative_iteration import throttled
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.parser import read
@@ -18,13 +18,13 @@ from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot, snapsho
 from feedproxy.notify.database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
-from feedproxy.notify.delivery.outage import Outages
 from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
 from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
 from feedproxy.notify.refresh_requests import RefreshRequests
+from feedproxy.notify.resubscribe_after_outage import Outages
 from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher
-from feedproxy.notify.subscriptions import Subscriptions
+from feedproxy.notify.subscription_table import Subscriptions
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.events import FeedChanged, RefreshEnded
@@ -61,8 +61,9 @@ wait for a notification."""
 
 
 RECONCILIATION_IDLE_FACTOR = 15
-"""Ratio of the pauses to the work of the search for unrecorded changes after a start (aio.py). The search reads each
-stored feed. It takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for a million."""
+"""Ratio of the pauses to the work of the search for unrecorded changes after a start (cooperative_iteration.py). The
+search reads each stored feed. It takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for a
+million."""
 
 
 class NotificationService:

@@ -16,7 +16,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address

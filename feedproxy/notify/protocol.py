@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.subscriptions import Subscription
+from feedproxy.notify.subscription_table import Subscription
 from feedproxy.upstream.callback_client import AddressTrust
 
 DAY: Seconds = 86_400

@@ -8,20 +8,20 @@ from functools import partial
 from itertools import batched
 from operator import eq
 
-from feedproxy.aio import yielding
 from feedproxy.cache import cache_groups, invalidation
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.cooperative_iteration import yielding
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_of
-from feedproxy.http.target_uri.url_pattern import compile_glob
-from feedproxy.proxy.autodiscovery import Autodiscovery
+from feedproxy.http.target_uri.target_pattern import compile_glob
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
+from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import polling_price, prefetch, throttle

@@ -7,14 +7,14 @@ separate.
 from collections.abc import Callable
 from dataclasses import replace
 
-from feedproxy.cache import reuse, vary
-from feedproxy.cache.reuse import Reuse
+from feedproxy.cache import reuse_decision, vary
+from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
 from feedproxy.http.target_uri.query_variance import no_vary_search, parse_no_vary_search, without_parameters
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lru import LRU
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -105,7 +105,7 @@ class EquivalentTargets:
         if not _is_shared(stored) or not is_public(settings, resource):
             return False
         freshness = assess(resource, stored, settings, now)
-        return isinstance(reuse.decide(stored, directives, freshness, now, stale_limit=0), Reuse)
+        return isinstance(reuse_decision.decide(stored, directives, freshness, now, stale_limit=0), Reuse)
 
 
 def _are_equivalent(target: str, other: str, resource: Resource | None) -> bool:

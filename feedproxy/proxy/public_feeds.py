@@ -3,7 +3,7 @@
 from feedproxy.cache.cache_status import Detail
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

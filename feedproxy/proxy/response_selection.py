@@ -1,4 +1,4 @@
-"""Selection of the response to a request: lookup, decision (cache/reuse.py), and a refresh if one is needed.
+"""Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if one is needed.
 
 Requests that need the origin wait for the one refresh of their target (refresh/coordinator.py). The refresh continues
 if the client disconnects.
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-from feedproxy.cache import reuse, serving_stale
+from feedproxy.cache import reuse_decision, serving_stale
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.cache.freshness import Freshness
-from feedproxy.cache.reuse import Forward, NotInCache, Reuse, ReuseAndRevalidate, Validate
+from feedproxy.cache.reuse_decision import Forward, NotInCache, Reuse, ReuseAndRevalidate, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
@@ -26,8 +26,8 @@ from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import content_guard, throttle
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.result import RefreshResult
+from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
-from feedproxy.request.entrance import ClientContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -57,7 +57,7 @@ type Selection = SelectedResponse | ProxyResponse | PassThrough
 
 
 class ResponseSelector:
-    """Selector of the response to each request. It carries out the decision of cache/reuse.py."""
+    """Selector of the response to each request. It carries out the decision of cache/reuse_decision.py."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class ResponseSelector:
             return self._hit(context, *part, None)
         if variant is None or variant.content.feed:
             context = _with_get(context)
-        decision = reuse.decide(
+        decision = reuse_decision.decide(
             variant,
             context.directives,
             freshness,

@@ -1,7 +1,7 @@
 """The shared cache as one object. All entrances call `Service.answer`.
 
 A request passes a fixed list of steps: choose the representation, select the response (response_selection.py), render
-it (representations/renderer.py), and redirect from a page to its feed if the client prefers feeds.
+it (representations/representation_choice.py), and redirect from a page to its feed if the client prefers feeds.
 """
 
 import asyncio
@@ -12,12 +12,12 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request
 from feedproxy.memory_limits import MemoryLimits
-from feedproxy.proxy.autodiscovery import Autodiscovery
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.proxy.local_responses import LocalResponses
+from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.relocation_responses import RelocationResponses
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
@@ -25,7 +25,7 @@ from feedproxy.proxy.representations.conversions import Conversions
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.proxy.representations.deltas import Deltas
 from feedproxy.proxy.representations.dictionaries import Dictionaries
-from feedproxy.proxy.representations.renderer import OriginalFormat, Renderer, Representation
+from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
 from feedproxy.refresh.coordinator import RefreshCoordinator
@@ -33,8 +33,8 @@ from feedproxy.refresh.events import Events, RefreshEnded
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.refresh.result import RefreshObserver
+from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.context import PassThrough, ProxyResponse
-from feedproxy.request.entrance import ClientContext
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.subscribers.counts import SubscriberCounts

@@ -18,7 +18,8 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.feed.publication_dates import find_publications
+from feedproxy.feed.publication_history import find_publications
+from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import negotiation
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
@@ -39,7 +40,6 @@ from feedproxy.refresh.site_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request, is_credential, is_only_language
 from feedproxy.request.url_mapping import is_upstream_target, to_public
-from feedproxy.rules import may_serve_under
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Relocation, Resource

@@ -20,7 +20,7 @@ from feedproxy.http.coding import compression_dictionary, content_coding
 from feedproxy.http.coding.compression_dictionary import DCZ, parse_use_as_dictionary
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.structured_fields import string_text
-from feedproxy.http.target_uri import match_pattern
+from feedproxy.http.target_uri import dictionary_match_pattern
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -29,7 +29,7 @@ from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,11 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
     if not (settings.compression_dictionaries == "always" or uri.is_trustworthy(stored.target)):
         return None
     offer = parse_use_as_dictionary(stored.fields.combined("use-as-dictionary") or "")
-    if offer is None or not offer.is_usable or not match_pattern.covers(offer.match, stored.target, request.target):
+    if (
+        offer is None
+        or not offer.is_usable
+        or not dictionary_match_pattern.covers(offer.match, stored.target, request.target)
+    ):
         return None
     # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- section 2.2.1
     freshness = assess(resource, stored, settings, now)

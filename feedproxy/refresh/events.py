@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from feedproxy.signals import Signal
+from feedproxy.event_signal import Signal
 from feedproxy.store.resource import Resource
 
 

@@ -1,7 +1,8 @@
 """Feeds that the operator has paused (never fetched) or blocked (refused to clients).
 
 The store, which all workers share, contains these decisions. Each becomes a rule after the rules of the configuration
-(rules.py). A pause is a rule with a minimum interval of ten years, and a block is a rule without permitted readers.
+(feed_rules.py). A pause is a rule with a minimum interval of ten years, and a block is a rule without permitted
+readers.
 """
 
 import json
@@ -11,9 +12,9 @@ from enum import StrEnum
 from typing import Any
 
 from feedproxy.errors import BadTarget, FeedproxyError
-from feedproxy.http.target_uri.url_pattern import TargetPattern
+from feedproxy.feed_rules import BLOCKED, Rule
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
-from feedproxy.rules import BLOCKED, Rule
 from feedproxy.store.interface import Store
 
 logger = logging.getLogger(__name__)

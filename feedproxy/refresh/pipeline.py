@@ -15,7 +15,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLarge
 from feedproxy.feed.xml_redirect import Gone, Moved
-from feedproxy.http import carried_validators, negotiation, uri
+from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, range_requests, redirects
 from feedproxy.refresh.dictionary_client import with_dictionary
@@ -51,7 +51,7 @@ from feedproxy.request.url_mapping import is_upstream_target, to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def _states_lifetime(fields: Fields) -> bool:
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
     """Return the origin's 304 with the client's validators, or None if it does not answer the client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
-    fields = carried_validators.fields_for_client(job.client_fields, response.fields)
+    fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
 
 
@@ -283,7 +283,7 @@ class RefreshPipeline:
         if fetched.response.status == 304:
             return self._apply_not_modified(job, before, received, fetched, started)
         if fetched.response.status in _REFUSALS_OF_FIELDS and len(
-            carried_validators.conditions_for_origin(job.client_fields)
+            origin_validator_in_etag.conditions_for_origin(job.client_fields)
         ):
             return None  # a client chose the conditions: their refusal is no failure of the feed
         if job.request.method == "HEAD":
@@ -300,7 +300,7 @@ class RefreshPipeline:
             conditions = validation.conditional_fields(job.validate)
             request = replace(request, fields=Fields((*request.fields, *conditions)))
         elif job.validate is None:
-            conditions = carried_validators.conditions_for_origin(job.client_fields)
+            conditions = origin_validator_in_etag.conditions_for_origin(job.client_fields)
             request = replace(request, fields=Fields((*request.fields, *conditions)))
         limit = job.settings.redirects_max
         client = with_dictionary(
@@ -321,7 +321,7 @@ class RefreshPipeline:
     def _apply_not_modified(
         self, job: RefreshJob, before: Resource, received: _Received, fetched: Fetched, started: Instant
     ) -> RefreshResult | None:
-        if job.validate is None and len(carried_validators.conditions_for_origin(job.client_fields)):
+        if job.validate is None and len(origin_validator_in_etag.conditions_for_origin(job.client_fields)):
             confirmed = _confirmed_for_client(job, fetched)
             refusal = "" if confirmed is None else self._storing_refusal(job, replace(confirmed, status=200))
             if confirmed is not None and not refusal and not _states_lifetime(confirmed.fields):
@@ -660,7 +660,7 @@ class RefreshPipeline:
             resource = with_variant(resource, response, job, **facts)
         elif detail is None and response.status < 500:
             if response.content.feed and response.content.tag is not None:
-                tag = carried_validators.carry_validators(response.content.tag, response.fields)
+                tag = origin_validator_in_etag.carry_validators(response.content.tag, response.fields)
                 response = replace(response, content=replace(response.content, tag=tag))
             # The origin replaced the stored response by one that must not be stored: the old one is deleted. A
             # server error replaces nothing (RFC 9111, section 4.3.3; RFC 5861, section 4).

@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import takewhile
 from typing import assert_never
 
-from feedproxy.aio import THROTTLED_BLOCKING_TIME, throttled, yielding
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
+from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, throttled, yielding
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 
 logger = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ CONCURRENT_MIN = 8
 """Number of concurrent scheduled refreshes that is always permitted, even if fewer would suffice for DRAIN_TIME."""
 
 CONCURRENT_MAX = 160
-"""Maximum number of concurrent scheduled refreshes. The limit of connections to origins (upstream/client.py) is higher
-by 40. These 40 connections are for refreshes that readers wait for."""
+"""Maximum number of concurrent scheduled refreshes. The limit of connections to origins (upstream/origin_client.py) is
+higher by 40. These 40 connections are for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
 """Maximum number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in

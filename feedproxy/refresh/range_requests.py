@@ -6,10 +6,10 @@ cache/partial_content.py decides which parts may be used and combined.
 
 from dataclasses import replace
 
-from feedproxy.cache import partial_content, reuse, vary
+from feedproxy.cache import partial_content, reuse_decision, vary
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.partial_content import Combined, Missing
-from feedproxy.cache.reuse import Reuse
+from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
@@ -20,7 +20,7 @@ from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.context import RequestContext
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.fetched import Oversized
+from feedproxy.upstream.fetch_result import Oversized
 
 UNSATISFIABLE = 416
 
@@ -124,4 +124,4 @@ def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredR
 
 
 def _is_usable(context: RequestContext, part: StoredResponse, freshness: Freshness, now: Instant) -> bool:
-    return isinstance(reuse.decide(part, context.directives, freshness, now, stale_limit=0), Reuse)
+    return isinstance(reuse_decision.decide(part, context.directives, freshness, now, stale_limit=0), Reuse)

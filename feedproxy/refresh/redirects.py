@@ -11,7 +11,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Request
 from feedproxy.refresh.policy import relocation
 from feedproxy.request.upstream_request import is_credential
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 REDIRECTS = relocation.PERMANENT | relocation.TEMPORARY
 

@@ -22,7 +22,7 @@ from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Resource, VersionRecord
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
 
 VARIANTS_MAX = 8
 """Maximum number of stored variants of one target: enough for languages and formats."""

@@ -15,7 +15,7 @@ from feedproxy.lru import LRU
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.store.coordination import SiteThrottle
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 SITES_MAX = 4096
 """Maximum number of sites with a remembered limit. The least recently fetched site is removed first."""

@@ -6,7 +6,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.entrance import ClientContext
+from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

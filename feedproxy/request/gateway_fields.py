@@ -1,9 +1,9 @@
 """Rules for response fields of each entrance: the gateway's sandbox and fields, Location, private responses."""
 
-from feedproxy.http import auth_realm, uri
+from feedproxy.http import uri, www_authenticate
 from feedproxy.http.cache_control import without_directives
 from feedproxy.http.message import Fields
-from feedproxy.request.entrance import ClientContext, Entrance, rewrite_location
+from feedproxy.request.client_and_entrance import ClientContext, Entrance, rewrite_location
 
 GATEWAY_FIELDS = frozenset(
     {
@@ -128,7 +128,7 @@ def _with_own_realms(fields: Fields, origin: str) -> Fields:
     for name, value in fields:
         if name.lower() != "www-authenticate":
             lines.append((name, value))
-        elif challenges := auth_realm.with_realms_of(value, origin):
+        elif challenges := www_authenticate.with_realms_of(value, origin):
             lines.append((name, challenges))
     return Fields(lines)
 

@@ -8,7 +8,7 @@ content than feeds, and an origin's no-cache, follow HTTP (docs/decisions/no-cac
 from dataclasses import replace
 
 from feedproxy.clock import Instant
-from feedproxy.feed.schedule import is_skipped
+from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.settings import Settings

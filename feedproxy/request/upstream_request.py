@@ -12,7 +12,7 @@ from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
-from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -6,10 +6,10 @@ import re
 from urllib.parse import urlsplit, urlunsplit
 
 from feedproxy.clock import Instant
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
+from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict, redact_target

@@ -5,9 +5,9 @@ text. The kind of a mismatch is determined afterwards.
 """
 
 from feedproxy.clock import Seconds
-from feedproxy.findings import Category, Level, Note
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag, parse_tags, tag_base, weak_match
+from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feedproxy.clock import Instant
-from feedproxy.findings import Note
-from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
+from feedproxy.notes import Note
+from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.scoring.scoring_rules import Observation, Rule, Verdict
@@ -21,12 +21,12 @@ EVALUATORS: Mapping[Rule, Evaluator] = {
     Rule.CONDITIONS: conditional_requests.evaluate,
     Rule.PACE: polling_interval.evaluate,
     Rule.REFUSALS: polling_interval.evaluate_refusal,
-    Rule.MOVES: redirects.evaluate,
-    Rule.ENDINGS: redirects.evaluate_ended,
+    Rule.MOVES: redirect_rules.evaluate,
+    Rule.ENDINGS: redirect_rules.evaluate_ended,
     Rule.SKIPPED: polling_interval.evaluate_skips,
     Rule.CODING: client_hygiene.evaluate_coding,
     Rule.IDENTITY: client_hygiene.evaluate_identity,
-    Rule.TEMPORARY: redirects.evaluate_temporary,
+    Rule.TEMPORARY: redirect_rules.evaluate_temporary,
     Rule.DELTAS: conditional_requests.evaluate_delta,
     Rule.CONTACT: client_hygiene.evaluate_contact,
     Rule.NEEDLESS: client_hygiene.evaluate_needless,
@@ -39,12 +39,12 @@ PRAISE: Mapping[Rule, type[Note]] = {
     Rule.CONDITIONS: conditional_requests.ASKS_WELL,
     Rule.PACE: polling_interval.KEEPS_PACE,
     Rule.REFUSALS: polling_interval.LEAVES_IN_PEACE,
-    Rule.MOVES: redirects.ADOPTS_MOVES,
-    Rule.ENDINGS: redirects.HEEDS_ENDINGS,
+    Rule.MOVES: redirect_rules.ADOPTS_MOVES,
+    Rule.ENDINGS: redirect_rules.HEEDS_ENDINGS,
     Rule.SKIPPED: polling_interval.HEEDS_SKIPPED,
     Rule.CODING: client_hygiene.TAKES_COMPRESSION,
     Rule.IDENTITY: client_hygiene.NAMES_ITSELF,
-    Rule.TEMPORARY: redirects.KEEPS_ADDRESS,
+    Rule.TEMPORARY: redirect_rules.KEEPS_ADDRESS,
     Rule.DELTAS: conditional_requests.USES_DELTAS,
     Rule.CONTACT: client_hygiene.TELLS_CONTACT,
     Rule.NEEDLESS: client_hygiene.NOTHING_NEEDLESS,
@@ -137,8 +137,8 @@ class FeedEvaluation:
                 self.record_verdict(rule, poll, verdict)
         if (observation := client_hygiene.observe_subscribers(poll, state)) is not None:
             self._record_observation(observation, poll)
-        if poll.answer.get("location") is None and (adoptions := redirects.describe_adoptions(state, poll.target)):
-            self._record_praise(redirects.ADOPTS_MOVES, poll, f"adopted {adoptions}")
+        if poll.answer.get("location") is None and (adoptions := redirect_rules.describe_adoptions(state, poll.target)):
+            self._record_praise(redirect_rules.ADOPTS_MOVES, poll, f"adopted {adoptions}")
         if not state.follows(poll):
             self.rounds += 1
             if polling_interval.is_on_the_hour(poll):

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.findings import Level, Note
+from feedproxy.notes import Level, Note
 from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.aggregate import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
 from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader
+from feedproxy.scoring.reader_accounts import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
 from feedproxy.scoring.scoring_rules import Rule
 
 REQUESTS_MIN = 3

@@ -6,9 +6,9 @@ The latest answer determines the interval. It is at most one day: a reader that 
 import math
 
 from feedproxy.clock import Seconds
-from feedproxy.feed.schedule import is_skipped, next_update
-from feedproxy.findings import Category, Level, Note
+from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.date import WEEKDAYS
+from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.scored_request import REFUSALS, Poll
 from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict

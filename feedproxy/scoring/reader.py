@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.xml_redirect import Moved
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.evaluator import FeedEvaluation

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from feedproxy.findings import Level
+from feedproxy.notes import Level
 from feedproxy.scoring.evaluator import Evidence, TrafficCost
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
 from feedproxy.scoring.polling_interval import format_duration

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from feedproxy.findings import Note
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.notes import Note
 
 
 class Rule(StrEnum):

@@ -8,8 +8,8 @@ from feedproxy.app import App
 from feedproxy.clock import Clock
 from feedproxy.http.message import Request
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.client import Fetcher, FetchLimits
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 
 
 class ReplayClient:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError, UsageError
-from feedproxy.store import codec, envelope
+from feedproxy.store import envelope, resource_codec
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
 from feedproxy.store.shard import Shard
@@ -68,12 +68,12 @@ class DiskStore:
         return resource_and_header[0] if resource_and_header is not None else None
 
     def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource, and the header from which it was read (codec.py), or None if no resource is stored.
-        Raises StoreError."""
+        """Return the resource, and the header from which it was read (resource_codec.py), or None if no resource is
+        stored. Raises StoreError."""
         data = self._shard(target).get(target)
         if data is None:
             return None
-        resource, header = codec.load_with_header(data)
+        resource, header = resource_codec.load_with_header(data)
         if resource.target != target:
             raise envelope.Damaged(f"the value stored for {target} has another target")
         return resource, header
@@ -97,14 +97,14 @@ class DiskStore:
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
         """Store the resources, in one transaction for each shard.
 
-        `on_header` is called with each resource and its header (codec.py). Raises StoreError; some resources may
-        already be written.
+        `on_header` is called with each resource and its header (resource_codec.py). Raises StoreError; some resources
+        may already be written.
         """
         values_by_shard: dict[int, list[tuple[str, bytes]]] = {}
         pacer = WritePacer()
         for resource in resources:
             pacer.pause()
-            data, header = codec.dump_with_header(resource, block=HEADER_BLOCK)
+            data, header = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)
             on_header(resource, header)
             if len(data) < FILE_MIN:
                 values_by_shard.setdefault(self._number(resource.target), []).append((resource.target, data))
@@ -118,7 +118,7 @@ class DiskStore:
     def write(self, resource: Resource) -> None:
         """Store a resource, then remove some values if its shard exceeds its size limit. Raises StoreError."""
         shard = self._shard(resource.target)
-        data, _ = codec.dump_with_header(resource, block=HEADER_BLOCK)
+        data, _ = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)
         if len(data) > self._value_max:
             shard.delete(resource.target)
             return

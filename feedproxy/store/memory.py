@@ -71,8 +71,8 @@ class MemoryStore:
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Store this resource without waiting, unless it is larger than `memory_max`.
 
-        `size` is the memory that the resource takes, in bytes, and `header` is its header (codec.py), if the caller
-        knows them.
+        `size` is the memory that the resource takes, in bytes, and `header` is its header (resource_codec.py), if the
+        caller knows them.
         """
         target = resource.target
         self.drop(target)
@@ -86,7 +86,7 @@ class MemoryStore:
             self.drop(next(iter(self._entries)))
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Store the header (codec.py) of a resource that was just written. May be called from any thread."""
+        """Store the header (resource_codec.py) of a resource that was just written. May be called from any thread."""
         entry = self._entries.get(resource.target)
         if entry is not None:
             entry.remember_header(resource, header)

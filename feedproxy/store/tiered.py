@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
-from feedproxy.store import codec, envelope
+from feedproxy.store import envelope, resource_codec
 from feedproxy.store.coordination import Coordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import EnvelopeKind
@@ -224,7 +224,7 @@ class TieredStore:
             if unwritten is not None:
                 if unwritten == DELETED:
                     return None
-                resource, header = codec.load_with_header(unwritten)
+                resource, header = resource_codec.load_with_header(unwritten)
                 return resource, None, header
             if target in self._absent:
                 return None
@@ -460,4 +460,4 @@ def _name(key: Key) -> str:
 def _serialize(value: Resource | bytes | None) -> bytes:
     if value is None:
         return DELETED
-    return codec.dump(value) if isinstance(value, Resource) else envelope.seal(value)
+    return resource_codec.dump(value) if isinstance(value, Resource) else envelope.seal(value)

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
 
-from feedproxy.aio import throttled, yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
+from feedproxy.cooperative_iteration import throttled, yielding
+from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
-from feedproxy.signals import Signal
 from feedproxy.subscribers import counts_codec
 from feedproxy.subscribers.claims import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
@@ -28,7 +28,7 @@ from feedproxy.subscribers.feed_counts import CLAIM_WEIGHT, FeedReaders, weight_
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.subscribers.replication import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
+from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 
 RECENT_MAX = 1000
 """Largest number that `count_recent` returns. Counting stops there, so that a call stays cheap."""
@@ -119,7 +119,7 @@ class SubscriberCounts:
         self._pruned: Instant = 0.0
         self._unswept: list[str] = []  # targets that remain to be pruned, the next target at the end
         self.reader_seen: Signal[ReadRecord] = Signal()
-        """Emits the requests that other processes and machines need for their counts (replication.py)."""
+        """Emits the requests that other processes and machines need for their counts (read_events.py)."""
         self.distinct = DistinctReaders()
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._peers = peers or NoPeerCounts()

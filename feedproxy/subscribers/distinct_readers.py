@@ -9,7 +9,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16

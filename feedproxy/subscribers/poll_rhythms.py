@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedproxy.aio import throttled, yielding
 from feedproxy.clock import Instant, Seconds, is_set_back
+from feedproxy.cooperative_iteration import throttled, yielding
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 

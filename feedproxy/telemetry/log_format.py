@@ -15,7 +15,7 @@ from typing import Any
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_rfc3339
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.target_uri.redaction import text_without_secrets, without_secrets
+from feedproxy.http.target_uri.url_redaction import text_without_secrets, without_secrets
 
 REQUESTS = "feedproxy.access"
 """Name of the logger of access lines."""

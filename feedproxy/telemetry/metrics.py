@@ -24,11 +24,11 @@ from prometheus_client.core import Metric
 from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
+from feedproxy.event_signal import Signal
 from feedproxy.refresh.result import RefreshFinished
-from feedproxy.signals import Signal
-from feedproxy.telemetry.aggregation import FamilyCollector
 from feedproxy.telemetry.histogram import LabelledHistogram
-from feedproxy.telemetry.history import TrafficCounts
+from feedproxy.telemetry.metrics_aggregation import FamilyCollector
+from feedproxy.telemetry.traffic_history import TrafficCounts
 
 logger = logging.getLogger(__name__)
 

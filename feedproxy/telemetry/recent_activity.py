@@ -2,7 +2,7 @@
 feed.
 
 RecentActivity is an observer of refreshes. It stores each refresh, passes it on to the metrics, and logs it if no
-client waited for it. Targets are stored with their secrets, which views remove (redacted.py).
+client waited for it. Targets are stored with their secrets, which views remove (log_and_page_redaction.py).
 """
 
 import logging
@@ -16,8 +16,8 @@ from feedproxy.http import uri
 from feedproxy.lru import LRU
 from feedproxy.refresh.result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
+from feedproxy.telemetry.log_and_page_redaction import View, redact_text
 from feedproxy.telemetry.log_format import printable, write_all
-from feedproxy.telemetry.redacted import View, redact_text
 
 logger = logging.getLogger("feedproxy.fetch")
 

@@ -10,9 +10,9 @@ import pytest
 from feedproxy.access import wsse
 from feedproxy.access.authorization import Authorized, Authorizer, Challenge, Denied
 from feedproxy.access.basic import parse
-from feedproxy.access.guess_limit import GUESSES_MAX
+from feedproxy.access.failed_login_limit import GUESSES_MAX
+from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.access.passwords import PasswordFile, parse_secrets, parse_users, verify_hash
-from feedproxy.access.reloading_file import ReloadingFile
 from feedproxy.clock import ManualClock
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields

@@ -9,7 +9,7 @@ from feedproxy.access.secret_tokens import TokenFile, issue, list_tokens, revoke
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchError, UsageError
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import without_secrets
 
 NOW = 1_800_000_000.0
 SEED = bytes(32)

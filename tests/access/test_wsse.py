@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.access.nonces import NonceFolder
 from feedproxy.access.wsse import TokenVerdict, UsernameToken, WsseVerifier, challenge, compose, parse
+from feedproxy.access.wsse_nonces import NonceFolder
 
 CREATED = "2003-12-15T14:43:07Z"
 NOW = 1_071_499_387.0

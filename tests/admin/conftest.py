@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from feedproxy.admin.server import AdminServer
+from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from tests.stages.admin import NOW, Proxy

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from feedproxy.admin.pages.advice import advice
+from feedproxy.admin.pages.feed_advice import advice
 from feedproxy.admin.pages.feed_state import Condition, State, feed_condition
-from feedproxy.admin.pages.serializers import feed_warnings, view_resource
+from feedproxy.admin.pages.resource_views import feed_warnings, view_resource
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.prefetch import Later
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
-from feedproxy.telemetry.redacted import redact_text
+from feedproxy.telemetry.log_and_page_redaction import redact_text
 from tests.stages.admin import NOW, a_resource
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.admin.pages.health import Health, HealthFacts, StoreUsage, examine, headline, verdict
-from feedproxy.telemetry.history import TrafficCounts
+from feedproxy.telemetry.traffic_history import TrafficCounts
 
 GIGA = 1_000_000_000
 ROOMY = StoreUsage("/var/cache/feedproxy", 50 * GIGA, 100 * GIGA, GIGA, 10 * GIGA)

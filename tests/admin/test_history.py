@@ -4,9 +4,9 @@ import pytest
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.errors import StoreError
-from feedproxy.telemetry import history
-from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, HistoryRecorder, TrafficCounts
+from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, HistoryRecorder, TrafficCounts
 from tests.stages.admin import NOW, TARGET
 
 
@@ -74,7 +74,7 @@ async def test_recorder_of_first_worker_adopts_histories_of_former_workers_once(
         await first.save(NOW + 60)
         histories = [first.history, second.history]
 
-    assert days(history.merge_histories(histories), NOW, 1) == [111]
+    assert days(traffic_history.merge_histories(histories), NOW, 1) == [111]
 
 
 async def test_recorder_begins_a_new_history_if_the_stored_one_is_invalid() -> None:
@@ -83,7 +83,7 @@ async def test_recorder_begins_a_new_history_if_the_stored_one_is_invalid() -> N
         store.values["history-0"] = data
         assert HistoryRecorder(Metrics().tally, store).history.days == {}
         with pytest.raises(StoreError):
-            history.load_history(data)
+            traffic_history.load_history(data)
 
 
 def test_history_is_bounded_and_survives_a_dump() -> None:
@@ -91,9 +91,9 @@ def test_history_is_bounded_and_survives_a_dump() -> None:
     for day in range(1000):
         result.add(TrafficCounts(requests=day + 1, hits=1), NOW + day * DAY)
 
-    assert len(result.days) == history.DAYS_MAX
-    assert len(result.hours) <= history.HOURS_MAX
-    loaded = history.load_history(result.dump())
+    assert len(result.days) == traffic_history.DAYS_MAX
+    assert len(result.hours) <= traffic_history.HOURS_MAX
+    loaded = traffic_history.load_history(result.dump())
     assert (loaded.days, loaded.hours) == (result.days, result.hours)
     assert len(result.dump()) < 30_000
 

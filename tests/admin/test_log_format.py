@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from feedproxy import serve
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.telemetry.log_format import AccessLine, LineHandler
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
-from feedproxy.request.problem import TITLES
+from feedproxy.request.problem_details import TITLES
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.telemetry.metrics import Metrics
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource

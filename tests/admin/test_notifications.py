@@ -2,7 +2,7 @@
 
 from feedproxy.notify.delivery.delivery_worker import FAILED_REQUESTS_MAX
 from feedproxy.notify.protocol import DeliveryRequest
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.admin import NOW, TARGET, Proxy
 
 EVIL = "<script>alert(1)</script>"

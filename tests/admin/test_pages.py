@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
-from feedproxy.telemetry.history import DAY, TrafficCounts
+from feedproxy.telemetry.traffic_history import DAY, TrafficCounts
 from feedproxy.web import templates
 from tests.stages import lively
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from feedproxy.admin.feed_list_import import FeedListImport
-from feedproxy.admin.server import AdminServer
+from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.http.message import Fields
-from feedproxy.scoring import serialization
-from feedproxy.scoring.aggregate import ReaderAccount
+from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import FEED_BYTES, LiveScores
+from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.scoring.scored_request import Poll, feed_poll
-from feedproxy.telemetry.aggregation import NoPeers
+from feedproxy.telemetry.metrics_aggregation import NoPeers
 from tests.stages.admin import NOW, TARGET, Proxy
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
@@ -225,7 +225,8 @@ class OtherWorker(NoPeers):
 
     async def readers(self) -> Sequence[ReaderAccount]:
         return [
-            serialization.load_account(serialization.dump_account(account)) for account in self._live_scores.accounts()
+            account_serialization.load_account(account_serialization.dump_account(account))
+            for account in self._live_scores.accounts()
         ]
 
 
@@ -332,10 +333,10 @@ def test_account_round_trip_preserves_values() -> None:
         )
     (account,) = live_scores.accounts()
 
-    again = serialization.load_account(serialization.dump_account(account))
+    again = account_serialization.load_account(account_serialization.dump_account(account))
 
     assert again.identity == account.identity
-    assert serialization.dump_account(again) == serialization.dump_account(account)
+    assert account_serialization.dump_account(again) == account_serialization.dump_account(account)
     assert again.feeds[0].tallies == account.feeds[0].tallies
     assert again.feeds[0].ended == NOW - NOW % 3600 + 7 * 3600
 

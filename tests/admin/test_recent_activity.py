@@ -13,10 +13,10 @@ from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity
+from feedproxy.telemetry.log_and_page_redaction import redact_target
 from feedproxy.telemetry.log_format import JsonLines
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity, RequestActivity
-from feedproxy.telemetry.redacted import redact_target
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 
 FAILED = RefreshFinished(

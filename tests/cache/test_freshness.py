@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.cache.freshness import Allowance, Freshness, Source, assess, span
-from feedproxy.cache.reuse import Forward, Reuse, Validate, decide
+from feedproxy.cache.reuse_decision import Forward, Reuse, Validate, decide
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl

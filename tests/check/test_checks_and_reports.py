@@ -12,8 +12,8 @@ from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.check.probe import REQUESTS_MAX
 from feedproxy.check.run_checks import CHECKS, check_document, check_feed
 from feedproxy.commands.check import check
-from feedproxy.findings import Level, notes_of
 from feedproxy.http.message import Fields, Request
+from feedproxy.notes import Level, notes_of
 from feedproxy.settings import Settings
 from tests.check import test_document_notes as documents
 from tests.check import test_response_notes as answers

@@ -7,7 +7,7 @@ import pytest
 from feedproxy.check.probe import REQUESTS_MAX, probe_feed
 from feedproxy.check.run_checks import check_feed
 from feedproxy.errors import Forbidden
-from feedproxy.findings import Level
+from feedproxy.notes import Level
 from feedproxy.settings import Settings
 from tests.check.publisher import publishing
 from tests.upstream.test_tls_probe import Authority

@@ -6,7 +6,7 @@ from email.utils import formatdate
 import pytest
 
 from feedproxy.check.run_checks import check_document
-from feedproxy.findings import Level, Note
+from feedproxy.notes import Level, Note
 from tests.check.publisher import HOUR, feed, items
 
 NOW = 1_795_176_000.0

@@ -13,8 +13,8 @@ import pytest
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.check.probe import probe_feed
 from feedproxy.check.run_checks import check_feed
-from feedproxy.findings import Level, Note
 from feedproxy.http.message import Fields, Request
+from feedproxy.notes import Level, Note
 from feedproxy.refresh.policy.bot_challenge import identify_vendor
 from feedproxy.settings import Settings
 from feedproxy.upstream.tls_probe import ProbedCertificate

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
-from feedproxy.cluster.redis_store import RedisStore
+from feedproxy.cluster.redis_operations import RedisStore
 from feedproxy.errors import UsageError
 from tests.cluster.conftest import Start
 from tests.cluster.machines import until

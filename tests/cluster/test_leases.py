@@ -6,8 +6,8 @@ import pytest
 
 from feedproxy.cluster.keys import RedisKeys
 from feedproxy.cluster.redis_connection import RedisConnection
-from feedproxy.cluster.redis_store import RedisStore
-from feedproxy.store import codec
+from feedproxy.cluster.redis_operations import RedisStore
+from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
 from tests.cluster.conftest import Start
 from tests.cluster.machines import PATIENT, Machine, until
@@ -59,7 +59,7 @@ async def test_lease_token_refuses_older_write(redis_server: RedisServer, prefix
     first = await one.acquire_lease(TARGET, 0)
     redis_server.ask("DEL", one.keys.lease(TARGET))
     second = await other.acquire_lease(TARGET, 0)
-    new, old = (codec.dump(Resource(TARGET, fetched=fetched)) for fetched in (2.0, 1.0))
+    new, old = (resource_codec.dump(Resource(TARGET, fetched=fetched)) for fetched in (2.0, 1.0))
 
     assert await other.put(TARGET, second.token, new, second.token, release=True) == (True, second.token)
     assert await one.put(TARGET, first.token, old, first.token, release=True) == (False, second.token)

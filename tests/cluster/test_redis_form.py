@@ -6,7 +6,7 @@ import pytest
 import zstandard
 
 from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_store import ClusterEvent, compress, decompress, parse_event
+from feedproxy.cluster.redis_operations import ClusterEvent, compress, decompress, parse_event
 from feedproxy.errors import StoreError
 
 TARGET = "https://example.com/feed"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.cluster.redis_store import RedisStore
+from feedproxy.cluster.redis_operations import RedisStore
 from feedproxy.cluster.shared_polls import POLLS_MAX, SharedPolls, parse_polls
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.cluster.conftest import Start

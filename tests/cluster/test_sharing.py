@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from feedproxy.cluster import redis_store
+from feedproxy.cluster import redis_operations
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
-from feedproxy.request.entrance import ClientContext, Entrance
 from tests.cluster.conftest import Start
 from tests.cluster.machines import Machine, until
 from tests.cluster.redis_server import RedisServer
@@ -192,7 +192,7 @@ async def test_cluster_lost_event_is_read_from_the_log(start: Start, origin: Ori
 
 
 async def test_cluster_machine_compares_everything_after_a_long_outage(start: Start, origin: Origin) -> None:
-    shelf_max, redis_store.LOG_MAX = redis_store.LOG_MAX, 3
+    shelf_max, redis_operations.LOG_MAX = redis_operations.LOG_MAX, 3
     try:
         one, other = await pair(start)
         paths = [f"/{number}" for number in range(8)]
@@ -214,7 +214,7 @@ async def test_cluster_machine_compares_everything_after_a_long_outage(start: St
         await until(lambda: not any(other.service.store.get(origin.url(path)) for path in paths[:6]))
         assert ["; hit" in (await other.get(path)).cache for path in paths[6:]] == [True, True]
     finally:
-        redis_store.LOG_MAX = shelf_max
+        redis_operations.LOG_MAX = shelf_max
 
 
 async def test_cluster_copies_with_credentials_are_separate_in_redis(

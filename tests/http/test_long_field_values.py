@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.http.target_uri.redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.scored_request import Poll

@@ -13,12 +13,12 @@ from feedproxy.clock import Instant
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.parse.parser import read
-from feedproxy.feed.schedule import is_skipped, next_update
+from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.grading import BROKEN_FAULTS
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
+from feedproxy.lab.recording_scores import BROKEN_FAULTS
 from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
 from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version

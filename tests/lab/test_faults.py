@@ -13,15 +13,15 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.base import Fault
 from feedproxy.proxy.service import Service
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
-from feedproxy.request.entrance import ClientContext, Entrance
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.upstream.client import FetchLimits
+from feedproxy.upstream.origin_client import FetchLimits
 from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage
 
 

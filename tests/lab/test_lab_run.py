@@ -12,7 +12,7 @@ import pytest
 from feedproxy import cli
 from feedproxy.errors import UsageError
 from feedproxy.lab.plan import Plan, generate_feed, read_plan
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from feedproxy.lab.run import run
 from tests.live.conftest import needs
 
@@ -53,7 +53,7 @@ def test_lab_run_of_correct_reader_passes_and_is_recorded(
 
     (reader,) = json.loads(capsys.readouterr().out)["readers"]
     assert (code, reader["grade"]) == (0, 100)
-    recording = har.read(tmp_path / "run.har")
+    recording = har_format.read(tmp_path / "run.har")
     assert [exchange.status for exchange in recording.exchanges] == [200, 304, 200, 304, 200, 304]
     gaps = {recording.exchanges[at + 1].at - recording.exchanges[at].at for at in range(5)}
     assert all(6900 <= gap <= 7500 for gap in gaps), "an hour of the plan is an hour of the clock"
@@ -164,7 +164,7 @@ def test_lab_run_of_continuous_reader_speeds_up_time(tmp_path: Path, capsys: pyt
     code = _last(plan, "4", "0.05", options=("--format", "json", "--record", str(recorded)))
 
     (reader,) = json.loads(capsys.readouterr().out)["readers"]
-    found = har.read(recorded)
+    found = har_format.read(recorded)
     assert (code, reader["cost"]["requests"]) == (0, 4)
     gaps = [after.at - before.at for before, after in zip(found.exchanges, found.exchanges[1:], strict=False)]
     assert all(gap >= 0.05 * 86_400 for gap in gaps), "a twentieth of a second is more than an hour there"
@@ -192,7 +192,7 @@ def test_lab_run_with_faketime_sets_clock_of_reader(tmp_path: Path) -> None:
     # It sleeps for an hour by its own clock between its polls, which is a second of the machine's.
     code = _last(plan, "3", "3600", options=("--record", str(recorded)))
 
-    exchanges = har.read(recorded).exchanges
+    exchanges = har_format.read(recorded).exchanges
     assert code == 0
     assert len(exchanges) == 3
     assert exchanges[2].at - exchanges[0].at >= 2 * 3500

@@ -5,7 +5,7 @@ from typing import Any
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.lab.record.recorder import RecordingClient
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
 
 LINES = [("Accept-Encoding", "gzip, br, zstd, dcz"), ("Available-Dictionary", ":aGk=:"), ("Dictionary-ID", '"v1"')]
 

@@ -20,8 +20,8 @@ from feedproxy.lab.replay import timeline, version_folder
 from feedproxy.lab.replay.replay_origin import ReplayOrigin, ReplayRequestHead
 from feedproxy.lab.replay.replay_response import ReplayResponse
 from feedproxy.lab.replay.replay_source import ReplayOptions, make_replay, open_source
+from feedproxy.lab.replay.time_arguments import parse_instant, parse_length
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline, Version
-from feedproxy.lab.replay.virtual_time import parse_instant, parse_length
 from tests.lab.exchanges import AT, an_exchange
 from tests.lab.stage import on_stage
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import Instant
-from feedproxy.findings import Level, Note, notes_of
 from feedproxy.http.message import Fields
-from feedproxy.lab.grading import grade_recording
 from feedproxy.lab.record.exchange import Exchange, Recording
+from feedproxy.lab.recording_scores import grade_recording
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.replay_source import ReplayOptions
-from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirects
+from feedproxy.notes import Level, Note, notes_of
+from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
 from feedproxy.scoring.grade import ReaderScore
 from feedproxy.scoring.reader import secret_marker
 from feedproxy.scoring.score_report import as_text
@@ -234,24 +234,24 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {},
         {"faults": ["500@1d..26h"]},
     ),
-    redirects.REDIRECT_NOT_FOLLOWED: (
+    redirect_rules.REDIRECT_NOT_FOLLOWED: (
         habit(follows=lambda self, status: False, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["redirect-302@1d..30h"]},
     ),
-    redirects.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
-    redirects.XML_REDIRECT_IGNORED: (
+    redirect_rules.PERMANENT_MOVE_IGNORED: (habit(adopt=_never), {}, {"faults": ["redirect-301@1d"]}),
+    redirect_rules.XML_REDIRECT_IGNORED: (
         habit(adopt=_never, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["xml-redirect@1d"]},
     ),
-    redirects.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
-    redirects.GONE_IGNORED: (
+    redirect_rules.TEMPORARY_MOVE_ADOPTED: (habit(take=_adopt_always), {}, {"faults": ["redirect-302@1d"]}),
+    redirect_rules.GONE_IGNORED: (
         habit(end=lambda self: setattr(self, "not_before", self.base + 3600), due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["410@1d"]},
     ),
-    redirects.XML_GONE_IGNORED: (
+    redirect_rules.XML_GONE_IGNORED: (
         habit(end=_never, due=lambda self, now: now % 3600 == 420),
         {},
         {"faults": ["xml-gone@1d"]},
@@ -365,7 +365,7 @@ def test_faulty_readers_cover_every_finding() -> None:
 def _all_notes() -> set[type[Note]]:
     return {
         kind
-        for module in (conditional_requests, polling_interval, redirects, client_hygiene)
+        for module in (conditional_requests, polling_interval, redirect_rules, client_hygiene)
         for kind in notes_of(module)
     }
 
@@ -486,7 +486,7 @@ def test_redirect_to_other_host_counts_only_if_followed_through_proxy(
 ) -> None:
     score = score_of(_redirected(entrance, location, "", public=public))
 
-    assert (redirects.REDIRECT_NOT_FOLLOWED in findings(score)) == is_evaluated
+    assert (redirect_rules.REDIRECT_NOT_FOLLOWED in findings(score)) == is_evaluated
 
 
 @pytest.mark.parametrize(
@@ -504,7 +504,7 @@ def test_redirect_to_other_host_that_is_followed_is_praised(
     score = score_of(_redirected(entrance, location, target, public=public))
 
     assert findings(score) == set()
-    assert redirects.ADOPTS_MOVES in findings(score, Level.GOOD)
+    assert redirect_rules.ADOPTS_MOVES in findings(score, Level.GOOD)
     assert len(score.feeds) == 1, "what a feed leads to is the same feed"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Node, Text
-from feedproxy.feed.convert.plain_data import to_data
+from feedproxy.feed.convert.model_as_dict import to_data
 from feedproxy.feed.convert.read.from_document import read
 from tests.conftest import CORPUS
 from tests.waiting import PATIENCE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Authority, Origin, a_feed
 from tests.live.product import COMMAND, MITMDUMP, Process, Seen, ask, copy_authority, product_environment
@@ -228,7 +228,7 @@ def test_recorder_script_alone_records_mitmproxys_exchanges(dump: Dump, origin: 
 
     ask(origin.url("/recorded.rss"), through=proxy.address)
 
-    found = har.read(tmp_path / "week.har")
+    found = har_format.read(tmp_path / "week.har")
     sides = [(each.side, bool(each.reader), found.content(each)) for each in found.exchanges]
     assert sides == [(Side.READER, True, a_feed("one")), (Side.ORIGIN, False, a_feed("one"))]
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Side
 from tests.live.origin import Origin, a_feed
 from tests.live.product import COMMAND, Feedproxy, Process, ask
@@ -26,7 +26,7 @@ def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin:
     ask(feedproxy.gateway(origin.url("/recorded")), "POST", body=TOKEN.encode())
     assert feedproxy.terminate() == 0
 
-    data, found = file.read_bytes(), har.read(file)
+    data, found = file.read_bytes(), har_format.read(file)
     assert json.loads(data)["log"]["version"] == "1.2"
     assert found.until >= found.exchanges[-1].at, "it is told when recording ended"
     assert TOKEN.encode() not in data
@@ -52,7 +52,7 @@ def test_record_after_sigkill_has_every_response(start: Start, origin: Origin, t
 
     feedproxy.kill()
 
-    assert len(har.read(file).side(Side.READER)) == 20
+    assert len(har_format.read(file).side(Side.READER)) == 20
 
 
 def test_unwritable_record_file_ends_the_process_with_one_line(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_each_worker_writes_its_own_record_file(start: Start, origin: Origin, tm
 
     files = sorted(tmp_path.glob("*.har"))
     assert [each.name for each in files] == ["week-2.har", "week.har"]
-    assert sum(len(har.read(each).side(Side.READER)) for each in files) == 12
+    assert sum(len(har_format.read(each).side(Side.READER)) for each in files) == 12
 
 
 def test_record_in_reverse_mode_has_the_public_address(start: Start, origin: Origin, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_record_in_reverse_mode_has_the_public_address(start: Start, origin: Ori
     ask(f"{feedproxy.base}/old")
     assert feedproxy.terminate() == 0
 
-    secret, plain = har.read(file).side(Side.READER)
+    secret, plain = har_format.read(file).side(Side.READER)
     assert (plain.request.target, plain.public) == (origin.url("/behind/old"), f"{public}/old")
     assert plain.entrance == "reverse"
     assert secret.public.startswith(f"{public}/old?token=redacted-")

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import feedparser
 import pytest
 
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from tests.lab.stage import a_feed
 from tests.live.conftest import needs
 from tests.live.product import COMMAND, LISTENS, Process, Seen, ask
@@ -147,7 +147,7 @@ def test_requests_are_recorded_at_virtual_instants_with_their_faults(week: Path,
     origin.get(user_agent="reader/1")
     origin.terminate()
 
-    asked = har.read(file).exchanges
+    asked = har_format.read(file).exchanges
     assert [(each.at, each.status, each.faults) for each in asked] == [
         (START, 200, ()),
         (START + 7200, 429, ("429",)),
@@ -214,7 +214,7 @@ def test_recordings_of_two_equal_days_are_identical(
         files.append(file.read_bytes().replace(played.base.removeprefix("http://").encode(), b"HOST:PORT"))
 
     assert files[0] == files[1]
-    assert len(har.parse(files[0]).exchanges) >= 8
+    assert len(har_format.parse(files[0]).exchanges) >= 8
 
 
 @pytest.mark.parametrize("arguments", [(), ("--proxy",)], ids=["bare", "proxy"])

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from feedproxy.admin.server import AdminServer
+from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock

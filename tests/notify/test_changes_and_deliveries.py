@@ -20,7 +20,7 @@ from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Change, DeliveryRequest
-from feedproxy.notify.subscriptions import Role, State, Subscription, Subscriptions, SubscriptionsFull
+from feedproxy.notify.subscription_table import Role, State, Subscription, Subscriptions, SubscriptionsFull
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 

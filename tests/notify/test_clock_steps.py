@@ -8,7 +8,7 @@ import pytest
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.protocol import DAY
-from feedproxy.notify.subscriptions import Role
+from feedproxy.notify.subscription_table import Role
 from tests.stages.clouds import clouds_on
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed

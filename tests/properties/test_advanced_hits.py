@@ -11,7 +11,7 @@ from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.proxy.cached_hit import HitState, ReusableHit, advance_hit, recompute_hit
+from feedproxy.proxy.repeated_hit import HitState, ReusableHit, advance_hit, recompute_hit
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

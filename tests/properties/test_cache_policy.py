@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from feedproxy.cache import serving_stale, vary
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.cache.freshness import Allowance, assess, current_age
-from feedproxy.cache.reuse import Reuse, ReuseAndRevalidate, decide
+from feedproxy.cache.reuse_decision import Reuse, ReuseAndRevalidate, decide
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import MayStore, may_store, storable_fields

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feedproxy.feed.change_rate import expected_staleness
 from feedproxy.feed.channel import Schedule
-from feedproxy.feed.schedule import is_skipped, next_unskipped
+from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
 from feedproxy.refresh.policy.polling_price import (
     CLUSTERS_MAX,
     LEAD,

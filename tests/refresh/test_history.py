@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.feed.publication_dates import find_publications
+from feedproxy.feed.publication_history import find_publications
 from feedproxy.http.date import format_http_date
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.store.resource import Resource

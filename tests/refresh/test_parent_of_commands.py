@@ -8,7 +8,7 @@ import pytest
 from feedproxy.check.probe import probe_feed
 from feedproxy.client import admin_client
 from feedproxy.errors import ParentFailed, UsageError
-from feedproxy.refresh.fetch_once import fetch_document
+from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
 from feedproxy.upstream import resolver
 from feedproxy.upstream.resolver import Resolver

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Period, Schedule
-from feedproxy.feed.schedule import is_skipped, next_unskipped
+from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from feedproxy.aio import THROTTLED_BLOCKING_TIME
 from feedproxy.clock import ManualClock
+from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 from feedproxy.refresh.prefetch_scheduler import (
     CONCURRENT_MAX,

@@ -2,7 +2,7 @@
 
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh import redirects as trail
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
 
 
 class Origins:

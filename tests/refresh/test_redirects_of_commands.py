@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.client import admin_client
 from feedproxy.commands.check import check
-from feedproxy.refresh.fetch_once import fetch_document
+from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
 from tests.check.publisher import Answer, Fault, Publisher, PublisherRequest, publishing
 

@@ -6,7 +6,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh.site_limits import FACTOR_MAX, HALF_LIFE, PAUSE_MAX, LimitRecordingClient, SiteLimits
 from feedproxy.store.coordination import LocalSiteThrottle
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
 
 NOW = 1_795_176_000.0
 FEED, SIBLING, OTHER = "https://a.example.com/1", "https://b.example.com/2", "https://example.org/3"

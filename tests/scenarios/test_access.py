@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.access import wsse
 from feedproxy.access.secret_tokens import issue, revoke
-from feedproxy.request.entrance import Entrance
+from feedproxy.request.client_and_entrance import Entrance
 from tests.stages.play import UPSTREAM
 
 HASHED = {name: bcrypt.hashpw(f"{name}'s".encode(), bcrypt.gensalt(4)).decode() for name in ("bob", "carol")}

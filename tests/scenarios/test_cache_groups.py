@@ -1,8 +1,8 @@
 """A response of the publisher invalidates a group of feeds (RFC 9875)."""
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.entrance import Entrance
-from feedproxy.store.codec import dump, load
+from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.feed.parse.parser import read
 from feedproxy.refresh.resource_update import VERSIONS_MAX
-from feedproxy.store.codec import dump, load
+from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import Seen
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feedproxy.http.coding.compression_dictionary import decode, parse_use_as_dictionary
-from feedproxy.request.entrance import Entrance
-from feedproxy.store.codec import dump, load
+from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import Seen
 

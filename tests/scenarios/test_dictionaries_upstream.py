@@ -11,7 +11,7 @@ import pytest
 from feedproxy.http.coding.compression_dictionary import HEADER_BYTES, encode, parse_available_dictionary
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.store.codec import dump, load
+from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import Seen
 

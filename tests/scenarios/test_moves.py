@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from feedproxy.request.entrance import Entrance
+from feedproxy.request.client_and_entrance import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

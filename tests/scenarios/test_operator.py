@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.admin.pages import versions
 from feedproxy.refresh.resource_update import VERSION_RECORDS_MAX
-from feedproxy.store.codec import dump, load
+from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from feedproxy.feed.channel import Schedule
-from feedproxy.feed.schedule import is_skipped
+from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Response
 from tests.stages.origin import a_feed

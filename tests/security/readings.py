@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from feedproxy.feed import discovery, format_detection, opml, publication_dates, xml_redirect
+from feedproxy.feed import autodiscovery, format_detection, opml, publication_history, xml_redirect
 from feedproxy.feed.channel import Cloud
 from feedproxy.feed.content_digest import digest_of_text
 from feedproxy.feed.convert.formats import FORMATS
@@ -65,11 +65,11 @@ READINGS: dict[str, Callable[[bytes], object]] = {
     "delta": _delta,
     "self link": _self_link,
     "announce": _announce,
-    "history": lambda document: publication_dates.find_publications(document, 2e9),
+    "history": lambda document: publication_history.find_publications(document, 2e9),
     "nature": format_detection.detect_kind,
     "digest of text": digest_of_text,
     "relocation": xml_redirect.read,
-    "discovery": lambda document: discovery.discover_feeds(document, HREF),
+    "discovery": lambda document: autodiscovery.discover_feeds(document, HREF),
     "opml": opml.read,
     "model": to_model,
     **{f"as {name}": _rendered(name) for name in FORMATS},

@@ -3,9 +3,9 @@
 import aiohttp
 import pytest
 
-from feedproxy.access.guess_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, GuessLimit
+from feedproxy.access.failed_login_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, GuessLimit
 from feedproxy.admin.auth import AdminAuth
-from feedproxy.admin.server import AdminServer
+from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 

@@ -12,7 +12,7 @@ import pytest
 from feedproxy.access import passwords as users_module
 from feedproxy.access.authorization import Authorized, Authorizer, Challenge, Denied
 from feedproxy.access.basic import BasicCredentials
-from feedproxy.access.guess_limit import GUESSES_MAX
+from feedproxy.access.failed_login_limit import GUESSES_MAX
 from feedproxy.access.passwords import PasswordFile
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields

@@ -26,7 +26,7 @@ NOT_REACHED = (
 LENGTH = 4096
 """Characters: linear searches take less than 2 ms, and quadratic ones 40 ms."""
 
-REACHED = {"feedproxy.quantities._PART": 128}
+REACHED = {"feedproxy.durations_and_sizes._PART": 128}
 """Characters of the longest text, for patterns that only meet short ones of the operator."""
 
 PASSED_ON = {"feedproxy.http.structured_fields": ("match",)}
@@ -44,7 +44,7 @@ MADE_TO_TAKE_LONG = {
     "feedproxy.request.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
     "feedproxy.request.forwarded._PAIRS": "a" * LENGTH,
     "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
-    "feedproxy.http.target_uri.redaction._JWT": "-eyJ" * (LENGTH // 4),
+    "feedproxy.http.target_uri.url_redaction._JWT": "-eyJ" * (LENGTH // 4),
     "feedproxy.feed.edit.self_link._ATTRIBUTE": "a" * LENGTH,
     "feedproxy.access.wsse._PARAMETER": "a" * LENGTH,
 }

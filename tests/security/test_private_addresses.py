@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.http.target_uri.redaction import has_secret, without_secrets
+from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.settings import Settings
 

@@ -16,10 +16,10 @@ from urllib.parse import unquote
 import pytest
 
 from feedproxy.errors import BadTarget
+from feedproxy.feed_rules import AMBIGUOUS, Rule, Rules, may_serve_under
 from feedproxy.http import uri
-from feedproxy.http.target_uri.uri_interpretations import INTERPRETATIONS_MAX, interpretations
-from feedproxy.http.target_uri.url_pattern import TargetPattern
-from feedproxy.rules import AMBIGUOUS, Rule, Rules, may_serve_under
+from feedproxy.http.target_uri.path_confusion import INTERPRETATIONS_MAX, interpretations
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.settings import Settings
 from tests.live.conftest import authority, made, start  # noqa: F401 -- fixtures
 from tests.live.origin import a_feed

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from conformance.process import free_port
-from feedproxy.access.guess_limit import GUESSES_MAX
+from feedproxy.access.failed_login_limit import GUESSES_MAX
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, opened, until
 from tests.live.product import ROOT, Feedproxy, Process, Seen, read_answer

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.access.nonces import NonceFolder
 from feedproxy.access.wsse import TokenVerdict, UsernameToken, WsseVerifier
+from feedproxy.access.wsse_nonces import NonceFolder
 
 CREATED = "2027-01-15T08:00:00Z"
 NOW = 1_800_000_000.0

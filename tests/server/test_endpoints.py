@@ -7,7 +7,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Forbidden, UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.endpoints import Call, Endpoints
+from feedproxy.request.endpoint_registry import Call, Endpoints
 from tests.stages.play import OnProxy, Proxy
 
 

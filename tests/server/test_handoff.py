@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.target_uri.url_pattern import TargetPattern
-from feedproxy.rules import Rule, Rules
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from tests.server.conftest import Front, Opened, until
 from tests.server.test_tls_connection import make_certificate, trusting
 

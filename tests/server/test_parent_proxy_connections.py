@@ -14,8 +14,8 @@ from mitmproxy.proxy import server as server_module
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from feedproxy.clock import ManualClock
-from feedproxy.http.target_uri.url_pattern import TargetPattern
-from feedproxy.rules import Rule, Rules
+from feedproxy.feed_rules import Rule, Rules
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, install
 from feedproxy.server.mitm.passthrough import enforce_address_policy
 from feedproxy.upstream.address_policy import AddressPolicy

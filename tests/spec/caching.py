@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from feedproxy.cache import reuse, validation
+from feedproxy.cache import reuse_decision, validation
 from feedproxy.cache import vary as variation
 from feedproxy.cache.freshness import Freshness, assess
-from feedproxy.cache.reuse import Decision
+from feedproxy.cache.reuse_decision import Decision
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import Storing, may_store
 from feedproxy.http.cache_control import CacheControl
@@ -47,7 +47,7 @@ def deciding(response: StoredResponse | None, after: float = 0, **asked: Any) ->
     """Return the decision on a request with these fields so many seconds later."""
     request = CacheControl.from_request(fields(**asked))
     known = None if response is None else state(response, after)
-    return reuse.decide(response, request, known, NOW + after)
+    return reuse_decision.decide(response, request, known, NOW + after)
 
 
 def freshen(response: StoredResponse, **lines: Any) -> StoredResponse | None:

@@ -11,14 +11,14 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Response
+from feedproxy.notify import resubscribe_after_outage
 from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, NAMESPACE
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
-from feedproxy.notify.delivery import outage
-from feedproxy.notify.duplex_protocol import DuplexProtocol
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
@@ -424,7 +424,9 @@ async def test_subscription_is_confirmed_after_30_days_without_notification(
 ) -> None:
     """ "If any publisher has not issued a notification for a given resource within 30 days the subscriber should try
     and re-confirm the subscription." """
-    monkeypatch.setattr(outage, "OUTAGE_MIN", 13 * HOUR)  # the loop turns twice a day here, for 50 days
+    monkeypatch.setattr(
+        resubscribe_after_outage, "OUTAGE_MIN", 13 * HOUR
+    )  # the loop turns twice a day here, for 50 days
     service = await subscribed(stand_at)
     path = await our_path(service)
     await hours(service, 20 * 24, step=12)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from feedproxy.cache import reuse, serving_stale
+from feedproxy.cache import reuse_decision, serving_stale
 from feedproxy.cache.freshness import assess
-from feedproxy.cache.reuse import Decision, Forward, Reuse, ReuseAndRevalidate, Validate
+from feedproxy.cache.reuse_decision import Decision, Forward, Reuse, ReuseAndRevalidate, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl
@@ -21,7 +21,7 @@ def stored(control: str) -> StoredResponse:
 
 def deciding(control: str, after: float, request: CacheControl | None = None) -> Decision:
     response = stored(control)
-    return reuse.decide(response, request or CacheControl(), assess(response, NOW + after), NOW + after)
+    return reuse_decision.decide(response, request or CacheControl(), assess(response, NOW + after), NOW + after)
 
 
 def allowed(control: str, after: float, occasion: Occasion, request: CacheControl | None = None) -> bool:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from feedproxy.cache import freshness, reuse, serving_stale
+from feedproxy.cache import freshness, reuse_decision, serving_stale
 from feedproxy.cache import vary as variation
 from feedproxy.cache.cache_status import Fwd
 from feedproxy.cache.freshness import Source, current_age
-from feedproxy.cache.reuse import Forward, Reuse, Validate
+from feedproxy.cache.reuse_decision import Forward, Reuse, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.storing import DoNotStore
 from feedproxy.http.cache_control import CacheControl
@@ -54,8 +54,8 @@ def test_stale_response_without_a_validator_is_fetched_anew() -> None:
 
 def test_no_stored_response_is_a_miss() -> None:
     """Section 4; RFC 9211, section 2.2 tells apart what is missing."""
-    nothing = reuse.decide(None, CacheControl(), None, NOW, known_uri=False)
-    nothing_selected = reuse.decide(None, CacheControl(), None, NOW, known_uri=True)
+    nothing = reuse_decision.decide(None, CacheControl(), None, NOW, known_uri=False)
+    nothing_selected = reuse_decision.decide(None, CacheControl(), None, NOW, known_uri=True)
 
     assert isinstance(nothing, Forward)
     assert isinstance(nothing_selected, Forward)

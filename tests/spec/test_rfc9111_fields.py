@@ -8,7 +8,7 @@ import pytest
 from feedproxy.cache import freshness
 from feedproxy.cache.cache_status import Fwd
 from feedproxy.cache.freshness import Source, current_age
-from feedproxy.cache.reuse import Forward, NotInCache, Reuse, Validate
+from feedproxy.cache.reuse_decision import Forward, NotInCache, Reuse, Validate
 from feedproxy.cache.storing import DoNotStore, MayStore
 from feedproxy.http.message import Fields
 from tests.spec.caching import (

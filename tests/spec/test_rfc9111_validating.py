@@ -8,7 +8,7 @@ import pytest
 from feedproxy.cache import serving_stale, validation
 from feedproxy.cache.freshness import current_age
 from feedproxy.cache.invalidation import invalidated_by
-from feedproxy.cache.reuse import Forward, Reuse, Validate
+from feedproxy.cache.reuse_decision import Forward, Reuse, Validate
 from feedproxy.cache.serving_stale import Occasion
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http.cache_control import CacheControl

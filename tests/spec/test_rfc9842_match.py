@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feedproxy.http.coding.compression_dictionary import exact_pattern
-from feedproxy.http.target_uri.match_pattern import covers
+from feedproxy.http.target_uri.dictionary_match_pattern import covers
 
 BASE = "https://example.com/news/feed.xml?a=1"
 

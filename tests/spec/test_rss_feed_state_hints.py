@@ -7,7 +7,7 @@ import pytest
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Period, Schedule
 from feedproxy.feed.parse.parser import read
-from feedproxy.feed.schedule import HintExpiry, hint_expiry, is_skipped, next_update
+from feedproxy.feed.schedule_hints import HintExpiry, hint_expiry, is_skipped, next_update
 
 HOUR = 3600.0
 DAY = 24 * HOUR

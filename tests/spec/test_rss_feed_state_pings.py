@@ -16,8 +16,8 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.changes.change_log import RETENTION
 from feedproxy.notify.pings.receiver import PingReceiver
-from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed
 
@@ -578,8 +578,8 @@ async def test_changes_list_never_contains_a_private_feed(stand_at: Callable[...
 
 
 async def test_changes_list_excludes_a_feed_made_private_by_a_rule(door: Door) -> None:
-    from feedproxy.http.target_uri.url_pattern import TargetPattern
-    from feedproxy.rules import Rule, Rules
+    from feedproxy.feed_rules import Rule, Rules
+    from feedproxy.http.target_uri.target_pattern import TargetPattern
 
     await changed(door, "two")
     door.stand.app.set_rules(Rules([Rule(TargetPattern("origin.example/*"), {"private": True})]))

@@ -18,7 +18,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.rpc import soap
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, Clouds, answering, call, clouds_on
 from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import Origin, a_feed

@@ -10,7 +10,7 @@ import pytest
 from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.protocol import DAY
-from feedproxy.notify.subscriptions import Role, State
+from feedproxy.notify.subscription_table import Role, State
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.hub_discovery import discover, prefer_https
 from tests.stages.notify import NOON, TARGET

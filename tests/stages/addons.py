@@ -12,10 +12,10 @@ from mitmproxy.test import taddons, tflow
 from feedproxy.app import App, bind_app
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
+from feedproxy.feed_rules import Rules
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
-from feedproxy.request.entrance import Entrance
-from feedproxy.rules import Rules
+from feedproxy.request.client_and_entrance import Entrance
 from feedproxy.server.mitm import flow_handler
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.server.mitm.request_routing import fields_of, headers_of

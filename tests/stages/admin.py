@@ -5,7 +5,7 @@ from typing import Any
 
 import aiohttp
 
-from feedproxy.admin.server import AdminServer
+from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind

@@ -15,7 +15,7 @@ from feedproxy.refresh.ingest.ingest import make_delta_base
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.history import DAY, HOUR, TrafficCounts
+from feedproxy.telemetry.traffic_history import DAY, HOUR, TrafficCounts
 from tests.stages.admin import NOW
 from tests.stages.origin import Origin, OriginFetcher
 

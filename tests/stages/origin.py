@@ -10,7 +10,7 @@ from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, Unreachable
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 
 def a_feed(*titles: str, ttl: int | None = None, extra: str = "") -> bytes:

@@ -9,15 +9,15 @@ import aiohttp
 
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
+from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
-from feedproxy.http.target_uri.url_pattern import TargetPattern
+from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.proxy.service import Service
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import PassThrough, ProxyResponse
-from feedproxy.request.entrance import ClientContext, Entrance
-from feedproxy.rules import Rule, Rules
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
 from feedproxy.subscribers.counts import SubscriberCounts

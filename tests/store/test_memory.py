@@ -11,14 +11,14 @@ from benchmarks.lines import COMMON
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http.message import Fields
-from feedproxy.store import codec, memory
-from feedproxy.store.codec import dump, dump_with_header, header_of, load, load_with_header
+from feedproxy.store import memory, resource_codec
 from feedproxy.store.memory import MemoryStore
 from feedproxy.store.packing import memory_entry
 from feedproxy.store.packing.header_compression import compress_header, decompress_header
 from feedproxy.store.packing.interning import Interner
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
+from feedproxy.store.resource_codec import dump, dump_with_header, header_of, load, load_with_header
 from feedproxy.upstream import head_parser
 from feedproxy.upstream.head_parser import parse_head
 
@@ -131,7 +131,7 @@ def test_size_of_unpacked_feeds_is_within_15_percent_of_their_memory(
     source: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def empty_caches() -> None:
-        monkeypatch.setattr(codec, "_INTERNER", Interner())
+        monkeypatch.setattr(resource_codec, "_INTERNER", Interner())
         head_parser._DECODED.clear()
         gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
 

@@ -15,7 +15,6 @@ from feedproxy.cache.stored_response import Bodies, Content, StoredResponse, Unp
 from feedproxy.feed.channel import Channel, Cloud, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
-from feedproxy.store.codec import dump, load
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import (
@@ -27,6 +26,7 @@ from feedproxy.store.resource import (
     Resource,
     VersionRecord,
 )
+from feedproxy.store.resource_codec import dump, load
 from feedproxy.store.shard import Shard
 
 TARGET = "https://example.com/feed"

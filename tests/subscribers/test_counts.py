@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from feedproxy import aio
+from feedproxy import cooperative_iteration
 from feedproxy.errors import StoreError
 from feedproxy.proxy.cache_admin import FeedAudience
 from feedproxy.proxy.interfaces import NoDemand
@@ -330,7 +330,7 @@ def test_load_rejects_damaged_and_foreign_counts() -> None:
 
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others get a turn after every feed."""
-    monkeypatch.setattr(aio, "MAX_BLOCKING_TIME", -1)
+    monkeypatch.setattr(cooperative_iteration, "MAX_BLOCKING_TIME", -1)
 
 
 async def test_dump_yields_between_feeds(monkeypatch: pytest.MonkeyPatch) -> None:

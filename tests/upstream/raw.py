@@ -9,8 +9,8 @@ from ssl import SSLContext
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.client import Fetcher, FetchLimits
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from tests.waiting import PATIENCE
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

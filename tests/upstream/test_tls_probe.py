@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import FeedproxyError, Unreachable
-from feedproxy.upstream.client import FetchStats
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
+from feedproxy.upstream.origin_client import FetchStats
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play
 
 HOST = "feeds.example"

@@ -3,8 +3,8 @@
 from feedproxy.admin.pages.feed_state import detail_sentence
 from feedproxy.http.user_agent import product
 from feedproxy.settings import Settings
+from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
 from feedproxy.telemetry.recent_activity import FailedAddress, FetchActivity, RequestActivity, fetch_summary
-from feedproxy.telemetry.redacted import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
+from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web.templates import number, size
 
 HEIGHT = 100

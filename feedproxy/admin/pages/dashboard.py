@@ -21,9 +21,9 @@ from feedproxy.lab.score_page import grade_level
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
-from feedproxy.telemetry import aggregation, history, recent_activity
-from feedproxy.telemetry.history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
-from feedproxy.telemetry.redacted import View, redact_text
+from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history
+from feedproxy.telemetry.log_and_page_redaction import View, redact_text
+from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
@@ -96,18 +96,23 @@ class Dashboard:
         """Return the sum of all workers' histories, including the current traffic."""
         self._pages.service()
         own = self._app.history_recorder.record(self._app.clock.now())
-        return history.merge_histories([own, *self._app.peer_metrics.histories])
+        return traffic_history.merge_histories([own, *self._app.peer_metrics.histories])
 
-    async def _view(self, table: FeedTable, peer_families: Sequence[aggregation.Plain], traffic: History) -> View:
+    async def _view(
+        self, table: FeedTable, peer_families: Sequence[metrics_aggregation.Plain], traffic: History
+    ) -> View:
         now, metrics, settings = self._app.clock.now(), self._app.metrics, self._app.settings
         metrics.observe_process(
             under_way=self._pages.service().admin.active_refreshes, connections=self._app.connections
         )
-        families = aggregation.merge_families(metrics.families(), peer_families)
-        totals, memory = metrics.totals(families), aggregation.gauge_value(families, "process_resident_memory_bytes")
+        families = metrics_aggregation.merge_families(metrics.families(), peer_families)
+        totals, memory = (
+            metrics.totals(families),
+            metrics_aggregation.gauge_value(families, "process_resident_memory_bytes"),
+        )
         subscribers = subscribers_of(table)
         ready = self._is_listening() and not self._app.draining
-        connections = round(aggregation.gauge_value(families, "feedproxy_connections") or 0)
+        connections = round(metrics_aggregation.gauge_value(families, "feedproxy_connections") or 0)
         silent = self._app.peer_metrics.silent
         workers = max(1, self._app.workers - silent)
         usage = await self._store_usage.measure(settings.local_store, settings.store_max)
@@ -155,7 +160,7 @@ class Dashboard:
             "feeds_read": len(subscribers),
             "today": counts_view(today),
             "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
-            "under_way": round(aggregation.gauge_value(families, "feedproxy_updates_under_way") or 0),
+            "under_way": round(metrics_aggregation.gauge_value(families, "feedproxy_updates_under_way") or 0),
             "connections": connections,
             "memory": None if memory is None else int(memory),
             "workers": workers,

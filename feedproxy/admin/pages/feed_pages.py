@@ -18,7 +18,7 @@ from feedproxy import __version__
 from feedproxy.admin.pages import activity_views
 from feedproxy.admin.pages.feed_state import MEANING, State
 from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
-from feedproxy.admin.pages.serializers import feed_view, view_resource
+from feedproxy.admin.pages.resource_views import feed_view, view_resource
 from feedproxy.admin.pages.versions import version_list
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError, NotFound
@@ -26,9 +26,9 @@ from feedproxy.http.negotiation import choose_media_type
 from feedproxy.lru import LRU
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.telemetry import aggregation, recent_activity
+from feedproxy.telemetry import metrics_aggregation, recent_activity
+from feedproxy.telemetry.log_and_page_redaction import View, public_name
 from feedproxy.telemetry.metrics import CONTENT_TYPE
-from feedproxy.telemetry.redacted import View, public_name
 from feedproxy.web import templates
 
 PER_PAGE = 50
@@ -168,7 +168,9 @@ class FeedPages:
             feeds_read=len(subscribers),
             draining=self._app.draining,
         )
-        body = self._app.metrics.exposition(aggregation.merge_families(self._app.metrics.families(), peer_families))
+        body = self._app.metrics.exposition(
+            metrics_aggregation.merge_families(self._app.metrics.families(), peer_families)
+        )
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:

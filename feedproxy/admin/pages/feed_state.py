@@ -6,7 +6,7 @@ from enum import StrEnum
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant
-from feedproxy.quantities import count_noun
+from feedproxy.durations_and_sizes import count_noun
 from feedproxy.refresh.policy import relocation, throttle
 from feedproxy.refresh.policy.prefetch import Later, Plan
 from feedproxy.request.url_mapping import to_public

@@ -10,14 +10,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, replace
 
-from feedproxy.admin.pages.serializers import is_feed, row_view, view_resource
-from feedproxy.aio import yielding
+from feedproxy.admin.pages.resource_views import is_feed, row_view, view_resource
 from feedproxy.clock import Instant
+from feedproxy.cooperative_iteration import yielding
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.telemetry.redacted import View
+from feedproxy.telemetry.log_and_page_redaction import View
 
 FEEDS_MAX = 20_000
 """Maximum number of feeds in the table, at about 4 KB each."""

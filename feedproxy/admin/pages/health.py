@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from feedproxy.telemetry.history import NO_TRAFFIC, TrafficCounts
+from feedproxy.telemetry.traffic_history import NO_TRAFFIC, TrafficCounts
 from feedproxy.web.templates import plural, size
 
 DISK_LOW_SHARE = 0.05

@@ -5,14 +5,14 @@ Views contain neither secrets of subscriptions nor secrets in addresses.
 
 from aiohttp import web
 
-from feedproxy.admin import form
+from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import FeedPages, Notice, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError
 from feedproxy.notify.pings import messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
-from feedproxy.notify.subscriptions import State, Subscription
-from feedproxy.telemetry.redacted import View, public_name, redact_target, redact_text
+from feedproxy.notify.subscription_table import State, Subscription
+from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000
@@ -44,7 +44,7 @@ class NotificationsPage:
     async def act(self, request: web.Request) -> web.Response:
         """Pause, resume or remove a subscription. The parameters are `id` and `deed`."""
         self._pages.service()
-        parameters = await form.read_parameters(request)
+        parameters = await request_parameters.read_parameters(request)
         number, action = _number(parameters.get("id", "")), parameters.get("deed", "")
         subscriptions = self._app.notifications.subscriptions
         if action == "remove":
@@ -59,7 +59,7 @@ class NotificationsPage:
                 and await subscriptions.set_state(number, after)
             )
         else:
-            raise form.InvalidForm(f"deed: {action!r}: expected pause, resume or remove.")
+            raise request_parameters.InvalidForm(f"deed: {action!r}: expected pause, resume or remove.")
         view = {"ok": done, "id": number, "deed": action}
         return self._outcome(
             request, view, Notice(done, text if done else "There is no subscription with that id and state.")
@@ -68,17 +68,17 @@ class NotificationsPage:
     async def ping(self, request: web.Request) -> web.Response:
         """Ping the configured sinks about a site. The parameters are `url`, `name` and `feed`."""
         self._pages.service()
-        parameters, notifications = await form.read_parameters(request), self._app.notifications
+        parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:
             ping = messages.extended(
                 [parameters.get("name", ""), parameters.get("url", ""), "", parameters.get("feed", "")]
             )
         except FeedproxyError as error:
-            raise form.InvalidForm(f"{error}.") from error
+            raise request_parameters.InvalidForm(f"{error}.") from error
         sinks = notifications.settings().ping_sinks if PingSinks.name in notifications.protocols else ()
         requests = [site_ping_request(sink, ping) for sink in sinks]
         if not requests:
-            raise form.InvalidForm("No ping sinks are configured (ping_sinks).")
+            raise request_parameters.InvalidForm("No ping sinks are configured (ping_sinks).")
         await notifications.enqueue(*requests)
         names = [redact_target(request.callback) for request in requests]
         text = f"{len(names)} ping sink{'s' if len(names) > 1 else ''} will be pinged."
@@ -176,5 +176,5 @@ class NotificationsPage:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise form.InvalidForm(f"id: {text!r}: expected a number.")
+        raise request_parameters.InvalidForm(f"id: {text!r}: expected a number.")
     return int(text)

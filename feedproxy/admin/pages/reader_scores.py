@@ -15,8 +15,8 @@ from feedproxy.app import App
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import score_report
-from feedproxy.scoring.aggregate import merge_accounts
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
+from feedproxy.scoring.reader_accounts import merge_accounts
 from feedproxy.scoring.scoring_rules import redact_target
 
 SHOWN_MAX = 200

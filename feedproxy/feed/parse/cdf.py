@@ -7,8 +7,8 @@ import re
 
 from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.parse import schedule_hints
-from feedproxy.feed.parse.structure import Items
+from feedproxy.feed.parse import schedule_elements
+from feedproxy.feed.parse.feed_structure import Items
 from feedproxy.feed.xml import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
@@ -36,7 +36,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         well_formed=document.well_formed,
         title=next((text_of(child) for child in named_children(root, "title")), ""),
         link=_attribute(root, "href") or next((_attribute(child, "href") for child in named_children(root, "a")), ""),
-        schedule=schedule_hints.schedule(interval=_interval(root)),
+        schedule=schedule_elements.schedule(interval=_interval(root)),
     )
 
 

@@ -14,7 +14,7 @@ from feedproxy.feed import xml
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.parse import parser
-from feedproxy.feed.parse.structure import Items
+from feedproxy.feed.parse.feed_structure import Items
 from feedproxy.http.field_values import charset_of
 
 _DOCUMENT_STARTS = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
@@ -56,5 +56,5 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     count = len(others)
     channel = parser.channel_of(without_items.document, Items(entries=count) if name == b"entry" else Items(count))
     if channel is None or _ITEM_NAMES[channel.kind] != name or not channel.version:
-        return None  # without version and namespace, the structure of items decides (feed/parse/structure.py)
+        return None  # without version and namespace, the structure of items decides (feed/parse/feed_structure.py)
     return replace(channel, items=count, content_digest=digest)

@@ -1,8 +1,8 @@
 """Parser of feeds of every format. Its input is bytes, its result a Channel.
 
 These documents are not feeds: HTML and XHTML under any label, OPML, single Atom entries, other RDF, XML redirects
-(feed/xml_redirect.py), XML of other vocabularies (feed/parse/structure.py), and JSON without JSON Feed's version or
-items. The content of a document never causes an exception.
+(feed/xml_redirect.py), XML of other vocabularies (feed/parse/feed_structure.py), and JSON without JSON Feed's version
+or items. The content of a document never causes an exception.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
-from feedproxy.feed.parse.structure import Items, local_names
+from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of
 
 _TEXT_MAX = 8192

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from feedproxy.feed.channel import Schedule, SelfLink
-from feedproxy.feed.parse import schedule_hints
+from feedproxy.feed.parse import schedule_elements
 from feedproxy.feed.xml import ATOM, ATOM03, SY, Element, children, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
@@ -64,7 +64,7 @@ def schedule(channel: Element, core: str) -> Schedule:
             hours = _child_values(element, "hour")
         elif key == "skipdays" and not days:
             days = _child_values(element, "day")
-    return schedule_hints.schedule(
+    return schedule_elements.schedule(
         ttl=own.get("ttl", ()),
         hours=hours,
         days=days,

@@ -8,8 +8,8 @@ from urllib.parse import quote, unquote_plus
 
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.structured_fields import Token, parse_dictionary, string_text
-from feedproxy.http.target_uri.match_pattern import matches_glob
-from feedproxy.http.target_uri.redaction import sounds_secret
+from feedproxy.http.target_uri.dictionary_match_pattern import matches_glob
+from feedproxy.http.target_uri.url_redaction import sounds_secret
 
 QUERY_MAX = 4096
 """Maximum length of a query that is compared, in characters. A longer query is equivalent only to itself."""

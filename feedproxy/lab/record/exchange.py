@@ -26,8 +26,8 @@ class Side(StrEnum):
 class Exchange:
     """A request and its response. The content of the request is not recorded.
 
-    `request.target` is the absolute target URI, for every form of the request line. Fields are redacted (redact.py): of
-    Authorization and Cookie, only the presence is recorded.
+    `request.target` is the absolute target URI, for every form of the request line. Fields are redacted
+    (har_redaction.py): of Authorization and Cookie, only the presence is recorded.
     """
 
     side: Side

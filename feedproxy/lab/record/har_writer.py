@@ -1,8 +1,8 @@
 """Writer of a HAR file that is valid after every exchange.
 
 One write replaces the closing brackets by the next exchange and new brackets. If the process is killed, at most the
-exchange being written is lost, and `har.read` skips the incomplete line. The file is not synced, so a power failure may
-lose more exchanges.
+exchange being written is lost, and `har_format.read` skips the incomplete line. The file is not synced, so a power
+failure may lose more exchanges.
 
 An existing file is renamed, so that each file contains all contents to which its entries refer. If several processes
 write to one name, the first process gets the name, and the others write to `week-2.har` and so on.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, UsageError
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Exchange
 
 PROCESSES_MAX = 64
@@ -53,10 +53,10 @@ class HarWriter:
         """Append one exchange, with its content unless the file already contains the content. Raises
         RecordingFailed."""
         new = content if exchange.digest and exchange.digest not in self._written_digests else None
-        begins = self._end > len(har.HEAD)
-        line = (har.SEPARATOR if begins else b"") + har.entry_line(exchange, new)
+        begins = self._end > len(har_format.HEAD)
+        line = (har_format.SEPARATOR if begins else b"") + har_format.entry_line(exchange, new)
         try:
-            self._write(line + har.TAIL, self._end)
+            self._write(line + har_format.TAIL, self._end)
         except OSError as error:
             self._close_brackets()
             raise RecordingFailed(f"{self.path}: {error.strerror or error}") from error
@@ -83,8 +83,8 @@ class HarWriter:
 
     def _write_preamble(self) -> int:
         self._written_digests.clear()
-        self._write(har.HEAD + har.TAIL, 0)
-        return len(har.HEAD)
+        self._write(har_format.HEAD + har_format.TAIL, 0)
+        return len(har_format.HEAD)
 
     def _write(self, data: bytes, at: int) -> None:
         view = memoryview(data)
@@ -94,7 +94,7 @@ class HarWriter:
 
     def _write_end(self, until: Instant) -> None:
         try:
-            self._write(har.closing_tail(until), self._end)
+            self._write(har_format.closing_tail(until), self._end)
         except OSError:
             self._close_brackets()
 
@@ -102,7 +102,7 @@ class HarWriter:
         """Truncate the file after the last complete entry and write the closing brackets."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._end)
-            self._write(har.TAIL, self._end)
+            self._write(har_format.TAIL, self._end)
 
     def _rotate(self) -> None:
         """Rename the full file and open a new one. Raises RecordingFailed."""

@@ -16,11 +16,11 @@ from feedproxy.http.coding.compression_dictionary import without_dictionary
 from feedproxy.http.coding.content_coding import decode, decoding_limit, layers
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
+from feedproxy.lab.record.har_redaction import Redactor
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
-from feedproxy.lab.record.redact import Redactor
 from feedproxy.lru import LRU
 from feedproxy.refresh.credentialed_client import ClosableOriginClient
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 logger = logging.getLogger("feedproxy.record")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Recording, merge_recordings
 from feedproxy.lab.replay import timeline, version_folder
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.base import parse_fault
-from feedproxy.lab.replay.forced_hints import parse_changes
+from feedproxy.lab.replay.hint_overrides import parse_changes
 from feedproxy.lab.replay.replay_origin import ReplayOrigin
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
@@ -26,13 +26,13 @@ class ReplayOptions:
     seed: str = "1"
 
 
-def open_source(path: Path, read_har: Callable[[Path], Recording] = har.read) -> ReplayWorld:
+def open_source(path: Path, read_har: Callable[[Path], Recording] = har_format.read) -> ReplayWorld:
     """Read a recording, or a folder with dated versions or recordings. Return its timelines.
 
     `read_har` reads one HAR file. Raises UsageError.
     """
     if path.is_dir():
-        recordings = [har.read(file) for file in sorted(path.glob("*.har"))]
+        recordings = [har_format.read(file) for file in sorted(path.glob("*.har"))]
         world = version_folder.world_of(version_folder.read(path)) | timeline.world_of(merge_recordings(recordings))
         problem = "neither dated versions (NAME.tar.xz, NAME.json) nor HAR files"
     elif path.name.endswith(version_folder.ARCHIVES):

@@ -11,7 +11,7 @@ from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, S
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_no_longer_public
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.url_mapping import displayed_url
 
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.content_digest import pending_hash
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import enqueue_for_subscribers, enqueue_in
 from feedproxy.notify.protocol import Change, DeliveryRequest

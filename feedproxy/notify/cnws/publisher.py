@@ -14,21 +14,21 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.callback_policy import is_callback_to_self
+from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
+from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import XML, generated_response
-from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import may_notify, resolve_topics
 from feedproxy.proxy.representations.conversion_cache import Headlines
-from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import ClientContext
+from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 

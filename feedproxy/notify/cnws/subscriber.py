@@ -21,8 +21,8 @@ from feedproxy.notify.outbound_subscriptions import (
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.protocol import DAY, Delivery, Message, Retry, Verdict
 from feedproxy.notify.responses import XML, generated_response
-from feedproxy.notify.subscriptions import Subscription
-from feedproxy.request.endpoints import Call
+from feedproxy.notify.subscription_table import Subscription
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import AddressTrust

@@ -15,7 +15,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryRequest, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import remove_in
+from feedproxy.notify.subscription_table import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
 """Delay before the first retry in seconds. Each further failure doubles the delay, up to RETRY_DELAY_MAX."""

@@ -20,7 +20,7 @@ from feedproxy.http.message import Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
 from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import State, Subscription, Subscriptions
+from feedproxy.notify.subscription_table import State, Subscription, Subscriptions
 from feedproxy.upstream.callback_client import CallbackClient
 
 logger = logging.getLogger(__name__)

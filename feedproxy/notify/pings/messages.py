@@ -6,7 +6,7 @@ from typing import Any
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 
 NAME_MAX = 1024
 """Maximum number of characters in a name, as at weblogs.com."""

@@ -29,7 +29,7 @@ from feedproxy.notify.protocol import (
 )
 from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
-from feedproxy.notify.subscriptions import Subscription
+from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import displayed_url, is_upstream_target
 from feedproxy.settings import Settings

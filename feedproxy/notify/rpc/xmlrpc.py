@@ -15,7 +15,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 
 logger = logging.getLogger(__name__)
 

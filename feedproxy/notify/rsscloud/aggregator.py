@@ -32,9 +32,9 @@ from feedproxy.notify.rsscloud.messages import (
     SOAP_NAMESPACE,
     NotificationMethod,
 )
-from feedproxy.notify.subscriptions import Subscription
+from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.topics import is_private
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

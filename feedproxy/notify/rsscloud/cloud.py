@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
-from feedproxy.notify.callback_policy import is_callback_to_self
+from feedproxy.notify.callback_loop import is_callback_to_self
+from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages as ping_messages
 from feedproxy.notify.pings.messages import InvalidCall, InvalidPing
@@ -30,11 +31,10 @@ from feedproxy.notify.rsscloud.messages import (
     Registration,
     RegistrationRefused,
 )
-from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import may_notify, resolve_topic
-from feedproxy.request.endpoints import Call
-from feedproxy.request.entrance import ClientContext
+from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 
 logger = logging.getLogger(__name__)

@@ -15,21 +15,21 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.callback_policy import is_callback_to_self
+from feedproxy.notify.callback_loop import is_callback_to_self
+from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import plain_text
-from feedproxy.notify.subscriber_maintenance import SubscriberMaintenance
-from feedproxy.notify.subscriptions import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import current_topic, may_notify, named_address
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
 from feedproxy.refresh.resource_update import default_copy
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.store.resource import Resource

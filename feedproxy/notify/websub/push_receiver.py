@@ -20,11 +20,11 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.responses import plain_text
-from feedproxy.notify.subscriptions import State, Subscription
+from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.messages import Mode
 from feedproxy.notify.websub.subscriber import Subscriber, covers_topic
-from feedproxy.request.endpoints import Call
+from feedproxy.request.endpoint_registry import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
 """Maximum number of bytes that are read of a push to an unknown callback URL before it is refused."""

@@ -15,14 +15,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
 
-from feedproxy.aio import yielding
 from feedproxy.clock import Instant, Seconds
+from feedproxy.cooperative_iteration import yielding
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
+from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
-from feedproxy.notify.subscriptions import Role, State, Subscription, SubscriptionsFull
+from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import is_no_longer_public, is_private
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
@@ -31,7 +32,6 @@ from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target
-from feedproxy.rules import may_serve_under
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY

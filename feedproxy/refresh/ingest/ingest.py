@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, TooLarge, Undecodable
-from feedproxy.feed import publication_dates, xml_redirect
+from feedproxy.feed import publication_history, xml_redirect
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import pending_digest, pending_hash
 from feedproxy.feed.delta.entry_identities import find_entries, pack
 from feedproxy.feed.edit import hub_and_cloud_links, self_link
-from feedproxy.feed.edit.media_type import media_type_of
+from feedproxy.feed.edit.usm_media_type import media_type_of
 from feedproxy.feed.parse import parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
@@ -288,12 +288,12 @@ def read_stored_channel(channel: Channel | None, variants: Sequence[StoredRespon
 
 
 def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Instant, ...] | None:
-    return publication_dates.find_publications(document, first_seen) if first_seen is not None else None
+    return publication_history.find_publications(document, first_seen) if first_seen is not None else None
 
 
 def _new_publications(document: bytes, superseded: Sequence[StoredResponse], now: Instant) -> tuple[Instant, ...]:
     since = max((response.response_time for response in superseded), default=now)
-    return tuple(at for at in publication_dates.find_publications(document, now) if at > since)
+    return tuple(at for at in publication_history.find_publications(document, now) if at > since)
 
 
 def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:

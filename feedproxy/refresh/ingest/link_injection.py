@@ -7,7 +7,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Cloud
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.settings import Settings
 
 HUB = "hub"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from feedproxy.clock import Instant
-from feedproxy.feed import publication_dates
+from feedproxy.feed import publication_history
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path
 from feedproxy.refresh.policy.dictionary_policy import is_shared
@@ -22,7 +22,7 @@ from feedproxy.refresh.resource_update import (
 )
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
 
 
 async def ingest_in_helper(
@@ -35,7 +35,7 @@ async def ingest_in_helper(
         if stored is None or first_seen is None:
             return NOT_INGESTED
         document = stored_document(stored)
-        dates = await helper_pool.submit(partial(publication_dates.find_publications, document, first_seen))
+        dates = await helper_pool.submit(partial(publication_history.find_publications, document, first_seen))
         return replace(NOT_INGESTED, publication_dates=dates)
     if response.status != 200:
         return IngestedContent(unmodified_content(response))

@@ -8,7 +8,7 @@ section 9.2). Therefore only contents that all clients may read are used.
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.target_uri.redaction import has_secret
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 

@@ -7,7 +7,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Allowance, Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed import schedule
+from feedproxy.feed import schedule_hints
 from feedproxy.feed.change_rate import ChangeRate, age_for, from_changes
 from feedproxy.http.memoize import memoize_last
 from feedproxy.refresh.ingest.edit_settings import is_outdated
@@ -38,7 +38,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         pushed = push.allowance(resource, base, at, settings)
         if settings.feed_hints == "off":
             return _if_longer_than_heuristic(pushed, base, expires)
-        hint_expiry = schedule.hint_expiry(
+        hint_expiry = schedule_hints.hint_expiry(
             channel.schedule,
             base=base,
             expires=expires,
@@ -103,7 +103,7 @@ def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: 
         stored.response_time - resource.first_seen, ILL_FORMED_RECHECK, float(settings.feed_min_interval)
     )
     if settings.feed_hints != "off":
-        until = schedule.next_unskipped(channel.schedule, until)
+        until = schedule_hints.next_unskipped(channel.schedule, until)
     return Allowance(until, Detail.ILL_FORMED, "it is not well-formed: it is fetched again soon")
 
 

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, span
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed.schedule import next_unskipped
+from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
 from feedproxy.refresh.policy import polling_price, relocation, throttle
 from feedproxy.refresh.policy.feed_freshness import rate_of, rests_until

@@ -27,7 +27,7 @@ from feedproxy.refresh.policy.content_guard import FetchOutcome, Replace
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.upstream.fetched import Fetched
+from feedproxy.upstream.fetch_result import Fetched
 
 GRACE: Seconds = 300
 """Longest time in seconds between a push and the refresh that finds the pushed change. A refresh may find the change

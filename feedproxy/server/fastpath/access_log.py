@@ -15,7 +15,7 @@ from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.proxy.cached_hit import HitState
+from feedproxy.proxy.repeated_hit import HitState
 from feedproxy.request.url_mapping import to_public
 from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.server.access_record import AccessRecord, record_access

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from feedproxy.proxy.cached_hit import HitConditions
+from feedproxy.proxy.repeated_hit import HitConditions
 from feedproxy.server.fastpath.response_template import ResponseTemplate
 
 type RequestKey = tuple[bytes, ...]

@@ -1,7 +1,7 @@
 """Response templates: prepared responses in which only the time-dependent fields are rewritten.
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
-(proxy/cached_hit.py). The template keeps all other bytes of the head. Its body is the object in the store. A response
+(proxy/repeated_hit.py). The template keeps all other bytes of the head. Its body is the object in the store. A response
 with other time-dependent parts gets no template.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
-from feedproxy.proxy.cached_hit import HitState, ReusableHit
-from feedproxy.request.entrance import ClientContext
+from feedproxy.proxy.repeated_hit import HitState, ReusableHit
+from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
 

@@ -23,12 +23,12 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.message_syntax import is_well_formed
 from feedproxy.proxy.cors import preflight_response
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import PassThrough, ProxyResponse
-from feedproxy.request.endpoints import Call, Endpoint
-from feedproxy.request.entrance import ClientContext, Entrance
+from feedproxy.request.endpoint_registry import Call, Endpoint
 from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.loop_detection import is_loop
-from feedproxy.request.problem import problem_response
+from feedproxy.request.problem_details import problem_response
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
 from feedproxy.server.mitm.connection_limits import ConnectionLimiter

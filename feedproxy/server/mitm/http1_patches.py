@@ -1,7 +1,7 @@
 """Corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
 * mitmproxy takes an origin's 1xx response for the final one, and the client hangs. Here, 1xx responses are skipped.
-  Responses that feedproxy itself fetches include them (upstream/client.py).
+  Responses that feedproxy itself fetches include them (upstream/origin_client.py).
 * It raises NotImplementedError for trailers, and the connection hangs. Here, trailers are dropped, as RFC 9110, section
   6.5.1, permits.
 * It does not limit message heads. Here, all heads are limited in size, and a client's heads in time. (mitmproxy's
@@ -50,7 +50,7 @@ from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http.message_syntax import Line, is_well_formed, read_request
-from feedproxy.request.problem import problem_response
+from feedproxy.request.problem_details import problem_response
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
 

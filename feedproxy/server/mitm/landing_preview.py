@@ -10,12 +10,12 @@ from dataclasses import replace
 from feedproxy.app import App
 from feedproxy.endpoints.landing_page import Preview
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
-from feedproxy.feed.discovery import FEED_TYPES
+from feedproxy.feed.autodiscovery import FEED_TYPES
+from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.context import ProxyResponse
-from feedproxy.request.entrance import ClientContext
-from feedproxy.rules import AMBIGUOUS, BLOCKED
 from feedproxy.web.templates import iso, plain_text
 
 HOPS_MAX = 3

@@ -11,11 +11,11 @@ from mitmproxy.exceptions import FlowReadException
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.lab.record import har
+from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
 from feedproxy.lru import LRU
-from feedproxy.request.entrance import public_url_for as told_as
+from feedproxy.request.client_and_entrance import public_url_for as told_as
 from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 from feedproxy.upstream.special_networks import client_network
@@ -146,7 +146,7 @@ def read(path: Path) -> Recording:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error
     # A flow file begins with the length of its first flow.
-    return _import_flow_file(path) if beginning[:1].isdigit() else har.read(path)
+    return _import_flow_file(path) if beginning[:1].isdigit() else har_format.read(path)
 
 
 def _import_flow_file(path: Path) -> Recording:

@@ -8,10 +8,10 @@ from weakref import ref
 
 from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
-from feedproxy.store.codec import header_of, restore
 from feedproxy.store.packing.header_compression import compress_header, decompress_header
 from feedproxy.store.packing.packed_sequences import PackedSequence
 from feedproxy.store.resource import Resource
+from feedproxy.store.resource_codec import header_of, restore
 
 RESOURCE_OVERHEAD = 1152
 """Memory of a resource in addition to its variants, in bytes: objects, channel and entry. Measured by
@@ -52,8 +52,8 @@ class MemoryEntry:
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
 
-        `size` is the memory that the resource takes, in bytes, and `header` is its header (codec.py), if the caller
-        knows them.
+        `size` is the memory that the resource takes, in bytes, and `header` is its header (resource_codec.py), if the
+        caller knows them.
         """
         self._resource: Resource | ref[Resource] | None = resource
         self._header = compress_header(header) if header else b""

@@ -17,7 +17,7 @@ from lxml import etree
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed, Item
-from feedproxy.feed.convert.plain_data import from_data, to_data
+from feedproxy.feed.convert.model_as_dict import from_data, to_data
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.feed.convert.write.to_table import COLUMNS
 from tests.conftest import CORPUS

@@ -2,7 +2,8 @@
 
 import pytest
 
-from feedproxy.feed.convert import dates, persons
+from feedproxy.feed import feed_dates
+from feedproxy.feed.convert import persons
 from feedproxy.feed.convert.model import Person
 
 NOON = 1_700_049_600
@@ -31,13 +32,13 @@ NOON = 1_700_049_600
     ],
 )
 def test_date_is_parsed_to_its_instant(written: str, meant: int | None) -> None:
-    assert dates.parse(written) == meant
+    assert feed_dates.parse(written) == meant
 
 
 def test_date_is_written_in_the_form_of_each_format() -> None:
-    assert dates.rfc822(NOON) == "Wed, 15 Nov 2023 12:00:00 GMT"
-    assert dates.rfc3339(NOON) == "2023-11-15T12:00:00Z"
-    assert dates.parse(dates.rfc822(NOON)) == dates.parse(dates.rfc3339(NOON)) == NOON
+    assert feed_dates.rfc822(NOON) == "Wed, 15 Nov 2023 12:00:00 GMT"
+    assert feed_dates.rfc3339(NOON) == "2023-11-15T12:00:00Z"
+    assert feed_dates.parse(feed_dates.rfc822(NOON)) == feed_dates.parse(feed_dates.rfc3339(NOON)) == NOON
 
 
 @pytest.mark.parametrize(

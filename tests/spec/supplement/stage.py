@@ -12,7 +12,7 @@ import pytest
 from feedproxy.clock import Instant, ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.upstream.fetched import Fetched, Oversized
+from feedproxy.upstream.fetch_result import Fetched, Oversized
 from tests.spec.supplement.promise import Answer, Ask, At, Break, Expect, Invalidate, Promise, Publish, Rule, Step, Wait
 from tests.stages import play
 from tests.stages.origin import Origin, OriginFetcher

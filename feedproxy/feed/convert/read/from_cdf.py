@@ -3,10 +3,11 @@
 Names of elements and attributes are case-insensitive, as in feed/parse/cdf.py.
 """
 
+from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Channel, Kind, Schedule
-from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
-from feedproxy.feed.convert.read.merge import merge_links
+from feedproxy.feed.convert.read.element_precedence import merge_links
 from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.xml import Element, attributes, named_children, text_of
 
@@ -28,7 +29,7 @@ def channel(root: Element, parsed: Channel, base: str) -> Feed:
         title=markup.make_text(_text(root, "title"), is_html=True),
         summary=markup.make_text(_text(root, "abstract"), is_html=True),
         links=merge_links(links),
-        updated=dates.parse(_attribute(root, "lastmod")),
+        updated=feed_dates.parse(_attribute(root, "lastmod")),
         language=_attribute(root, "language"),
         image=Image(markup.resolve(base, href)) if href else None,
         schedule=Schedule(ttl=int(interval // _MINUTE) or None) if interval else Schedule(),
@@ -47,7 +48,7 @@ def item(element: Element, base: str) -> Item:
         title=markup.make_text(_text(element, "title"), is_html=True),
         content=markup.make_text(_text(element, "abstract"), is_html=True),
         links=(Link(address),) if address else (),
-        updated=dates.parse(_attribute(element, "lastmod")),
+        updated=feed_dates.parse(_attribute(element, "lastmod")),
     )
 
 

@@ -13,8 +13,8 @@ from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Link, Person
 from feedproxy.feed.convert.namespaces import RSS2
-from feedproxy.feed.convert.read import from_cdf, from_json, merge
-from feedproxy.feed.convert.read.extract import element_base, extract
+from feedproxy.feed.convert.read import element_precedence, from_cdf, from_json
+from feedproxy.feed.convert.read.from_xml import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
@@ -99,7 +99,7 @@ class _ModelReader:
             return
         core = xml.qualified_name(element)[0]
         statements = extract(element, core=core, is_atom=self._parsed.kind is Kind.ATOM, base=base, is_item=True)
-        self._items.append(merge.item(statements))
+        self._items.append(element_precedence.item(statements))
 
     def feed(self, root: xml.Element) -> Feed:
         """Return the feed after all elements were read."""
@@ -108,7 +108,7 @@ class _ModelReader:
             channel = from_cdf.channel(root, self._parsed, self._base_of(root))
         else:
             channel = self._channel(root, kind)
-        items = tuple(merge.drop_inherited(item, channel) for item in self._items)
+        items = tuple(element_precedence.drop_inherited(item, channel) for item in self._items)
         return dataclasses.replace(channel, items=items)
 
     def _channel(self, root: xml.Element, kind: Kind) -> Feed:
@@ -129,7 +129,7 @@ class _ModelReader:
                 root_statements.image or statements.image,
                 root_statements.text_input or statements.text_input,
             )
-        return merge.channel(statements, kind, self._parsed.version, schedule)
+        return element_precedence.channel(statements, kind, self._parsed.version, schedule)
 
     def _base_of(self, element: xml.Element) -> str:
         base = self._fallback(element)

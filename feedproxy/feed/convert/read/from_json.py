@@ -4,16 +4,17 @@ import dataclasses
 import json
 from typing import Any
 
+from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Kind
-from feedproxy.feed.convert import dates, markup, persons
+from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person
-from feedproxy.feed.convert.plain_data import from_data
-from feedproxy.feed.convert.read.merge import drop_inherited, merge_categories, merge_links
+from feedproxy.feed.convert.model_as_dict import from_data
+from feedproxy.feed.convert.read.element_precedence import drop_inherited, merge_categories, merge_links
 from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.parse.jsonfeed import read as read_channel
 
 CUSTOM_OBJECT = "_feedproxy"
-"""Name of the custom object. It contains fields of the model that the format lacks (plain_data.py)."""
+"""Name of the custom object. It contains fields of the model that the format lacks (model_as_dict.py)."""
 
 _FEED = frozenset(
     [
@@ -121,8 +122,8 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
         links=merged_links,
         authors=_authors(document, base),
         categories=merge_categories(Category(tag) for tag in _strings(document, "tags")),
-        published=dates.parse(_text(document, "date_published")),
-        updated=dates.parse(_text(document, "date_modified")),
+        published=feed_dates.parse(_text(document, "date_published")),
+        updated=feed_dates.parse(_text(document, "date_modified")),
         language=_text(document, "language"),
         enclosures=_attachments(document, base),
         image=markup.resolve(base, _text(document, "image")),

@@ -13,7 +13,8 @@ import nh3
 from jinja2 import Environment
 from markupsafe import Markup
 
-from feedproxy.feed.convert import dates, markup
+from feedproxy.feed import feed_dates
+from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Person, Text
 from feedproxy.feed.convert.write import item_media
 
@@ -120,7 +121,7 @@ def _environment() -> Environment:
         body=body,
         line=markup.to_line,
         plain=markup.to_plain,
-        rfc3339=dates.rfc3339,
+        rfc3339=feed_dates.rfc3339,
         day=_day,
         people=_people,
         size=_size,

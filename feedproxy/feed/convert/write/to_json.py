@@ -7,7 +7,8 @@ import dataclasses
 import json
 from typing import Any
 
-from feedproxy.feed.convert import dates, markup, plain_data
+from feedproxy.feed import feed_dates
+from feedproxy.feed.convert import markup, model_as_dict
 from feedproxy.feed.convert.model import Feed, Item, Person, Text
 from feedproxy.feed.convert.read import from_json
 from feedproxy.feed.convert.write import item_media
@@ -53,8 +54,8 @@ def _item(item: Item, feed: Feed) -> dict[str, Any]:
         summary=markup.to_plain(item.summary) if item.content is not None else "",
         image=item_media.picture(item),
         banner_image=item.banner,
-        date_published=dates.rfc3339(item.published) if item.published is not None else "",
-        date_modified=dates.rfc3339(item.updated) if item.updated is not None else "",
+        date_published=feed_dates.rfc3339(item.published) if item.published is not None else "",
+        date_modified=feed_dates.rfc3339(item.updated) if item.updated is not None else "",
         authors=_authors(item.authors),
         tags=[category.label or category.term for category in item.categories],
         language=item.language,
@@ -78,7 +79,7 @@ def _add_beyond(members: dict[str, Any], model: Feed | Item, parsed: Feed | Item
     """Add a custom object with the fields of `model` that differ in `parsed`, the model of the written document."""
     names = [field.name for field in dataclasses.fields(model) if field.compare and field.name != "items"]
     differing = [name for name in names if getattr(model, name) != getattr(parsed, name)]
-    custom: dict[str, Any] = dict(plain_data.nonempty_fields(model, differing))
+    custom: dict[str, Any] = dict(model_as_dict.nonempty_fields(model, differing))
     if empty := [name for name in differing if name not in custom]:
         custom["none"] = empty
     if custom:

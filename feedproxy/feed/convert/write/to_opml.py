@@ -5,8 +5,9 @@ The feed's items are left out: importers take every outline with an address for 
 
 from lxml import etree
 
+from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Kind
-from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.write.xml_writer import finish, put, put_nonempty
 
@@ -22,7 +23,7 @@ def render(feed: Feed) -> bytes:
     title = markup.to_line(feed.title) or feed.link or feed.address or "Untitled"
     put(head, "", "title", title)
     if (changed := feed.updated if feed.updated is not None else feed.published) is not None:
-        put(head, "", "dateModified", dates.rfc822(changed))
+        put(head, "", "dateModified", feed_dates.rfc822(changed))
     for person in feed.authors[:1]:
         put_nonempty(head, "", "ownerName", person.name)
         put_nonempty(head, "", "ownerEmail", person.email)

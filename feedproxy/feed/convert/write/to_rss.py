@@ -3,12 +3,13 @@
 The specifications are RSS 2.0 and the RSS Best Practices Profile.
 """
 
-from feedproxy.feed.convert import dates, markup
+from feedproxy.feed import feed_dates
+from feedproxy.feed.convert import markup
 from feedproxy.feed.convert import persons as people
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Item, Person
 from feedproxy.feed.convert.namespaces import ATOM, DC
-from feedproxy.feed.convert.read.rss_as_atom import channel_beyond_rss, source
 from feedproxy.feed.convert.write import xml_writer as out
+from feedproxy.feed.convert.write.atom_elements import channel_beyond_rss, source
 from feedproxy.feed.convert.write.to_atom import own_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
@@ -33,9 +34,9 @@ def render(feed: Feed) -> bytes:
     if feed.webmaster is not None:
         put(channel, "", "webMaster", people.to_rss_text(feed.webmaster))
     if feed.published is not None:
-        put(channel, "", "pubDate", dates.rfc822(feed.published))
+        put(channel, "", "pubDate", feed_dates.rfc822(feed.published))
     if feed.updated is not None:
-        put(channel, "", "lastBuildDate", dates.rfc822(feed.updated))
+        put(channel, "", "lastBuildDate", feed_dates.rfc822(feed.updated))
     _categories(channel, feed.categories)
     if feed.generator is not None:
         if feed.generator.uri or feed.generator.version:
@@ -96,11 +97,11 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
 def _dates(element: Element, item: Item) -> None:
     """Write the item's dates. pubDate is the date of publication, or of the update if the item states only that."""
     if (date := item.published if item.published is not None else item.updated) is not None:
-        put(element, "", "pubDate", dates.rfc822(date))
+        put(element, "", "pubDate", feed_dates.rfc822(date))
     if item.updated is not None:
         if item.published == item.updated:
-            put(element, ATOM, "published", dates.rfc3339(item.updated))
-        put(element, ATOM, "updated", dates.rfc3339(item.updated))
+            put(element, ATOM, "published", feed_dates.rfc3339(item.updated))
+        put(element, ATOM, "updated", feed_dates.rfc3339(item.updated))
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:

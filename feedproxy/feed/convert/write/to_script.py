@@ -1,7 +1,7 @@
 """Rendering of the model as data of a scripting language: a literal that most languages can read without running it.
 
-Each literal is the same tree of dictionaries, lists, texts and whole numbers (plain_data.py). Literals are in ASCII, so
-that interpreters need no encoding. No text can end the literal or be interpolated.
+Each literal is the same tree of dictionaries, lists, texts and whole numbers (model_as_dict.py). Literals are in ASCII,
+so that interpreters need no encoding. No text can end the literal or be interpolated.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from feedproxy.feed.convert.model import Feed
-from feedproxy.feed.convert.plain_data import Data, to_data
+from feedproxy.feed.convert.model_as_dict import Data, to_data
 
 _IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _LONGEST = 2**63

@@ -9,8 +9,9 @@ from typing import Any
 
 from lxml import etree
 
+from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Cloud, Schedule
-from feedproxy.feed.convert import dates, markup
+from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import (
     Category,
     Enclosure,
@@ -161,7 +162,7 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
         put(parent, SY, "updatePeriod", hints.period.value)
         put(parent, SY, "updateFrequency", str(hints.frequency))
         if hints.base is not None:
-            put(parent, SY, "updateBase", dates.rfc3339(int(hints.base)).replace("Z", "+00:00"))
+            put(parent, SY, "updateBase", feed_dates.rfc3339(int(hints.base)).replace("Z", "+00:00"))
 
 
 def cloud(parent: Element, values: Cloud | None, core: str) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from feedproxy.clock import Instant
 from feedproxy.errors import UsageError
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
-from feedproxy.lab.replay.virtual_time import FaultSchedule, parse_when
+from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
 """Maximum absolute value of a number, in seconds: three centuries. HTTP dates end with the year 9999."""

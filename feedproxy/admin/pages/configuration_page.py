@@ -1,0 +1,83 @@
+"""The configuration in force: the options that differ from their defaults, and the rules, without secrets."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
+
+from aiohttp import web
+
+from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
+from feedproxy.app import App
+from feedproxy.feed_rules import Rule
+from feedproxy.settings import Settings, defaults, format_value
+from feedproxy.telemetry.log_and_page_redaction import View, redact_text
+
+SECRET = frozenset({"admin_token", "purge_fields"})
+"""Options that have a secret as their value. Secrets in addresses are removed from all other values."""
+
+HIDDEN = "(set)"
+
+
+class Configuration:
+    """The handler of `/configuration`."""
+
+    def __init__(self, app: App, pages: FeedPages) -> None:
+        self._app = app
+        self._pages = pages
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Return the page, or its values as JSON."""
+        view = {"options": changed_options(self._app.settings), "rules": rules(self._app.rules.rules)}
+        if wants_json(request):
+            return as_json(view)
+        return self._pages.page(request, "configuration.html", **view)
+
+
+def changed_options(settings: Settings) -> list[View]:
+    """Return the options that differ from their defaults, in the order of the reference."""
+    standard = defaults()
+    changed = []
+    for field in fields(Settings):
+        value = getattr(settings, field.name)
+        plain = list(value) if isinstance(value, tuple) else value
+        if plain != standard[field.name]:
+            changed.append(
+                {
+                    "name": field.name,
+                    "value": _display_value(field.name, plain),
+                    "default": _display_value(field.name, standard[field.name]) if field.name not in SECRET else "",
+                    "restart": field.metadata["restart"],
+                    "text": field.metadata["text"],
+                }
+            )
+    return changed
+
+
+def rules(of: Iterable[Rule]) -> list[View]:
+    """Return the rules, in their order."""
+    return [{"match": redact_text(rule.match.text), "options": _overrides(rule.overrides)} for rule in of]
+
+
+def _overrides(overrides: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: _display_value(name, list(value) if isinstance(value, tuple) else value)
+        for name, value in overrides.items()
+    }
+
+
+def _display_value(name: str, value: Any) -> str:
+    """Return a value in the form of the configuration file, without secrets."""
+    if name in SECRET:
+        return HIDDEN
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ", ".join(_without_userinfo(str(item)) for item in value) + "]"
+    return _without_userinfo(str(format_value(name, value)))
+
+
+def _without_userinfo(text: str) -> str:
+    scheme, separator, remainder = text.partition("://")
+    if separator and "@" in remainder:
+        text = f"{scheme}://…@{remainder.rpartition('@')[2]}"
+    return redact_text(text)

@@ -1,0 +1,250 @@
+"""Views of a resource: plain values for the pages, the JSON and the command line.
+
+Secrets are removed from addresses (`redact_target`), and control characters from publishers' texts (`plain_text`).
+Instants are ISO 8601 in UTC, durations are seconds, and sizes are bytes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from feedproxy.admin.pages.feed_advice import advice
+from feedproxy.admin.pages.feed_state import Condition, State, detail_sentence, feed_condition
+from feedproxy.cache.freshness import Freshness
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.clock import Instant
+from feedproxy.feed.channel import Channel, Schedule
+from feedproxy.http.date import WEEKDAYS, format_http_date
+from feedproxy.http.etag import own_tag
+from feedproxy.refresh.ingest.ingest import read_stored_channel
+from feedproxy.refresh.policy.prefetch import Plan
+from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
+from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.url_mapping import to_public
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Relocation, Resource
+from feedproxy.subscribers.counts import CountView
+from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
+from feedproxy.web.templates import iso, plain_text
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceView:
+    """A resource at an instant, with its freshness and condition."""
+
+    resource: Resource
+    freshness: Freshness | None
+    condition: Condition
+    settings: Settings
+    now: Instant
+
+
+def view_resource(
+    resource: Resource,
+    freshness_of: Callable[[Resource], Freshness | None],
+    settings: Settings,
+    now: Instant,
+    plan_for: Callable[[Resource], Plan] | None = None,
+) -> ResourceView:
+    """Return the resource with its freshness and condition at `now`."""
+    freshness, plan = freshness_of(resource), plan_for(resource) if plan_for is not None else None
+    return ResourceView(resource, freshness, feed_condition(resource, freshness, settings, now, plan), settings, now)
+
+
+def is_feed(resource: Resource) -> bool:
+    """Return True if a resource belongs in the table of feeds: it is a feed, or an address that never returned a
+    feed."""
+    return resource.channel is not None or (
+        not resource.variants and bool(resource.failures.count or resource.relocation)
+    )
+
+
+def row_view(view: ResourceView, subscribers: int) -> View:
+    """Return a row of the table of feeds."""
+    resource, channel = view.resource, view.resource.channel
+    names = public_name(resource.target, view.settings)
+    return {
+        "id": feed_id(resource.target),
+        **names,
+        "title": plain_text(channel.title) if channel and channel.title.strip() else _host_and_path(names["target"]),
+        "format": format_name(channel),
+        "state": str(view.condition.state),
+        "reason": redact_text(view.condition.reason),
+        "paused": view.settings.feed_min_interval >= PAUSE_INTERVAL,
+        "subscribers": subscribers,
+        "next_fetch": _next_fetch(view),
+        "fetched": _iso(resource.fetched),
+        "changed": last_changed(resource),
+        "failures": resource.failures.count,
+        "advice": advice(resource, view.condition.state, view.settings),
+        "sighting": _relocation_view(resource.relocation, view.settings),
+        "moved_to": _moved_to(view),
+    }
+
+
+def feed_view(view: ResourceView, counts: CountView) -> View:
+    """Return all values of a resource."""
+    resource, freshness = view.resource, view.freshness
+    channel = read_stored_channel(resource.channel, resource.variants)
+    newest = resource.variants[-1] if resource.variants else None
+    allowance = freshness.allowance if freshness is not None else None
+    return {
+        **row_view(view, counts.total),
+        "kind": str(channel.kind) if channel else None,
+        "version": channel.version if channel else None,
+        "well_formed": channel.well_formed if channel else None,
+        "link": redact_target(channel.link) if channel and channel.link.startswith(("http://", "https://")) else None,
+        "items": channel.items if channel else None,
+        "hubs": [redact_target(hub) for hub in channel.hubs] if channel else [],
+        "status": newest.status if newest else None,
+        "age": round(freshness.age) if freshness else None,
+        "lifetime": round(freshness.lifetime) if freshness else None,
+        "lifetime_source": str(freshness.source) if freshness else None,
+        "expires": _iso(freshness.expires) if freshness else None,
+        "fresh": freshness.fresh(view.now) if freshness else False,
+        "held": {"until": iso(allowance.until), "detail": allowance.detail, "words": allowance.reason}
+        if allowance
+        else None,
+        "freshness": freshness.description if freshness else None,
+        "cache_control": newest.fields.combined("cache-control") if newest else None,
+        "media_type": _media_type(newest),
+        "sizes": {coding: len(body) for coding, body in newest.content.bodies.items()} if newest else {},
+        "variants": len(resource.variants),
+        "validators": validators(newest),
+        "changes": [iso(instant) for instant in resource.changes],
+        "subscribers": _subscribers(counts),
+        "failures": _failures(resource.failures),
+        "schedule": _schedule(channel.schedule) if channel else None,
+        "private": view.settings.private,
+        "warnings": feed_warnings(view, channel),
+    }
+
+
+def format_name(channel: Channel | None) -> str:
+    """Return the format, such as `RSS 2.0` or `Atom 1.0`, or "" for another document."""
+    return f"{channel.kind.format_name} {plain_text(channel.version, 20)}".strip() if channel else ""
+
+
+def last_changed(resource: Resource) -> str | None:
+    """Return the time of the last change of content: the observed time, or else Last-Modified."""
+    if resource.changes:
+        return iso(resource.changes[-1])
+    modified = resource.variants[-1].content.last_modified if resource.variants else None
+    return iso(modified) if modified is not None else None
+
+
+def validators(stored: StoredResponse | None) -> View:
+    """Return the origin's validators, and feedproxy's own by content coding."""
+    if stored is None:
+        return {"origin": {}, "ours": {}}
+    origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
+    content, own = stored.content, {}
+    if content.tag is not None:
+        own = {coding: own_tag(content.tag, coding, body).text for coding, body in content.bodies.items()}
+        if content.last_modified is not None:
+            own["last-modified"] = format_http_date(content.last_modified)
+    return {"origin": origin, "ours": own}
+
+
+def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
+    """Return a sentence for each fault that the operator or the publisher can correct. `channel` is the complete
+    channel."""
+    resource, warnings = view.resource, list[str]()
+    if channel is not None and not channel.well_formed:
+        warnings.append("The feed is not well-formed; some readers cannot read it.")
+    if channel is not None:
+        warnings.extend(f"Its schedule: {plain_text(note)}" for note in channel.schedule.notes)
+    if resource.pending_format_change is not None:
+        shape, count = plain_text(resource.pending_format_change.shape, 60), resource.pending_format_change.count
+        warnings.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
+    if resource.relocation is not None and not resource.relocation.confirmed:
+        warnings.append("The origin has announced a move or an end, which waits for confirmation.")
+    if resource.oversized:
+        warnings.append("Its body is larger than buffer_max, so it streams through and is not stored.")
+    if channel is not None and view.condition.state is State.UNSTORED and not resource.oversized:
+        warnings.append("HTTP forbids to store it, so every request goes to the origin.")
+    return warnings
+
+
+def _host_and_path(target: str) -> str:
+    split = urlsplit(target)
+    return split.netloc + split.path.rstrip("/")
+
+
+def _iso(instant: Instant) -> str | None:
+    return iso(instant) if instant > 0 else None
+
+
+def _next_fetch(view: ResourceView) -> View:
+    if view.settings.feed_min_interval >= PAUSE_INTERVAL:
+        return {"at": None, "words": "the operator has paused this feed"}
+    at = view.condition.next_at
+    return {"at": iso(at) if at > view.now else None, "words": redact_text(view.condition.next_reason)}
+
+
+def _media_type(stored: StoredResponse | None) -> str | None:
+    return stored.content.media_type or stored.fields.get("content-type") if stored else None
+
+
+def _subscribers(counts: CountView) -> View:
+    return {
+        "total": counts.total,
+        "direct": counts.direct,
+        "claims": [
+            {
+                "fetcher": plain_text(claim.fetcher, 60),
+                "feed_id": plain_text(claim.feed_id, 64),
+                "count": claim.count,
+                "held_back": claim.unconfirmed_count,
+                "last": iso(claim.last),
+            }
+            for claim in counts.claims
+        ],
+        "readers": {plain_text(name, 60): count for name, count in counts.readers},
+    }
+
+
+def _failures(failures: Failures) -> View | None:
+    if not failures.count:
+        return None
+    return {
+        "count": failures.count,
+        "since": iso(failures.since),
+        "last": iso(failures.last),
+        "detail": failures.detail,
+        "words": detail_sentence(failures.detail),
+        "next_try": _iso(failures.next_try),
+    }
+
+
+def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | None:
+    if sighting is None:
+        return None
+    return {
+        "ending": str(sighting.kind),
+        "location": redact_target(to_public(sighting.location, settings)) if sighting.location else None,
+        "first": iso(sighting.first),
+        "last": iso(sighting.last),
+        "count": sighting.count,
+        "confirmed": sighting.confirmed,
+    }
+
+
+def _moved_to(view: ResourceView) -> str | None:
+    """Return the new address of a feed, which a rule or its origin states."""
+    sighting = view.resource.relocation
+    location = view.settings.moved_to or (sighting.location if sighting is not None else "")
+    return redact_target(to_public(location, view.settings)) if location else None
+
+
+def _schedule(schedule: Schedule) -> View:
+    return {
+        "ttl": schedule.ttl,
+        "skip_hours": sorted(schedule.skip_hours),
+        "skip_days": [WEEKDAYS[day] for day in sorted(schedule.skip_days)],
+        "update_period": str(schedule.period) if schedule.period else None,
+        "update_frequency": schedule.frequency if schedule.period else None,
+        "update_base": iso(schedule.base) if schedule.base is not None else None,
+        "interval": schedule.interval,
+        "notes": [plain_text(note) for note in schedule.notes],
+    }

@@ -1,0 +1,164 @@
+"""The admin server: the operator's pages, the same values as JSON below /api/, metrics, probes and actions.
+
+It runs in the event loop of the proxy, on its own listener. GET changes nothing. A POST comes from the pages of this
+server, from the command line or from a program (admin/auth.py). Responses must not be stored or framed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from types import MappingProxyType
+
+from aiohttp import web
+
+from feedproxy.admin.actions import AdminActions
+from feedproxy.admin.admin_listener import AdminListener, Route
+from feedproxy.admin.auth import AdminAuth, admin_token, listen_address
+from feedproxy.admin.pages.configuration_page import Configuration
+from feedproxy.admin.pages.dashboard import Dashboard
+from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice
+from feedproxy.admin.pages.feed_table import FeedTableCache
+from feedproxy.admin.pages.notifications import NotificationsPage
+from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
+from feedproxy.admin.pages.relocations import RelocationsPage
+from feedproxy.app import AdminHandler, App
+from feedproxy.telemetry.log_and_page_redaction import redact_text
+from feedproxy.web import templates
+
+logger = logging.getLogger(__name__)
+
+action_logger = logging.getLogger("feedproxy.operator")
+
+LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
+"""Parameters of an action that are logged."""
+
+
+class AdminServer:
+    """The routes of the proxy's admin listener.
+
+    `is_listening` returns whether clients are accepted; without it, `app.ready` is used. `extra_actions` and
+    `extra_pages` are handlers of addons, by path.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        is_listening: Callable[[], bool] | None = None,
+        extra_actions: Mapping[str, AdminHandler] = MappingProxyType({}),
+        extra_pages: Mapping[str, AdminHandler] = MappingProxyType({}),
+    ) -> None:
+        self._app = app
+        self._extra_actions = extra_actions
+        self._extra_pages = extra_pages
+        self._is_listening = is_listening or (lambda: app.ready)
+        self._listener: AdminListener | None = None
+        self._template_loading: asyncio.Future[None] | None = None
+        """Reference to the task that loads the templates, so that its exception is logged."""
+
+    @property
+    def url(self) -> str:
+        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or ""."""
+        return self._listener.url if self._listener is not None else ""
+
+    async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
+        """Listen on `sockets`, or at the address of the option `admin` if `sockets` is empty.
+
+        Raises UsageError if the options are invalid or the address cannot be bound.
+        """
+        settings = self._app.settings
+        token = admin_token(settings)
+        host, port = listen_address(settings.admin, token)
+        auth = AdminAuth(host, token, settings.admin_hosts, clock=self._app.clock)
+        listener = AdminListener(self._routes(), FeedPages.failure, _record_outcome, OUTCOME.get)
+        await listener.start(auth, host, port, sockets, reuse_port=settings.reuse_port)
+        self._listener = listener
+        self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
+
+    async def stop(self) -> None:
+        """Close the listener. The call has no effect if the listener was not started."""
+        if self._listener is not None:
+            await self._listener.stop()
+
+    def _routes(self) -> list[Route]:
+        feed_table = FeedTableCache()
+        pages = FeedPages(self._app, feed_table, self._is_listening)
+        self._app.metrics.target_updated.subscribe(feed_table.touch)
+        reader_scores = ReaderScores(self._app)
+        dashboard = Dashboard(self._app, pages, self._is_listening, reader_scores)
+        actions = AdminActions(self._app, feed_table, pages)
+        notifications = NotificationsPage(self._app, pages)
+        readers = ReadersPage(reader_scores, self._app.clock, pages)
+        relocations = RelocationsPage(pages)
+        configuration = Configuration(self._app, pages)
+        routes: list[Route] = []
+        for path, handler in (
+            ("/", dashboard.show),
+            ("/feeds", pages.feeds),
+            ("/feeds/{id}", pages.feed),
+            ("/assets/{name}", pages.asset),
+            ("/moves", relocations.show),
+            ("/api/moves", relocations.show),
+            ("/configuration", configuration.show),
+            ("/api/configuration", configuration.show),
+            ("/purge", actions.confirm),
+            ("/api/status", dashboard.show),
+            ("/api/history", dashboard.history),
+            ("/api/feeds", pages.feeds),
+            ("/api/feeds/{id}", pages.feed),
+            ("/notifications", notifications.show),
+            ("/api/notifications", notifications.show),
+            ("/readers", readers.show),
+            ("/api/readers", readers.show),
+            ("/metrics", pages.metrics),
+            ("/healthz", pages.healthz),
+            ("/readyz", pages.readyz),
+            ("/favicon.ico", pages.icon),
+        ):
+            routes.append(("GET", path, handler))
+        for name, page in self._extra_pages.items():
+            routes += [("GET", f"/{name}", page), ("GET", f"/api/{name}", page)]
+        posts: dict[str, AdminHandler] = {"refresh": actions.refresh, "purge": actions.purge, "undo": actions.undo}
+        posts |= {"add": actions.add, "pause": actions.pause, "block": actions.block, "allow": actions.allow}
+        posts |= {"subscription": notifications.act, "ping": notifications.ping}
+        posts |= {name: _with_notice(pages, action) for name, action in self._extra_actions.items()}
+        for name, action in posts.items():
+            routes += [("POST", f"/{name}", action), ("POST", f"/api/{name}", action)]
+        return routes
+
+
+def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
+    """Return a handler that runs the action and shows its outcome as a notice on the page to which it redirects."""
+
+    async def act(request: web.Request) -> web.Response:
+        response = await action(request)
+        if response.status == HTTPStatus.SEE_OTHER and OUTCOME.get():
+            return pages.redirect(response.headers["Location"], Notice(True, OUTCOME.get()))
+        return response
+
+    return act
+
+
+async def _record_outcome(request: web.Request, status: int, reason: str) -> None:
+    """Log the outcome of an action, and clear it for the next request on the connection."""
+    await _log_action(request, status, reason)
+    OUTCOME.set("")
+
+
+async def _log_action(request: web.Request, status: int, reason: str) -> None:
+    """Log a POST to a known path, with its outcome."""
+    if request.method != "POST" or request.match_info.route.resource is None:
+        return
+    parameters = dict(request.query)
+    if request.content_type == "application/x-www-form-urlencoded":
+        with contextlib.suppress(Exception):  # an unreadable form was refused
+            parameters.update((name, value) for name, value in (await request.post()).items() if isinstance(value, str))
+    parameters = {name: redact_text(parameters[name]) for name in LOGGED_PARAMETERS if parameters.get(name)}
+    action, client = request.path.removeprefix("/api").strip("/"), request.remote or ""
+    fields = {"event": "operator", "action": action, **parameters, "client": client, "status": status, "reason": reason}
+    parameter_text = "".join(f" {name}={value}" for name, value in parameters.items())
+    action_logger.info(
+        "%s", f"operator {client} {action}{parameter_text} {status} {reason}".rstrip(), extra={"fields": fields}
+    )

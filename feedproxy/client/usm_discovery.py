@@ -1,0 +1,160 @@
+"""Discovery of the address at which to subscribe, in the order of USM. The input is a feed or a page, named by its
+address or by the path of a file.
+
+The feed's self link comes first. If the feed has no self link, its page is requested: "the algorithm falls back and
+performs a second HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that it names.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from feedproxy.errors import FeedproxyError, TooLarge, UsageError
+from feedproxy.feed.autodiscovery import (
+    DiscoveredFeed,
+    discover_feeds,
+    is_page,
+    page_address,
+    self_address,
+    strip_feed_scheme,
+)
+from feedproxy.feed.channel import Channel
+from feedproxy.feed.parse.parser import read
+from feedproxy.http import uri
+from feedproxy.http.link import parse_links
+from feedproxy.http.message import Fields
+from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
+from feedproxy.settings import Settings
+
+_FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
+_SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
+"""Matches a host name with a dot, followed by a path or nothing. `feed.xml` alone is a file, and so is
+`./feeds/a.xml`."""
+
+
+class NothingFound(FeedproxyError):
+    """Error for a source without a feed. Its message is a sentence for the user."""
+
+    status_hint = 404
+    detail = "not-found"
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryResult:
+    """The feeds that were found, the preferred feed first, and a text that says how they were found."""
+
+    feeds: tuple[DiscoveredFeed, ...]
+    description: str
+
+
+async def discover(source: str, settings: Settings) -> DiscoveryResult:
+    """Return the feeds to which an address or a file leads.
+
+    `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and the errors of
+    `fetch_document` and `from_file`.
+    """
+    address = parse_source(source)
+    if address is not None:
+        document = await fetch_document(address, settings)
+    else:
+        body = from_file(source, settings.decoded_max)
+        document = await follow_saved_redirect(body, source, settings) or Document(body, Fields(), "")
+    content_type = document.fields.get("content-type")
+    channel = read(document.body, content_type)
+    if channel is not None:
+        return await _of_feed(channel, document, source, settings)
+    if not is_page(document.body):
+        raise NothingFound(f"{source} is neither a feed nor a page")
+    feeds = _of_page(document)
+    if not feeds:
+        raise NothingFound(f"{source} is a page that names no feed")
+    return DiscoveryResult(feeds, "the page names it")
+
+
+async def verification_failure(address: str, settings: Settings) -> str:
+    """Return the reason why the feed is not verified to belong to its page, or "" if it is.
+
+    The feed is verified if its document names a page, and this page names the feed. "This can also serve as
+    verification that the feed content actually belongs to the blog specified in its channel/link."
+    """
+    try:
+        document = await fetch_document(address, settings)
+        channel = read(document.body, document.fields.get("content-type"))
+        if channel is None:
+            return "it is not a feed"
+        page = page_address(channel, document.final_address)
+        if not page:
+            return "it names no page"
+        addresses = {feed.address for feed in _of_page(await fetch_document(page, settings))}
+    except FeedproxyError as error:
+        return str(error)
+    own = {uri.normalise(address), document.final_address, self_address(channel, document.final_address)}
+    return "" if own & addresses else f"its page, {page}, does not name it"
+
+
+def parse_source(source: str) -> str | None:
+    """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
+
+    Without a scheme, `source` is an address if no such file exists and it begins with a host name that has a dot:
+    `example.com/feed.xml` is https://example.com/feed.xml.
+    """
+    text = strip_feed_scheme(source)
+    if text.lower().startswith(("http://", "https://")):
+        return text
+    if _SCHEMELESS.match(text) and not Path(text).exists():
+        return f"https://{text}"
+    return None
+
+
+def from_file(source: str, limit: int) -> bytes:
+    """Return the content of a file, named by its path or a `file:` address.
+
+    Raises UsageError if the file cannot be read, and TooLarge if it has more than `limit` bytes.
+    """
+    split = urlsplit(source)
+    path = unquote(split.path) if split.scheme.lower() == "file" else source
+    try:
+        with Path(path).open("rb") as file:
+            body = file.read(limit + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{source}: {getattr(error, 'strerror', None) or error}") from error
+    if len(body) > limit:
+        raise TooLarge(f"{source} is larger than {limit} bytes")
+    return body
+
+
+async def _of_feed(channel: Channel, document: Document, source: str, settings: Settings) -> DiscoveryResult:
+    if own := self_address(channel, document.final_address):
+        return DiscoveryResult((DiscoveredFeed(own, title=channel.title),), "the feed's self link names it")
+    self_result = (
+        DiscoveryResult((DiscoveredFeed(document.permanent_address, title=channel.title),), "it was found there")
+        if document.permanent_address
+        else None
+    )
+    page = page_address(channel, document.final_address)
+    if not page:
+        if self_result is not None:
+            return self_result
+        raise NothingFound(f"{source} is a feed that names neither its address nor its page")
+    try:
+        feeds = _of_page(await fetch_document(page, settings))
+    except FeedproxyError as error:
+        if self_result is not None:
+            return self_result
+        raise NothingFound(f"{source} is a feed without its address, and its page is not available: {error}") from error
+    if self_result is not None and (
+        not feeds
+        or {document.address, document.permanent_address, document.final_address} & {feed.address for feed in feeds}
+    ):
+        return self_result
+    if not feeds:
+        raise NothingFound(f"{source} is a feed without its address, and its page, {page}, names no feed")
+    return DiscoveryResult(feeds, f"its page, {page}, names it")
+
+
+def _of_page(document: Document) -> tuple[DiscoveredFeed, ...]:
+    links = parse_links(document.fields)
+    return discover_feeds(
+        document.body, document.final_address, content_type=document.fields.get("content-type"), links=links
+    )

@@ -1,0 +1,213 @@
+"""The store of a machine in a cluster: its own store, in front of the copies that other machines have fetched."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+from feedproxy.clock import Clock, Instant
+from feedproxy.cluster.leases import ClusterCoordination
+from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.cluster.redis_operations import RedisStore, StoredCopy, decompress
+from feedproxy.cluster.redis_queue import Replicator
+from feedproxy.errors import StoreError
+from feedproxy.event_signal import Signal
+from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.store import resource_codec
+from feedproxy.store.coordination import COUNTERS, counter_of
+from feedproxy.store.interface import Precondition, Store
+from feedproxy.store.resource import Resource
+
+logger = logging.getLogger("feedproxy.cluster")
+
+FLUSH_TIMEOUT = 2.0
+"""Seconds for which a purge by the operator waits until it is sent to Redis."""
+
+
+class ClusterStore:
+    """A store that reads from this machine alone. `put` queues copies for other machines; `fetch_copy` fetches
+    theirs."""
+
+    def __init__(self, local: Store, redis_store: RedisStore, clock: Clock) -> None:
+        self.local = local
+        self.redis_store = redis_store
+        self.coordination = ClusterCoordination(local.coordination, redis_store, effects=self)
+        self.replicator = Replicator(redis_store, self, clock)
+        self.shared_state: dict[str, bytes] = {}
+        """State that is the same on all machines, by name."""
+        self._pulls: SingleFlight[str, bool] = SingleFlight()
+        self._pull_slots = asyncio.Semaphore(8)
+        self._epochs = [0] * COUNTERS
+        self._global_epoch = 0
+        self.received_count = 0
+        self.peer_copy_applied = Signal[str]()
+        """Emits a target after a peer's copy or a peer's purge of the target was applied here."""
+
+    # -- the Store protocol
+
+    def get(self, target: str) -> Resource | None:
+        return self.local.get(target)
+
+    def get_latest(self, target: str) -> Resource | None:
+        return self.local.get_latest(target)
+
+    def peek(self, target: str) -> Resource | None:
+        return self.local.peek(target)
+
+    def holds(self, target: str) -> bool:
+        return self.local.holds(target)
+
+    def version(self, target: str, *, used: bool = False) -> object | None:
+        return self.local.version(target, used=used)
+
+    async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
+        """Store a resource here, under a higher token than that of the replaced resource, and send it to the other
+        machines."""
+        target, token = resource.target, self.coordination.token(resource.target)
+        # Without a lease, the time of the fetch in microseconds is the token.
+        fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
+        await self.local.put(replace(resource, fencing_token=fencing_token), precondition)
+        if precondition is None or precondition():
+            self.replicator.enqueue_copy(target, token)
+
+    async def delete(self, target: str) -> None:
+        """Delete the target's copy on all machines."""
+        self._advance_epoch(target)
+        self.replicator.enqueue_purge(target)
+        await self.local.delete(target)
+
+    def targets(self) -> Iterator[str]:
+        return self.local.targets()
+
+    def get_state(self, name: str) -> bytes | None:
+        return self.shared_state.get(name) or self.local.get_state(name)
+
+    async def put_state(self, name: str, data: bytes) -> None:
+        await self.local.put_state(name, data)
+
+    async def wait_written(self, target: str) -> None:
+        await self.local.wait_written(target)
+
+    async def flush(self) -> None:
+        """Return when all resources are written here and sent to Redis. The call does not wait for an unavailable
+        Redis."""
+        await self.local.flush()
+        await self.replicator.flush(FLUSH_TIMEOUT)
+
+    async def close(self) -> None:
+        await self.replicator.close(FLUSH_TIMEOUT)
+        await self._pulls.drain(0)
+        await self.local.close()
+        await self.redis_store.connection.close()
+
+    # -- copies of other machines
+
+    def stored_token(self, target: str) -> int:
+        """Return the fencing token of this machine's copy, or 0 without a copy."""
+        resource = self.local.get_latest(target)
+        return resource.fencing_token if resource is not None else 0
+
+    async def fetch_copy(self, target: str) -> bool:
+        """Apply a later copy or purge of another machine. Return True if this changed anything here.
+
+        The call returns within the timeout for requests to Redis, and at once while Redis is unavailable.
+        """
+        before = self._epochs_of(target)
+        try:
+            stored_copy = await self.redis_store.get_if_later(target, self.stored_token(target))
+        except (RedisUnavailable, RedisRefused):
+            return False
+        return await self.store_copy(target, stored_copy, before)
+
+    def schedule_pull(self, target: str) -> None:
+        """Fetch the later copy from Redis in the background."""
+        self._pulls.join_or_start(target, lambda: self._pull(target))
+
+    async def _pull(self, target: str) -> bool:
+        async with self._pull_slots:
+            before = self._epochs_of(target)
+            try:
+                stored_copy = await self.redis_store.get_if_later_slow(target, self.stored_token(target))
+            except (RedisUnavailable, RedisRefused):
+                return False  # all copies are compared when Redis is available
+            return await self.store_copy(target, stored_copy, before)
+
+    async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
+        """Store a peer's copy here. Return True if it was later than the local copy.
+
+        The copy is ignored if the target was purged here since `wait_purge_sent` returned the state `before`, because
+        Redis does not have that purge yet.
+        """
+        if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
+            return False
+        stored = self.local.get_latest(target)
+        if stored_copy.version <= (stored.fencing_token if stored is not None else 0):
+            return False
+        if stored_copy.data is None:
+            if stored is None:
+                return False
+            await self.drop(target)
+            return True
+        try:
+            resource = replace(resource_codec.load(decompress(stored_copy.data)), fencing_token=stored_copy.version)
+        except StoreError as error:
+            logger.warning("cluster: copy of %s ignored: %s", target, error)
+            return False
+        if resource.target != target:
+            logger.warning("Redis: copy of %s ignored: it is of another target", target)
+            return False
+        state = self._epochs_of(target)
+        await self.local.put(resource, lambda: self._epochs_of(target) == state)
+        self.received_count += 1
+        self.peer_copy_applied.emit(target)
+        return True
+
+    async def drop(self, target: str) -> None:
+        """Delete a copy that another machine purged, without sending an event to other machines."""
+        self._advance_epoch(target)
+        self.coordination.local.invalidate(target)
+        await self.local.delete(target)
+        self.peer_copy_applied.emit(target)
+
+    async def all_targets(self) -> AsyncIterator[str]:
+        """Yield each target in Redis, or none while Redis is unavailable."""
+        try:
+            async for target in self.redis_store.targets():
+                yield target
+        except (RedisUnavailable, RedisRefused):
+            return
+
+    # -- effects of leases
+
+    def on_lease_released(self, target: str, token: int) -> None:
+        """Release the lease of `target` with this token in Redis."""
+        self.replicator.enqueue_release(target, token)
+
+    def on_slot_reserved(self, site: str, until: Instant) -> None:
+        """Announce to the other machines that requests to `site` must wait until the instant `until`."""
+        if self.redis_store.connection.up:
+            self.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
+
+    def on_invalidated(self, target: str | None) -> None:
+        """Invalidate `target` on the other machines. None stands for all targets."""
+        if target is None:
+            self._global_epoch += 1
+            self.replicator.send_event(self.redis_store.invalidate_all)
+        else:
+            self._advance_epoch(target)
+            self.replicator.enqueue_purge(target)
+
+    async def wait_purge_sent(self, target: str) -> object:
+        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
+        # A purge gets its fencing token when it is sent. The next lease must have a higher token.
+        if self.replicator.is_purge_pending(target):
+            await self.replicator.flush(FLUSH_TIMEOUT)
+        return self._epochs_of(target)
+
+    # -- internals
+
+    def _advance_epoch(self, target: str) -> None:
+        self._epochs[counter_of(target)] += 1
+
+    def _epochs_of(self, target: str) -> tuple[int, int]:
+        return self._epochs[counter_of(target)], self._global_epoch

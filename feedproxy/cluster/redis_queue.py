@@ -1,0 +1,197 @@
+"""The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable.
+
+At most two messages are queued for each target: that it was purged, and that its copy is to be sent. The copy is read
+when it is sent, so that the queue contains only names. A message that is sent twice has no effect the second time.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from feedproxy.clock import Clock, Seconds
+from feedproxy.cluster.lease_effects import CopySource
+from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.cluster.redis_operations import RedisStore
+from feedproxy.errors import StoreError
+from feedproxy.store import resource_codec
+
+logger = logging.getLogger("feedproxy.cluster")
+
+WAITING_MAX = 100_000
+"""Maximum number of targets in the queue. At the limit, all copies are compared with Redis when Redis is available
+again."""
+EVENTS_MAX = 10_000
+"""Maximum number of events in the queue."""
+
+type SendEvent = Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _PendingUpdate:
+    """The queued messages about a target: a purge (its time in microseconds), its copy, and the release of a lease."""
+
+    purged: int = 0
+    has_copy: bool = False
+    token: int = 0
+    release: bool = False
+
+
+class Replicator:
+    """The queue by target, and the task that processes it. `copies` is the source of the copies to send."""
+
+    def __init__(self, redis_store: RedisStore, copies: CopySource, clock: Clock) -> None:
+        self._redis_store = redis_store
+        self._copies = copies
+        self._clock = clock
+        self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
+        self._events: deque[SendEvent] = deque(maxlen=EVENTS_MAX)
+        self._awake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.busy = False
+        self.sent = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        return len(self._updates) + len(self._events)
+
+    def start(self) -> None:
+        """Start the task. Requires a running event loop."""
+        self._task = asyncio.ensure_future(self._work())
+
+    def enqueue_copy(self, target: str, token: int) -> None:
+        """Enqueue the target's new copy, which was fetched under the lease with this token."""
+        update = self._update_of(target)
+        update.has_copy, update.token = True, token
+        self.wake()
+
+    def enqueue_purge(self, target: str) -> None:
+        """Enqueue that the target was purged now."""
+        update = self._update_of(target)
+        update.purged, update.has_copy = self.now(), False
+        self.wake()
+
+    def enqueue_release(self, target: str, token: int) -> None:
+        """Enqueue the release of the target's lease."""
+        update = self._update_of(target)
+        update.token, update.release = token, True
+        self.wake()
+
+    def send_event(self, send: SendEvent) -> None:
+        """Enqueue an event. `send` is called after the events queued earlier."""
+        self._events.append(send)
+        self.wake()
+
+    def is_purge_pending(self, target: str) -> bool:
+        """Return whether a purge of this target is queued."""
+        update = self._updates.get(target)
+        return update is not None and update.purged > 0
+
+    def wake(self) -> None:
+        """Process the queue now, because it has a new message or Redis is available again."""
+        self._awake.set()
+
+    def now(self) -> int:
+        """Return the microseconds of this machine's clock. Redis's tokens use the same scale."""
+        return int(self._clock.now() * 1_000_000)
+
+    async def flush(self, timeout: Seconds) -> None:
+        """Return when all messages are sent, or after `timeout` seconds. While Redis is unavailable, return at once."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        while (self or self.busy) and self._redis_store.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
+            await asyncio.sleep(0.002)
+
+    async def close(self, timeout: Seconds) -> None:
+        """Flush the queue, and end the task."""
+        await self.flush(timeout)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- internals
+
+    def _update_of(self, target: str) -> _PendingUpdate:
+        update = self._updates.get(target)
+        if update is None:
+            update = self._updates[target] = _PendingUpdate()
+            if len(self._updates) > WAITING_MAX:
+                self._updates.popitem(last=False)
+        return update
+
+    def __bool__(self) -> bool:
+        return bool(self._updates or self._events)
+
+    async def _work(self) -> None:
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            while self and self._redis_store.connection.up:
+                self.busy = True
+                try:
+                    await self._send_next()
+                except RedisUnavailable:
+                    break
+                except Exception:
+                    logger.exception("cluster: message not sent")
+                finally:
+                    self.busy = False
+
+    async def _send_next(self) -> None:
+        if self._events:
+            with contextlib.suppress(RedisRefused):
+                await self._events[0]()
+            self._events.popleft()
+            return
+        target, update = self._updates.popitem(last=False)
+        try:
+            await self._send(target, update)
+        except RedisRefused:
+            # Redis may be full. Release the lease: the other machines must not wait for this copy, and fetch the target
+            # themselves.
+            self.refused += 1
+            if update.release:
+                with contextlib.suppress(RedisRefused):
+                    await self._redis_store.release_lease(target, update.token)
+        except RedisUnavailable:
+            self._put_back(target, update)
+            raise
+
+    async def _send(self, target: str, update: _PendingUpdate) -> None:
+        if update.purged:
+            is_late = self.now() - update.purged > PURGE_DELAY_MAX
+            await self._redis_store.purge(target, update.purged if is_late else 0)
+        data, version = None, 0
+        if update.has_copy and (resource := self._copies.get_latest(target)) is not None:
+            try:
+                data, version = resource_codec.dump(resource), resource.fencing_token
+            except StoreError as error:
+                logger.warning("cluster: copy not sent: %s", error)
+        if data is not None:
+            accepted, stored_version = await self._redis_store.put(
+                target, version, data, update.token, release=update.release
+            )
+            self.sent += accepted
+            if not accepted and stored_version > version:
+                self.refused += 1
+                self._copies.schedule_pull(target)
+        elif update.release:
+            await self._redis_store.release_lease(target, update.token)
+
+    def _put_back(self, target: str, update: _PendingUpdate) -> None:
+        """Enqueue an unsent update again. Messages that were enqueued later take precedence."""
+        if (newer := self._updates.get(target)) is None:
+            self._updates[target] = update
+        else:
+            newer.has_copy = newer.has_copy or (update.has_copy and not newer.purged)
+            newer.purged = newer.purged or update.purged
+            newer.release = newer.release or update.release
+            newer.token = newer.token or update.token
+        self._updates.move_to_end(target, last=False)
+
+
+PURGE_DELAY_MAX = 1_000_000
+"""Largest delay in microseconds of a purge that takes effect when Redis receives it. A purge with a longer delay is
+sent with the time of its request, so that copies fetched since then remain."""

@@ -1,0 +1,265 @@
+"""Reduction of extracted statements to a channel or an item of the model."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from feedproxy.feed import feed_dates
+from feedproxy.feed.channel import Kind, Schedule
+from feedproxy.feed.convert import markup, persons
+from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Text
+from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
+from feedproxy.feed.convert.read.from_xml import Extract, extract
+
+_NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+"""Matches a name-based UUID (RFC 9562, section 5.5)."""
+
+_DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
+"""Matches the suffix that distinguishes items with equal names in RSS 1.0 (to_rdf.py)."""
+
+_DIGITS_MAX = 9
+"""Maximum number of digits of the width or height of a picture in pixels."""
+
+
+def item(statements: Extract) -> Item:
+    """Return the item that these statements describe. Of several differing statements, one is chosen."""
+    extensions = apply_identifier(statements, _with_fallbacks(statements))
+    if statements.duration is not None and not statements.enclosures:
+        extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)
+    content, summary = _bodies(statements)
+    identity = statements.strings.get("id") or statements.strings.get("atom:id") or statements.about
+    links = list(statements.links)
+    is_permalink = statements.is_permalink and identity == statements.strings.get("id")
+    if is_permalink and not any(link.rel == "alternate" for link in links):
+        links.insert(0, Link(identity))
+    merged_links = merge_links(links)
+    if "id" not in statements.strings:
+        is_permalink = bool(merged_links) and merged_links[0] == Link(identity)
+    published, updated = _item_dates(statements)
+    return Item(
+        id=identity,
+        is_permalink=is_permalink,
+        title=statements.texts.get("title") or statements.texts.get("atom:title"),
+        summary=summary,
+        content=content,
+        links=merged_links,
+        authors=persons.merge(statements.persons.get("author", ())),
+        contributors=persons.merge(statements.persons.get("contributor", ())),
+        categories=merge_categories(statements.categories),
+        rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
+        published=published,
+        updated=updated,
+        language=statements.language,
+        direction=statements.direction,
+        extensions=extensions,
+        enclosures=_enclosures(statements),
+        comments=statements.strings.get("comments", ""),
+        image=statements.thumbnail,
+        source=_source(statements),
+    )
+
+
+def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
+    """Return the channel that the statements describe, without items."""
+    image, extensions = apply_image_size(statements.image, _with_fallbacks(statements))
+    links = merge_links(statements.links)
+    title = statements.texts.get("title") or statements.texts.get("atom:title")
+    link = next((link.href for link in links if link.rel == "alternate"), "")
+    webmasters = persons.merge(statements.persons.get("webmaster", ()))
+    instants = statements.dates
+    generator = statements.generator
+    return Feed(
+        kind=kind,
+        version=version,
+        id=statements.strings.get("atom:id", ""),
+        title=title,
+        summary=statements.texts.get("summary") or statements.texts.get("atom:summary"),
+        links=links,
+        authors=persons.merge(statements.persons.get("author", ())),
+        contributors=persons.merge(statements.persons.get("contributor", ())),
+        categories=merge_categories(statements.categories),
+        rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
+        published=_first(instants, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
+        updated=_first(instants, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
+        language=statements.strings.get("language") or statements.language,
+        direction=statements.direction,
+        extensions=extensions,
+        webmaster=webmasters[0] if webmasters else None,
+        generator=generator if generator and (generator.name or generator.uri) else None,
+        image=reduce_image(image, title, link),
+        icon=statements.strings.get("icon", ""),
+        schedule=replace(schedule, notes=()),
+        cloud=statements.cloud,
+        rating=statements.strings.get("rating", ""),
+        text_input=statements.text_input,
+    )
+
+
+def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
+    """Return each link once, with the page first. If there are several pages, an HTML page is first."""
+    by_meaning: dict[tuple[str, str], Link] = {}
+    for link in links:
+        if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
+            by_meaning[link.href, link.rel] = link
+    unique = list(by_meaning.values())
+    own = {link.href for link in unique if link.rel == "self"}
+    unique = [link for link in unique if link.rel != "alternate" or link.href not in own]  # a feed is not its own page
+    alternates = [link for link in unique if link.rel == "alternate"]
+    if alternates:
+        page = next((link for link in alternates if not link.type), alternates[0])
+        unique.remove(page)
+        unique.insert(0, page)
+    return tuple(unique)
+
+
+def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
+    """Return each category once."""
+    unique: dict[tuple[str, str], Category] = {}
+    for category in categories:
+        key = category.term, category.scheme
+        if key not in unique or not unique[key].label:
+            unique[key] = category
+    return tuple(unique.values())
+
+
+def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
+    """Return the picture without a title or link that equals the channel's. Return None if there is no picture."""
+    if image is None:
+        return None
+    return replace(
+        image,
+        title="" if image.title == markup.to_line(title) else image.title,
+        link="" if image.link == link else image.link,
+    )
+
+
+def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
+    """Return the channel's picture with the size of a Media RSS thumbnail, and the remaining extensions."""
+    if image is None or image.width or image.height:
+        return image, extensions
+    for at, node in enumerate(extensions):
+        attributes = dict(node.attributes)
+        if (node.namespace, node.name, node.content) != (MEDIA, "thumbnail", ()) or attributes.pop(
+            "url", ""
+        ) != image.url:
+            continue
+        if (
+            attributes
+            and attributes.keys() <= {"width", "height"}
+            and all(_is_size(side) for side in attributes.values())
+        ):
+            width, height = (int(attributes[side]) if side in attributes else None for side in ("width", "height"))
+            return replace(image, width=width, height=height), extensions[:at] + extensions[at + 1 :]
+    return image, extensions
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX and int(text) > 0
+
+
+def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Use Dublin Core's identifier as the item's id if the item's IRI equals it or was generated.
+
+    Return the remaining extensions. A generated IRI is a name-based UUID (RFC 9562, section 5.5). Other identifiers may
+    be those of a book or an article.
+    """
+    iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
+    if "id" in statements.strings or not iri:
+        return extensions
+    for at, node in enumerate(extensions):
+        if (node.namespace, node.name) != (DC, "identifier"):
+            continue
+        if node.text and (_DISTINGUISHING_SUFFIX.sub("", node.text) == iri or _NAME_BASED_UUID.fullmatch(iri)):
+            statements.strings["id"] = node.text
+            return extensions[:at] + extensions[at + 1 :]
+        break
+    return extensions
+
+
+def drop_inherited(item: Item, channel: Feed) -> Item:
+    """Return the item without a language and direction that equal the channel's."""
+    same_language = item.language and item.language.lower() == channel.language.lower()
+    same_direction = item.direction and item.direction == channel.direction
+    if not same_language and not same_direction:
+        return item
+    return replace(
+        item,
+        language="" if same_language else item.language,
+        direction="" if same_direction else item.direction,
+    )
+
+
+def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
+    """Return content and summary. RSS's description is the content of an item without other texts."""
+    content = statements.texts.get("content") or statements.texts.get("atom:content")
+    summary = statements.texts.get("atom:summary")
+    description = statements.texts.get("summary")
+    if content is None and summary is None:
+        return description, None
+    return content, summary or description
+
+
+def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
+    """Return the dates of publication and of the update.
+
+    RSS's single date counts as publication, unless it equals the update.
+    """
+    instants = statements.dates
+    updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")
+    explicit = _first(instants, "atom:published", "dcterms:issued", "atom:created", "dcterms:created")
+    if explicit is not None:
+        return explicit, updated
+    published = _first(instants, "pubdate", "dc")
+    return (None if published == updated else published), updated
+
+
+def _first(instants: dict[str, int], *keys: str) -> int | None:
+    return next((instants[key] for key in keys if key in instants), None)
+
+
+def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
+    """Use elements of Dublin Core in place of missing elements of the format. Return the remaining extensions."""
+    extensions = list(statements.extensions)
+    own = {
+        "title": {"title", "atom:title"},
+        "description": {"summary", "atom:summary", "content", "atom:content"},
+        "rights": {"rights", "atom:rights"},
+    }
+    for local, node in statements.fallbacks:
+        value = node.text
+        language = statements.strings.get("language") or statements.language
+        if local == "language" and not language:
+            statements.language = value
+        elif local == "language" and value.lower() == language.lower():
+            continue
+        elif local == "date" and "dc" not in statements.dates and (instant := feed_dates.parse(value)) is not None:
+            statements.dates["dc"] = instant
+        elif (
+            local in own
+            and not own[local] & statements.texts.keys()
+            and (text := markup.make_text(value, is_html=True))
+        ):
+            statements.texts[{"description": "summary"}.get(local, local)] = text
+        elif value:
+            extensions.append(node)
+    return tuple(extensions)
+
+
+def _enclosures(statements: Extract) -> tuple[Enclosure, ...]:
+    enclosures = list(statements.enclosures.values())
+    if statements.duration is not None and enclosures:
+        enclosures[0] = replace(enclosures[0], duration=statements.duration)
+    return tuple(enclosures)
+
+
+def _source(statements: Extract) -> Feed | None:
+    if statements.atom_source is not None:
+        element, base = statements.atom_source
+        inner = extract(element, core=ATOM, is_atom=True, base=base, is_item=False)
+        source = channel(inner, Kind.ATOM, "", Schedule())
+        return source if source != Feed() else None
+    address, title = statements.rss_source
+    if not address and not title:
+        return None
+    links = (Link(address, "self"),) if address else ()
+    return Feed(title=markup.make_text(title, is_html=True), links=links)

@@ -1,0 +1,425 @@
+"""Extraction of the statements about a channel or an item from elements of RSS, Atom and modules.
+
+Documents mix vocabularies: elements of Atom occur in RSS, those of RSS in Atom, and those of Dublin Core in both. All
+of them are therefore read in documents of every format. If several statements differ, element_precedence.py chooses
+one.
+"""
+
+from base64 import b64decode
+from dataclasses import dataclass, field
+
+from feedproxy.feed import feed_dates
+from feedproxy.feed.channel import Cloud
+from feedproxy.feed.convert import markup
+from feedproxy.feed.convert import persons as people
+from feedproxy.feed.convert.model import (
+    Category,
+    Enclosure,
+    Generator,
+    Image,
+    Link,
+    Node,
+    Person,
+    Text,
+    TextInput,
+)
+from feedproxy.feed.convert.namespaces import (
+    ADMIN,
+    ATOM,
+    ATOM03,
+    CONTENT,
+    DC,
+    DCTERMS,
+    ENC,
+    ITS,
+    ITUNES,
+    MEDIA,
+    RDF,
+    RSS1,
+    RSS2,
+    SY,
+    XML,
+)
+from feedproxy.feed.convert.xml_nodes import canonical_namespace, clean, make_node
+from feedproxy.feed.xml import Element, qualified_name, text_of
+
+UNKNOWN_TYPE = "application/octet-stream"
+"""Media type of an enclosure of unknown type. RSS requires a type."""
+
+STATEMENTS_MAX = 1_000
+"""Maximum number of statements of one kind about one channel or item."""
+
+
+@dataclass(slots=True)
+class Extract:
+    """The statements about one channel or item, in document order."""
+
+    base: str
+    is_item: bool
+    language: str = ""
+    direction: str = ""
+    about: str = ""
+    texts: dict[str, Text] = field(default_factory=dict)
+    strings: dict[str, str] = field(default_factory=dict)
+    dates: dict[str, int] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+    persons: dict[str, list[Person | None]] = field(default_factory=dict)
+    categories: list[Category] = field(default_factory=list)
+    enclosures: dict[str, Enclosure] = field(default_factory=dict)
+    """Enclosures keyed by address."""
+    generator: Generator | None = None
+    image: Image | None = None
+    cloud: Cloud | None = None
+    text_input: TextInput | None = None
+    is_permalink: bool = False
+    duration: int | None = None
+    thumbnail: str = ""
+    atom_source: "tuple[Element, str] | None" = None
+    rss_source: tuple[str, str] = ("", "")
+    extensions: list[Node] = field(default_factory=list)
+    fallbacks: list[tuple[str, Node]] = field(default_factory=list)
+    """Elements of Dublin Core, each with its local name. They count if the format's own elements are missing."""
+
+
+def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
+    """Read the children of a channel or an item and return the statements.
+
+    `core` is the namespace of the format's own elements.
+    """
+    statements = Extract(element_base(container, base), is_item)
+    statements.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
+    direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
+    statements.direction = direction if direction in ("ltr", "rtl") else ""
+    statements.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
+    for child in container.iterchildren("*"):
+        namespace, local = qualified_name(child)
+        namespace = canonical_namespace(namespace)
+        if namespace in (RSS1, RSS2) or (namespace == core and not is_atom):
+            is_known = _rss(statements, local, child)
+        elif namespace in (ATOM, ATOM03) or (namespace == core and is_atom):
+            is_known = _atom(statements, local, child)
+        else:
+            is_known = _module(statements, namespace, local, child)
+        if not is_known and len(statements.extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
+            statements.extensions.append(node)
+    return statements
+
+
+def element_base(element: Element, base: str) -> str:
+    """Return the base URI of an element: its xml:base, resolved against `base`, the base URI of its parent (XML Base,
+    section 4)."""
+    own = element.get(f"{{{XML}}}base") or element.get("xml:base")
+    return markup.resolve(base, own) if own else base
+
+
+def _rss(statements: Extract, local: str, element: Element) -> bool:
+    """Extract an element of RSS 0.90 to 2.0. Return False if it is unknown."""
+    key = local.lower()
+    match key:
+        case "title" | "description" | "copyright":
+            name = {"description": "summary", "copyright": "rights"}.get(key, key)
+            _text(statements, name, _ambiguous(statements, element))
+        case "link":
+            _link(
+                statements,
+                Link(
+                    markup.resolve(element_base(element, statements.base), _value(element) or element.get("href", ""))
+                ),
+            )
+        case "language" | "rating" if not statements.is_item:
+            statements.strings.setdefault(key, _value(element))
+        case "comments" if statements.is_item:
+            statements.strings.setdefault(key, markup.resolve(statements.base, _value(element)))
+        case "author" | "managingeditor":
+            _person(statements, "author", people.parse(_value(element)))
+        case "webmaster" if not statements.is_item:
+            _person(statements, "webmaster", people.parse(_value(element)))
+        case "pubdate" | "lastbuilddate":
+            _date(statements, key, _value(element))
+        case "category":
+            _category(statements, Category(_value(element), clean(element.get("domain") or "").strip()))
+        case "generator" if not statements.is_item:
+            statements.generator = statements.generator or Generator(_value(element))
+        case "cloud" if not statements.is_item:
+            names = ("domain", "port", "path", "registerProcedure", "protocol")
+            statements.cloud = statements.cloud or Cloud(*(clean(element.get(name) or "") for name in names))
+        case "image" if not statements.is_item:
+            statements.image = _image(statements, element) or statements.image
+        case "textinput" if not statements.is_item:
+            statements.text_input = statements.text_input or _text_input(statements, element)
+        case "guid" if statements.is_item:
+            if "id" not in statements.strings and _value(element):
+                statements.strings["id"] = _value(element)
+                is_permalink = (element.get("isPermaLink") or "true").strip().lower() != "false"
+                statements.is_permalink = is_permalink and markup.is_web(statements.strings["id"])
+        case "enclosure" if statements.is_item:
+            # Some publishers name the attribute `size`.
+            length = element.get("length") or element.get("size")
+            _enclosure(statements, element.get("url"), element.get("type"), length)
+        case "source" if statements.is_item:
+            statements.rss_source = (markup.resolve(statements.base, element.get("url") or ""), _value(element))
+        case "docs" | "ttl" | "skiphours" | "skipdays" | "items" | "item":
+            pass  # docs, the schedule (feed/parse/xml_elements.py) and items are not read here
+        case _:
+            return False
+    return True
+
+
+def _atom(statements: Extract, local: str, element: Element) -> bool:
+    """Extract an element of Atom 0.3 or 1.0. Return False if it is unknown."""
+    base = element_base(element, statements.base)
+    match local:
+        case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
+            name = {"copyright": "rights", "subtitle": "summary", "tagline": "summary"}.get(local, local)
+            _text(statements, f"atom:{name}", _construct(element, base))
+        case "content" if statements.is_item:
+            _text(statements, "atom:content", _construct(element, base))
+        case "id":
+            statements.strings.setdefault("atom:id", _value(element))
+        case "updated" | "published" | "modified" | "issued" | "created":
+            name = {"modified": "updated", "issued": "published"}.get(local, local)
+            _date(statements, f"atom:{name}", _value(element))
+        case "author" | "contributor":
+            _person(statements, local, _atom_person(element, base))
+        case "category":
+            term, label = element.get("term"), clean(element.get("label") or "").strip()
+            term = clean(term or _value(element)).strip()
+            _category(
+                statements, Category(term, clean(element.get("scheme") or "").strip(), "" if label == term else label)
+            )
+        case "generator":
+            uri = markup.resolve(base, element.get("uri") or element.get("url") or "")
+            version = clean(element.get("version") or "").strip()
+            name = "" if _value(element) == uri else _value(element)
+            statements.generator = statements.generator or Generator(name, uri, version)
+        case "logo":
+            statements.image = statements.image or _picture(markup.resolve(base, _value(element)))
+        case "icon":
+            statements.strings.setdefault("icon", markup.resolve(base, _value(element)))
+        case "link":
+            _atom_link(statements, element, base)
+        case "source" if statements.is_item:
+            statements.atom_source = statements.atom_source or (element, base)
+        case "entry" | "info":
+            pass
+        case _:
+            return False
+    return True
+
+
+def _module(statements: Extract, namespace: str, local: str, element: Element) -> bool:
+    """Extract an element of a supported module. Return False for elements of other modules."""
+    match namespace, local:
+        case (d, "creator") if d == DC:
+            _person(statements, "author", people.parse(_value(element)))
+        case (d, "contributor") if d == DC:
+            _person(statements, "contributor", people.parse(_value(element)))
+        case (d, "subject") if d == DC:
+            _category(statements, Category(_value(element)))
+        case (d, "title" | "description" | "rights" | "language" | "date") if d == DC:
+            if (node := make_node(element)) is not None:
+                statements.fallbacks.append((local, node))
+        case (d, "issued" | "created" | "modified") if d == DCTERMS:
+            _date(statements, f"dcterms:{local}", _value(element))
+        case (c, "encoded") if c == CONTENT and statements.is_item:
+            html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
+            _text(statements, "content", markup.make_text(html, is_html=True))
+        case (a, "generatorAgent") if a == ADMIN and not statements.is_item:
+            uri = clean(element.get(f"{{{RDF}}}resource") or "").strip()
+            if statements.generator is not None or not uri:
+                return False
+            statements.generator = Generator(uri=uri)
+        case (e, "enclosure") if e == ENC and statements.is_item:
+            values = (element.get(f"{{{RDF}}}resource"), element.get(f"{{{ENC}}}type"), element.get(f"{{{ENC}}}length"))
+            _enclosure(statements, *values)
+        case (i, "duration") if i == ITUNES and statements.is_item:
+            seconds = _seconds(_value(element))
+            if seconds is None or statements.duration is not None:
+                return False
+            statements.duration = seconds
+        case (m, "thumbnail") if m == MEDIA and statements.is_item:
+            if statements.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
+                return False
+            statements.thumbnail = markup.resolve(statements.base, element.get("url") or "")
+        case (s, _) if s == SY and not statements.is_item:
+            pass
+        case _:
+            return False
+    return True
+
+
+def _text(statements: Extract, key: str, text: Text | None) -> None:
+    if text is not None:
+        statements.texts.setdefault(key, text)
+
+
+def _ambiguous(statements: Extract, element: Element) -> Text | None:
+    """Return the text of an RSS element, read as HTML because RSS states no type. Return None if it is empty."""
+    html = markup.inner_html(element)
+    return markup.make_text(markup.resolve_html(element_base(element, statements.base), html), is_html=True)
+
+
+def _construct(element: Element, base: str) -> Text | None:
+    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3). In Atom 0.3, `mode` specifies its form.
+
+    Return None if it is empty.
+    """
+    kind = (element.get("type") or "text").strip().lower()
+    src = markup.resolve(base, element.get("src") or "")
+    mode = (element.get("mode") or "").strip().lower()
+    if src:
+        return Text("", clean(kind), src)
+    if mode == "base64" and (decoded := _decoded(element, kind)) is not None:
+        return markup.make_text(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
+    has_elements = any(isinstance(child.tag, str) for child in element)
+    if kind == "xhtml" or (mode != "escaped" and has_elements and kind in ("text", "html", "text/html", "text/plain")):
+        return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
+    if kind in ("html", "text/html", "application/xhtml+xml"):
+        return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
+    if kind in ("text", "text/plain") or "/" not in kind:
+        return markup.make_text(text_of(element), is_html=False)
+    value = clean(markup.inner_html(element)).strip()
+    return Text(value, clean(kind)) if value else None
+
+
+def _decoded(element: Element, kind: str) -> str | None:
+    """Decode text that Atom 0.3 writes with mode="base64". Return None for other content, which remains encoded."""
+    if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
+        return None
+    try:
+        return b64decode("".join(text_of(element).split()), validate=True).decode()
+    except ValueError:
+        return None
+
+
+def _date(statements: Extract, key: str, text: str) -> None:
+    if (instant := feed_dates.parse(text)) is not None:
+        statements.dates.setdefault(key, instant)
+
+
+def _person(statements: Extract, role: str, person: Person | None) -> None:
+    if len(statements.persons.setdefault(role, [])) < STATEMENTS_MAX:
+        statements.persons[role].append(person)
+
+
+def _category(statements: Extract, category: Category) -> None:
+    if category.term and len(statements.categories) < STATEMENTS_MAX:
+        statements.categories.append(category)
+
+
+def _link(statements: Extract, link: Link) -> None:
+    if link.href and len(statements.links) < STATEMENTS_MAX:
+        statements.links.append(link)
+
+
+def _atom_link(statements: Extract, element: Element, base: str) -> None:
+    def attribute(name: str) -> str:
+        return clean(element.get(name) or "").strip()
+
+    href = markup.resolve(base, attribute("href"))
+    for rel in (attribute("rel") or "alternate").lower().split():
+        if (
+            rel == "replies"
+            and statements.is_item
+            and attribute("type").lower() == "text/html"
+            and "comments" not in statements.strings
+        ):
+            statements.strings["comments"] = href
+            continue
+        if rel == "enclosure" and statements.is_item:
+            _enclosure(
+                statements, href, attribute("type"), attribute("length"), attribute("title"), attribute("hreflang")
+            )
+            continue
+        media_type = "" if rel == "alternate" and attribute("type").lower() == "text/html" else attribute("type")
+        length = _number(attribute("length")) or None
+        _link(statements, Link(href, rel, media_type, attribute("hreflang"), attribute("title"), length))
+
+
+def _enclosure(
+    statements: Extract, url: str | None, kind: str | None, length: str | None, title: str = "", language: str = ""
+) -> None:
+    address = markup.resolve(statements.base, url or "")
+    if not address or len(statements.enclosures) >= STATEMENTS_MAX:
+        return
+    # "When an enclosure's size cannot be determined, a publisher SHOULD use a length of 0" -- RSS profile.
+    kind = clean(kind or "").strip()
+    kind = "" if kind == UNKNOWN_TYPE else kind
+    new = Enclosure(address, kind, _number(length or "") or None, title, language)
+    previous = statements.enclosures.get(address, new)
+    statements.enclosures[address] = Enclosure(
+        previous.url,
+        previous.type or new.type,
+        previous.length or new.length,
+        previous.title or new.title,
+        previous.language or new.language,
+    )
+
+
+def _atom_person(element: Element, base: str) -> Person:
+    own = (canonical_namespace(qualified_name(element)[0]), ATOM, ATOM03)
+    values: dict[str, str] = {}
+    avatar = ""
+    extensions: list[Node] = []
+    for child in element.iterchildren("*"):
+        namespace, local = canonical_namespace(qualified_name(child)[0]), qualified_name(child)[1]
+        if namespace in own:
+            values.setdefault(local, _value(child))
+        elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
+            avatar = markup.resolve(base, clean(child.get("url") or "").strip())
+        elif len(extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
+            extensions.append(node)
+    uri = markup.resolve(base, values.get("uri") or values.get("url") or values.get("homepage") or "")
+    name = " ".join((values.get("name") or ("" if len(element) else _value(element))).split())
+    email = values.get("email", "")
+    return Person("" if name in (email, uri, avatar) else name, email, uri, avatar, tuple(extensions))
+
+
+def _picture(url: str) -> Image | None:
+    return Image(url) if url else None
+
+
+def _image(statements: Extract, element: Element) -> Image | None:
+    values = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    url = values.get("url") or element.get(f"{{{RDF}}}resource") or ""
+    if not url:
+        return None
+    return Image(
+        markup.resolve(statements.base, url),
+        markup.to_line(markup.make_text(values.get("title", ""), is_html=True)),
+        markup.resolve(statements.base, values.get("link", "")),
+        _number(values.get("width", "")) or None,
+        _number(values.get("height", "")) or None,
+        markup.to_line(markup.make_text(values.get("description", ""), is_html=True)),
+    )
+
+
+def _text_input(statements: Extract, element: Element) -> TextInput | None:
+    values = {qualified_name(child)[1].lower(): _value(child) for child in element.iterchildren("*")}
+    if not values.get("name") or not values.get("link"):
+        return None
+    link = markup.resolve(statements.base, values["link"])
+    return TextInput(values.get("title", ""), values.get("description", ""), values["name"], link)
+
+
+def _value(element: Element) -> str:
+    return clean(text_of(element)).strip()
+
+
+def _number(text: str) -> int | None:
+    text = text.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 15 else None
+
+
+def _seconds(text: str) -> int | None:
+    """Parse itunes:duration and return seconds: a number of seconds, or hours, minutes and seconds with colons.
+
+    Return None if it is invalid.
+    """
+    total = 0
+    for part in text.split(":"):
+        number = _number(part)
+        if number is None:
+            return None
+        total = total * 60 + number
+    return total if text and total < 10**9 else None

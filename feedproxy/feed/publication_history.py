@@ -1,0 +1,66 @@
+"""Publication history of a feed before its first fetch, from the dates of its entries.
+
+With the history, the first fetch already gives a polling interval (change_rate.py). Without the history, feedproxy
+would poll too often or too seldom for weeks.
+
+The dates are found by pattern, without parsing the document: a missing or additional date does no harm, and invalid
+dates are ignored.
+"""
+
+import re
+from collections.abc import Sequence
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.feed.feed_dates import parse
+
+ENTRIES_MAX = 64
+"""Maximum number of dates that are read. The newest come first, and old ones say little about the current rate."""
+
+SAME_PUBLICATION: Seconds = 120
+"""Seconds within which several entries count as one publication."""
+
+# All repetitions are bounded, so that no document makes the search slow.
+_FIRST = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>/]|\"items\"\s{0,8}:")
+_PUBLISHED = re.compile(
+    rb"<(?:[\w.-]{1,40}:)?(?:pubDate|published|issued|date)(?:\s[^<>]{0,200})?>([^<>]{8,80})</"
+    rb"|\"date_published\"\s{0,8}:\s{0,8}\"([^\"]{8,60})\""
+)
+_UPDATED = re.compile(
+    rb"<(?:[\w.-]{1,40}:)?(?:updated|modified)(?:\s[^<>]{0,200})?>([^<>]{8,80})</"
+    rb"|\"date_modified\"\s{0,8}:\s{0,8}\"([^\"]{8,60})\""
+)
+
+
+def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
+    """Return the instants at which entries of this document were published, oldest first, none after `now`.
+
+    The result is empty if there are fewer than two instants, because a single date is often that of the document. Dates
+    are found only in ASCII-compatible encodings.
+    """
+    first = _FIRST.search(document)
+    if first is None:
+        return ()
+    for names in (_PUBLISHED, _UPDATED):
+        if len(publications := _merge_publications(_dates(names, document, first.start()), now)) > 1:
+            return publications
+    return ()
+
+
+def _dates(names: re.Pattern[bytes], document: bytes, start: int) -> list[Instant]:
+    instants = []
+    for match in names.finditer(document, start):
+        if (instant := parse((match[1] or match[2]).decode("ascii", "replace"))) is not None:
+            instants.append(float(instant))
+        if len(instants) == ENTRIES_MAX:
+            break
+    return instants
+
+
+def _merge_publications(instants: Sequence[Instant], now: Instant) -> tuple[Instant, ...]:
+    publications: list[Instant] = []
+    for at in sorted(instant for instant in instants if instant <= now):
+        if publications and at - publications[-1] < SAME_PUBLICATION:
+            publications[-1] = at
+        else:
+            publications.append(at)
+    return tuple(publications)

@@ -1,0 +1,174 @@
+"""Expiry of a stored copy according to the feed's own hints. All functions are pure, and all times are GMT.
+
+RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes and that it only needs
+to refresh from source when the TTL is exceeded". The syndication module is "similar to TTL", a schedule of updates.
+skipHours and skipDays tell readers "when to avoid reading the RSS feed".
+
+ttl, the syndication module and CDF's interval define an expiry, counted from the time of the fetch; the latest of them
+applies. skipHours and skipDays define no expiry of their own: an expiry in skipped hours moves to the end of these
+hours. If the expiry has passed and the present lies in skipped hours, the copy may answer until their end. Both kinds
+of hints are limited, because a hint of months is a mistake.
+"""
+
+import math
+from calendar import monthrange
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.durations_and_sizes import count_noun
+from feedproxy.feed.channel import Period, Schedule
+
+_HOUR = 3600.0
+_DAY = 24 * _HOUR
+_WEEK_HOURS = 7 * 24
+_EPOCH_DAY = 3  # 1970-01-01 was a Thursday, and 0 is Monday
+_PERIOD_NOUNS = {
+    Period.HOURLY: "hour",
+    Period.DAILY: "day",
+    Period.WEEKLY: "week",
+    Period.MONTHLY: "month",
+    Period.YEARLY: "year",
+}
+
+_PERIOD_LENGTHS = {Period.HOURLY: _HOUR, Period.DAILY: _DAY, Period.WEEKLY: 7 * _DAY}
+
+
+@dataclass(frozen=True, slots=True)
+class HintExpiry:
+    """The instant at which a copy expires according to the hints, and the hint that determines it."""
+
+    until: Instant
+    detail: str
+    """Token of the hint: `ttl-hint`, `sy-hint`, `cdf-hint`, `skip-hours` or `skip-days`."""
+    reason: str
+
+
+def hint_expiry(
+    schedule: Schedule,
+    *,
+    base: Instant,
+    expires: Instant | None,
+    now: Instant,
+    hint_max: Seconds,
+    skip_max: Seconds,
+) -> HintExpiry | None:
+    """Return the expiry according to the hints if it is later than HTTP's. Return None otherwise.
+
+    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime; None
+    without one. A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max`
+    seconds from their beginning. The expiry may be in the past: then the copy is stale.
+    """
+    longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
+    if longest and expires is not None and longest.until <= expires:
+        longest = None
+    end = longest.until if longest else base if expires is None else expires
+    quiet = _skip_expiry(schedule, end, skip_max)
+    if max(end, quiet.until if quiet else end) < now:
+        quiet = _skip_expiry(schedule, now, skip_max) or quiet
+    if longest is None and quiet and quiet.until <= now:
+        return None  # skipped hours in the past only delayed the refresh
+    return quiet or longest
+
+
+def is_skipped(schedule: Schedule, instant: Instant) -> bool:
+    """Return True if the publisher asks clients not to poll at this instant."""
+    return _week(schedule.skip_hours, schedule.skip_days)[_week_hour(instant)]
+
+
+def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
+    """Return the first instant, not earlier than `instant`, at which the feed may be fetched."""
+    for _ in range(_WEEK_HOURS):
+        if not is_skipped(schedule, instant):
+            break
+        instant = (math.floor(instant / _HOUR) + 1) * _HOUR
+    return instant
+
+
+def next_update(schedule: Schedule, after: Instant) -> Instant | None:
+    """Return the first update later than the instant `after` in the syndication module's schedule. Return None without
+    such a schedule.
+
+    Without sy:updateBase, the schedule starts at that instant. Months and years are those of the calendar, divided into
+    sy:updateFrequency equal parts.
+    """
+    if schedule.period is None:
+        return None
+    start = after if schedule.base is None else schedule.base
+    length = _PERIOD_LENGTHS.get(schedule.period)
+    if length is None:
+        months = 12 if schedule.period is Period.YEARLY else 1
+        start, end = _calendar_period(start, after, months)
+        length = end - start
+    step = length / schedule.frequency
+    update = start + (math.floor((after - start) / step) + 1) * step
+    return update if update > after else after + step
+
+
+def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[HintExpiry]:
+    ends = []
+    latest = base + hint_max
+    if schedule.ttl is not None:
+        reason = f"ttl of {count_noun(schedule.ttl, 'minute')}"
+        ends.append(HintExpiry(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", reason))
+    if (update := next_update(schedule, base)) is not None:
+        noun = _PERIOD_NOUNS[schedule.period or Period.DAILY]
+        reason = f"sy: {count_noun(schedule.frequency, 'update')} per {noun}"
+        ends.append(HintExpiry(min(update, latest), "sy-hint", reason))
+    if schedule.interval is not None:
+        reason = f"CDF schedule of {count_noun(round(schedule.interval / 60), 'minute')}"
+        ends.append(HintExpiry(min(base + schedule.interval, latest), "cdf-hint", reason))
+    return ends
+
+
+def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> HintExpiry | None:
+    week = _week(schedule.skip_hours, schedule.skip_days)
+    current = _week_hour(instant)
+    if not week[current]:
+        return None
+    hours_before = next(hours for hours in range(_WEEK_HOURS) if not week[current - hours - 1])
+    hours_after = next(hours for hours in range(1, _WEEK_HOURS) if not week[(current + hours) % _WEEK_HOURS])
+    hour = math.floor(instant / _HOUR)
+    end = (hour + hours_after) * _HOUR
+    until = min(end, (hour - hours_before) * _HOUR + skip_max)
+    if until <= instant:
+        return None
+    # The hint that skips the last hour is named; skipDays precedes skipHours.
+    day, _ = divmod(_week_hour(until - 1), 24)
+    kind = "skip-days" if day in schedule.skip_days else "skip-hours"
+    reason = "skipDays" if kind == "skip-days" else "skipHours"
+    moment = datetime.fromtimestamp(until, UTC)
+    capped = ", the end of skip_max" if until < end else ""
+    return HintExpiry(until, kind, f"{reason}: no polls until {moment:%a %H:%M} GMT{capped}")
+
+
+@lru_cache(maxsize=1024)
+def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
+    """Return for every hour of the week, from Monday 00:00 GMT on, True if it is skipped.
+
+    If all hours are skipped, none counts as skipped.
+    """
+    week = tuple(day in skip_days or hour in skip_hours for day in range(7) for hour in range(24))
+    return (False,) * _WEEK_HOURS if all(week) else week
+
+
+def _week_hour(instant: Instant) -> int:
+    return (math.floor(instant / _HOUR) + 24 * _EPOCH_DAY) % _WEEK_HOURS
+
+
+def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[Instant, Instant]:
+    """Return the start and end of the period of `months` that contains `instant`, in a schedule that began at
+    `anchor`."""
+    start, moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at) for at in (anchor, instant))
+    periods = ((moment.year - start.year) * 12 + moment.month - start.month) // months
+    if _months_later(start, periods * months) > moment:
+        periods -= 1
+    first = _months_later(start, periods * months)
+    return first.timestamp(), _months_later(start, (periods + 1) * months).timestamp()
+
+
+def _months_later(start: datetime, months: int) -> datetime:
+    """Return the same day of a later month, or its last day if the month is shorter (31 January, 28 February)."""
+    year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
+    return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))

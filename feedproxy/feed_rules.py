@@ -1,0 +1,214 @@
+"""Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config_file.py).
+
+Each request looks up its rules. Therefore the results are cached by target.
+
+The protecting options (`readers`, `private`) apply to each interpretation of an address
+(http/target_uri/path_confusion.py). The strictest interpretation decides. Other options apply to the address as
+written.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
+from feedproxy.http.target_uri.path_confusion import interpretations
+from feedproxy.http.target_uri.target_pattern import TargetPattern
+from feedproxy.request.url_mapping import equivalent_urls, rebase
+from feedproxy.settings import Settings, override
+
+MEMO_MAX = 4096
+"""Maximum number of targets for which the matching rules are cached. Without the cache, each hit would compare its
+target with the pattern of every rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Options for the feeds with a target URI, or its public form (request/url_mapping.py), that matches a pattern."""
+
+    match: TargetPattern
+    overrides: Mapping[str, Any]
+
+
+AMBIGUOUS = ("",)
+"""Value of `readers`: no reader may read all interpretations of the address. The request is refused with 400."""
+
+BLOCKED = ("\0",)
+"""Value of `readers`: the operator has blocked the feed. The request is refused with 403."""
+
+ANY_USER = "*"
+"""Value of `readers`: all authenticated users are permitted."""
+
+
+class _Protection(NamedTuple):
+    """The permitted readers of a target, and True if the target is private. The class is a tuple, because its values
+    are hashed for each request.
+    """
+
+    readers: tuple[str, ...]
+    private: bool
+
+    def combine(self, other: "_Protection") -> "_Protection":
+        """Return the protection that satisfies both this protection and `other`."""
+        return _Protection(_intersect_readers(self.readers, other.readers), self.private or other.private)
+
+
+class _Match(NamedTuple):
+    """The numbers of the rules that match a target, and its protection or None."""
+
+    matching: tuple[int, ...]
+    protection: _Protection | None
+
+
+class Rules:
+    """All rules in the order of the file, with cached results."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.rules = tuple(rules)
+        self._protecting_rules = [
+            rule for rule in self.rules if "readers" in rule.overrides or "private" in rule.overrides
+        ]
+        self._memo: OrderedDict[str, _Match] = OrderedDict()
+        self._base: Settings | None = None
+        self._settings: dict[_Match, Settings] = {}
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def settings_for(self, target: str, base: Settings) -> Settings:
+        """Return `base` with the matching rules applied. For the same `base`, the result is the same object."""
+        if not self.rules:
+            return base
+        if base is not self._base:
+            self._base, self._settings = base, {}
+            self._memo.clear()
+        match = self._lookup(target)
+        if (merged := self._settings.get(match)) is None:
+            merged = override(base, [self.rules[index].overrides for index in match.matching])
+            protection = match.protection
+            if protection is not None and protection != _Protection(merged.readers, merged.private):
+                merged = override(merged, [{"readers": protection.readers, "private": protection.private}])
+            if len(self._settings) < MEMO_MAX:
+                self._settings[match] = merged
+        return merged
+
+    @property
+    def protecting_count(self) -> int:
+        """Return the number of rules that restrict the readers of a feed or keep it out of lists."""
+        return sum(map(_protects, self._protecting_rules))
+
+    @property
+    def protects_feeds(self) -> bool:
+        """Return True if a rule restricts the readers of a feed. A feed that is blocked for all clients does not
+        count."""
+        return any(map(_is_secret, self._protecting_rules))
+
+    def protects_host(self, host: str, base: Settings) -> bool:
+        """Return True if a rule protects a feed at this host. A tunnel to the host would bypass the rule.
+
+        Blocked feeds do not count, because a block only limits what this proxy serves.
+        """
+        return any(_is_secret(rule) and self._is_of_host(rule, host, base) for rule in self._protecting_rules)
+
+    def _is_of_host(self, rule: Rule, host: str, base: Settings) -> bool:
+        if rule.match.is_of_host(host):
+            return True
+        public = base.public_url if base.upstream else ""
+        if not public or not rule.match.is_of_host(uri.host_of(uri.normalise(public))):
+            return False
+        return uri.host_of(uri.normalise(base.upstream)) == host
+
+    def _lookup(self, target: str) -> _Match:
+        if (cached := self._memo.get(target)) is not None:
+            return cached
+        forms_of_target = equivalent_urls(target, self._base) if self._base is not None else (target,)
+        matching = tuple(
+            index for index, rule in enumerate(self.rules) if any(map(rule.match.matches, forms_of_target))
+        )
+        match = _Match(matching, self._protection(target))
+        self._memo[target] = match
+        if len(self._memo) > MEMO_MAX:
+            self._memo.popitem(last=False)
+        return match
+
+    def _protection(self, target: str) -> _Protection | None:
+        """Return the protection by the strictest interpretation of a target, or None if no protecting rule can
+        match."""
+        base = self._base
+        if base is None or not self._protecting_rules or "://" not in target:
+            return None
+        host = uri.host_of(target)
+        protecting = [rule for rule in self._protecting_rules if self._is_of_host(rule, host, base)]
+        if not protecting:
+            return None
+        try:
+            protections = [
+                _strictest(protecting, _forms_of(reading, base), base) for reading in interpretations(target)
+            ]
+        except BadTarget:
+            return _Protection(AMBIGUOUS, True) if base.readers or any(map(_protects, protecting)) else None
+        return reduce(_Protection.combine, protections)
+
+
+def may_serve_under(start: Settings, end: Settings) -> bool:
+    """Return True if the response at the end of a redirect may be served under the target that redirects.
+
+    `start` contains the settings of the target that redirects, and `end` those of the target to which it redirects. All
+    readers that `start` permits must be permitted by `end`, and `end` may be private only if `start` is. Otherwise the
+    client must follow the redirect itself.
+    """
+    if end.private and not start.private:
+        return False
+    return not end.readers or (
+        bool(start.readers) and set(_intersect_readers(start.readers, end.readers)) == set(start.readers)
+    )
+
+
+def _protects(rule: Rule) -> bool:
+    return bool(rule.overrides.get("readers") or rule.overrides.get("private"))
+
+
+def _is_secret(rule: Rule) -> bool:
+    return _protects(rule) and rule.overrides.get("readers") != BLOCKED
+
+
+def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
+    """Return an interpretation of an address and, in reverse mode, also its public form."""
+    public = None
+    if base.upstream and base.public_url:
+        public = rebase(reading, base.upstream, uri.normalise(base.public_url))
+    return (reading,) if public is None else (reading, public)
+
+
+def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
+    """Return the protection of one interpretation, by patterns as written and by the extended protecting patterns."""
+    written = extended = _Protection(base.readers, base.private)
+    for rule in protecting:
+        matches = any(map(rule.match.matches, forms_of_target))
+        if matches:
+            written = _apply(written, rule)
+        if matches or (_protects(rule) and any(map(rule.match.protects, forms_of_target))):
+            extended = _apply(extended, rule)
+    return written.combine(extended)
+
+
+def _apply(before: _Protection, rule: Rule) -> _Protection:
+    return _Protection(
+        tuple(rule.overrides.get("readers", before.readers)), bool(rule.overrides.get("private", before.private))
+    )
+
+
+def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the readers that both sets permit, or AMBIGUOUS if no reader is in both."""
+    if BLOCKED in (one, other):
+        return BLOCKED
+    if not one or not other:
+        return one or other
+    if one == other or ANY_USER in other:
+        return one
+    if ANY_USER in one:
+        return other
+    return tuple(name for name in one if name in other) or AMBIGUOUS

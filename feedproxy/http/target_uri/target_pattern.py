@@ -1,0 +1,168 @@
+"""Patterns of target URIs, which name the targets of a rule of the configuration.
+
+`*` matches any text, but in the host none with a slash. It is the only wildcard, because `?` begins a query. There are
+three forms:
+
+    https://example.com/blog/*   one scheme and port
+    example.com/blog/*           any scheme; any port, unless the pattern names one
+    *.example.com                without a slash: all paths of these hosts, but not example.com itself
+
+A pattern is normalised (http/uri.py) and compared with normalised target URIs. The case of hosts, percent-encoding, and
+the form of international names therefore do not matter.
+
+In rules that protect feeds, a pattern also matches every other spelling of a URI that a lax server answers with the
+same feed (`protects`).
+
+Purges and refreshes compare whole addresses as written (`compile_glob`).
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
+from feedproxy.http.target_uri.path_confusion import as_php, fully_decoded
+
+_SCHEME = re.compile(r"([A-Za-z*][A-Za-z0-9+.*-]*)://(.*)", re.DOTALL)
+_ANY_SCHEME = frozenset({"*", "http*"})
+_ANYWHERE = "http://host.invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPattern:
+    """A compiled pattern. Raises BadTarget if no target URI can match it."""
+
+    text: str
+    _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _wide: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    _host: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_regex", re.compile(_expression(self.text), re.DOTALL))
+        object.__setattr__(self, "_wide", re.compile(_wide_expression(self.text), re.DOTALL | re.IGNORECASE))
+        scheme, authority, _ = _split(self.text)
+        host = _aliases(_host("http" if scheme == "*" else scheme, authority))
+        object.__setattr__(self, "_host", re.compile(host, re.IGNORECASE))
+
+    def matches(self, target: str) -> bool:
+        """Return True if the pattern matches this normalised target URI."""
+        return self._regex.fullmatch(target) is not None
+
+    def protects(self, interpretation: str) -> bool:
+        """Return True if the pattern matches this interpretation of a target by the rules of a lax server.
+
+        The comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, a query if the
+        pattern has none, and the order of parameters. The names and addresses of loopback count as one host.
+        """
+        return self._wide.fullmatch(interpretation) is not None
+
+    def is_of_host(self, host: str) -> bool:
+        """Return True if the pattern can match a target at this host, at any port."""
+        return self._host.fullmatch(host) is not None
+
+
+def _split(text: str) -> tuple[str, str, str | None]:
+    """Return the scheme (`*` for any), the authority, and the part after the slash, which is None without a slash."""
+    match = _SCHEME.fullmatch(text)
+    scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
+    authority, slash, path = remainder.partition("/")
+    return "*" if scheme in _ANY_SCHEME else scheme, authority, path if slash else None
+
+
+_LOOPBACK = (
+    r"(?:(?:[^/:]*\.)?localhost|127(?:\.\d+){3}|0\.0\.0\.0|\[::1?\]|\[::ffff:127(?:\.\d+){3}\]|\[::ffff:0\.0\.0\.0\])"
+)
+
+
+def _aliases(host: str) -> str:
+    """Return an expression that matches this host and all other names that always lead to the same machine, without a
+    port."""
+    bare = re.sub(r":\d+$", "", host)
+    if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
+        return _LOOPBACK
+    plain = bare.replace("\\", "").removeprefix("[::ffff:").removesuffix("]")
+    if re.fullmatch(r"\d+(?:\.\d+){3}", plain):
+        return rf"(?:{re.escape(plain)}|\[::ffff:{re.escape(plain)}\])"
+    return bare
+
+
+def _wide_expression(text: str) -> str:
+    scheme, authority, path = _split(text)
+    expression = _host(scheme if scheme != "*" else "http", authority)
+    port = re.search(r":(\d+)$", expression)
+    if port is not None and port[1] not in ("80", "443"):
+        port_expression = rf":{port[1]}"
+    elif scheme == "*" and port is None:
+        port_expression = r"(?::\d+)?"
+    else:
+        port_expression = r"(?::(?:80|443))?"
+    return "https?://" + _aliases(expression) + port_expression + _wide_path(path)
+
+
+def _wide_path(path: str | None) -> str:
+    if path is None:
+        return "/.*"
+    normal = uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE)
+    forms = []
+    decoded = fully_decoded(normal)
+    path_alone, mark, query = decoded.partition("?")
+    for form in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
+        before, mark, query = form.partition("?")
+        if mark:
+            forms.append(_globbed(before.rstrip("/"), ".*") + r"/*\?" + _wide_query(query) + ".*")
+        elif before.endswith("/*"):
+            # The folder, and all paths below it.
+            forms.append(_globbed(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
+        else:
+            forms.append(_globbed(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
+    return "(?:" + "|".join(forms) + ")"
+
+
+def _wide_query(query: str) -> str:
+    """Return an expression that matches the parameters in any order.
+
+    A trailing asterisk matches within its parameter.
+    """
+    return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
+
+
+def _parameter(text: str) -> str:
+    ends_in_asterisk = text.endswith("*") and "*" not in text.rstrip("*")
+    expression = _globbed(text, "[^&;]*" if ends_in_asterisk else ".*")
+    before = "" if text.startswith("*") else "(?:.*[&;])?"
+    return rf"(?={before}{expression}(?:[&;].*)?\Z)"
+
+
+def _expression(text: str) -> str:
+    match = _SCHEME.fullmatch(text)
+    scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
+    if scheme not in _ANY_SCHEME and scheme not in {"http", "https"}:
+        raise BadTarget(f"invalid pattern: expected the scheme http or https, not {scheme}")
+    authority, slash, path = remainder.partition("/")
+    if not authority or "@" in authority or "?" in authority:
+        raise BadTarget("invalid pattern: expected a host without a user name, and a slash before a query")
+    if scheme in _ANY_SCHEME:
+        origin_expression = "https?://" + _host("http", authority) + r"(?::\d+)?"
+    else:
+        origin_expression = f"{scheme}://" + _host(scheme, authority)
+    # Asterisks are ordinary characters of a path, so normalisation keeps them.
+    return origin_expression + (
+        _globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
+    )
+
+
+def _host(scheme: str, authority: str) -> str:
+    if "*" in authority:
+        if re.search(r"[\s#\\]", authority):
+            raise BadTarget(f"invalid host {authority!r} in a pattern")
+        return _globbed(authority.lower(), "[^/]*")
+    return re.escape(uri.normalise(f"{scheme}://{authority}/").split("/")[2])
+
+
+def compile_glob(glob: str) -> re.Pattern[str]:
+    """Return the regular expression of an operator's glob for whole addresses. `*` matches any text."""
+    return re.compile(_globbed(glob, ".*"), re.DOTALL)
+
+
+def _globbed(text: str, anything: str) -> str:
+    return anything.join(re.escape(part) for part in re.split(r"\*+", text))

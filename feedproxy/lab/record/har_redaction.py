@@ -1,0 +1,155 @@
+"""Redaction of recordings: pseudonyms replace addresses, and placeholders replace secrets.
+
+Pseudonyms and placeholders are keyed hashes. With the same key, an address or a secret has the same replacement in
+every recording. The key is not recorded.
+
+Fields that contain a secret keep their names and get the value `redacted`. The content of a response is left out if the
+request had credentials, cookies or a secret in its address, or if the response is private or no-store. The reason is
+that private feeds often have secret addresses in their items. The path of a private target is also replaced by a
+placeholder. For errors, the path is replaced only if the request had credentials, because feedproxy's own errors are
+no-store.
+"""
+
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
+from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
+from feedproxy.lab.record.exchange import Exchange
+from feedproxy.upstream.special_networks import client_network
+
+ADDRESSES = "addresses"
+SECRETS = "secrets"
+KEEP_CHOICES = (ADDRESSES, SECRETS)
+"""Values of the option `record_keep`: the parts that are recorded without redaction."""
+
+REDACTED = "redacted"
+
+_CREDENTIALS = re.compile(
+    r"authorization|proxy-authorization|(?:set-)?cookie2?|(?:proxy-)?authentication-info|x-wsse"
+    r"|.*(?:token|secret|password|api-?key|access-?key|session|signature|credential|csrf|xsrf).*",
+    re.IGNORECASE,
+)
+_ADDRESS_FIELDS = re.compile(
+    r"forwarded|x-forwarded-for|x-original-forwarded-for|from|.*(?:real|client|remote|connecting|user)-?ip|.*-client-addr(?:ess)?",
+    re.IGNORECASE,
+)
+"""Names of fields that contain an address of the client or its user."""
+_OPAQUE = frozenset({"etag", "if-none-match", "if-match", "if-range", "user-agent"})
+"""Fields in which a long token is a validator or a product name, not a secret."""
+_REFERENCE = frozenset({"location", "content-location", "referer"})
+"""Fields with a URI reference as value, often a relative one.  RFC 9110, sections 8.7, 10.1.3 and 10.2.2"""
+_LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
+"""Matches the target of a link in the field Link.  RFC 8288, section 3"""
+_URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
+_REPEATED_SECRET_MIN = 8
+"""Minimum length in characters of a secret that is also replaced in other texts. Shorter secrets may be part of
+words."""
+
+
+def _is_private(exchange: Exchange) -> bool:
+    """Return True if the request has credentials, or the response is private or no-store."""
+    directives = CacheControl.from_fields(exchange.fields)
+    return _has_credentials(exchange) or directives.no_store or directives.private
+
+
+def _has_credentials(exchange: Exchange) -> bool:
+    """Return True if a field contains credentials, or the target identifies a stored credential."""
+    request = exchange.request
+    return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
+
+
+class Redactor:
+    """Remover of addresses and secrets from exchanges.
+
+    `key` is the key of the hashes. `keep` has members of KEEP_CHOICES.
+    """
+
+    def __init__(self, key: bytes, keep: Collection[str] = ()) -> None:
+        self._key = hashlib.blake2b(key, person=b"feedproxy.record").digest()
+        self._addresses = ADDRESSES not in keep
+        self._secrets = SECRETS not in keep
+
+    def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
+        """Return True if the content must not be recorded.
+
+        `marked_private` is True if the caller knows that the exchange is private.
+        """
+        return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
+
+    def address(self, address: str) -> str:
+        """Return the pseudonym of a reader's address, or "" for an empty address."""
+        return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
+
+    def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:
+        """Return the redacted exchange; `exchange.reader` must be an address.
+
+        `marked_private` is True if the caller knows that the exchange is private.
+        """
+        secrets: set[str] = set()
+        is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
+        name = self._redact_path if is_private else self._redact_url
+        target = name(exchange.request.target, secrets)
+        request = replace(exchange.request, target=target, fields=self._redact_fields(exchange.request.fields, secrets))
+        return replace(
+            exchange,
+            request=request,
+            fields=self._redact_fields(exchange.fields, secrets),
+            reader=self.address(exchange.reader),
+            public=name(exchange.public, secrets) if exchange.public else "",
+            failure=self._redact_text(exchange.failure, secrets),
+        )
+
+    def _redact_url(self, url: str, secrets: set[str]) -> str:
+        if not self._secrets:
+            return url
+
+        def mask(secret: str) -> str:
+            if not secret:
+                return secret
+            secrets.add(secret)
+            return f"{REDACTED}-{self._hash(secret, 4)}"
+
+        try:
+            return without_secrets(url, mask)
+        except ValueError:
+            return REDACTED
+
+    def _redact_path(self, url: str, secrets: set[str]) -> str:
+        """Return the address with a placeholder instead of its path and query. Add the path to `secrets`."""
+        split = urlsplit(url)
+        path = url.partition("://")[2].partition("#")[0][len(split.netloc) :]
+        if not self._secrets or not split.netloc or path in ("", "/"):
+            return self._redact_url(url, secrets)
+        secrets.add(path)
+        return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/{REDACTED}-{self._hash(path, 4)}"
+
+    def _redact_fields(self, fields: Fields, secrets: set[str]) -> Fields:
+        return Fields((name, self._redact_value(name, value, secrets)) for name, value in fields)
+
+    def _redact_value(self, name: str, value: str, secrets: set[str]) -> str:
+        if self._secrets and _CREDENTIALS.fullmatch(name):
+            return REDACTED
+        if self._addresses and _ADDRESS_FIELDS.fullmatch(name):
+            return REDACTED
+        if name.lower() in _REFERENCE:
+            value = self._redact_url(value, secrets)
+        elif name.lower() == "link":
+            value = _LINK_TARGET.sub(lambda url: self._redact_url(url[0], secrets), value)
+        elif name.lower() not in _OPAQUE:
+            value = _URL.sub(lambda url: self._redact_url(url[0], secrets), value)
+        return self._redact_text(value, secrets)
+
+    def _redact_text(self, text: str, secrets: set[str]) -> str:
+        """Return the text with a placeholder instead of each secret in `secrets`."""
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _REPEATED_SECRET_MIN:
+                text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")
+        return text
+
+    def _hash(self, text: str, size: int) -> str:
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=size).hexdigest()

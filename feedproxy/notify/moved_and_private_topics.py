@@ -1,0 +1,80 @@
+"""Maintenance of the subscriptions to feeds that have become private or have moved.
+
+A feed is private if a rule says so, or if its origin forbids shared caches to store it (Cache-Control: private,
+no-store). Its subscriptions end at once instead of with their leases. A subscription to a public feed stays, even if no
+copy of the feed is stored.
+
+If a feed has moved, its subscriptions have both addresses, and subscribers are notified of changes at either address. A
+WebSub delivery names the address that changed.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.protocol import DeliveryRequest
+from feedproxy.notify.subscription_table import Role, Subscription
+from feedproxy.notify.topics import is_no_longer_public, redirect_target
+from feedproxy.refresh.events import RefreshEnded
+
+SWEEP_INTERVAL: Seconds = 600
+"""Seconds between two checks of all topics."""
+PAGE_SIZE = 500
+"""Number of subscriptions that are ended in one transaction."""
+
+
+class SubscriberMaintenance:
+    """Maintenance of the subscribers of one protocol.
+
+    `final_message` returns the delivery that informs a subscriber of the end of its subscription, or None.
+    """
+
+    def __init__(
+        self,
+        service: NotificationService,
+        protocol: str,
+        final_message: Callable[[Subscription], DeliveryRequest | None] = lambda _: None,
+    ) -> None:
+        self._service = service
+        self._protocol = protocol
+        self._final_message = final_message
+        self._last_sweep: Instant | None = None
+        service.events.refresh_ended.subscribe(self._on_refresh_ended)
+        service.events.tick.subscribe(self._on_tick)
+
+    def _on_refresh_ended(self, event: RefreshEnded) -> None:
+        target = event.target
+        if is_no_longer_public(self._service, target) or redirect_target(self._service, target) != target:
+            self._service.defer(partial(self.update_subscriptions, target))
+
+    async def _on_tick(self) -> None:
+        now = self._service.clock.now()
+        if not self._service.database.acquire_delivery_lock() or (
+            self._last_sweep is not None and abs(now - self._last_sweep) < SWEEP_INTERVAL
+        ):
+            return
+        self._last_sweep = now
+        for topic in await self._service.subscriptions.topics(Role.SUBSCRIBER, self._protocol):
+            await self.update_subscriptions(topic)
+            await asyncio.sleep(0)
+        for topic in await self._service.subscriptions.moved_topics(self._protocol):
+            await self._service.subscriptions.move(self._protocol, topic, redirect_target(self._service, topic))
+            await asyncio.sleep(0)
+
+    async def update_subscriptions(self, topic: str) -> None:
+        """End the subscriptions to a private feed, or move the subscriptions to a feed that has moved."""
+        if is_no_longer_public(self._service, topic):
+            await self._end(topic)
+        elif (new_topic := redirect_target(self._service, topic)) != topic:
+            await self._service.subscriptions.move(self._protocol, topic, new_topic)
+
+    async def _end(self, topic: str) -> None:
+        read_page = partial(self._service.subscriptions.all, role=Role.SUBSCRIBER, protocol=self._protocol, topic=topic)
+        while page := await read_page(limit=PAGE_SIZE):
+            await self._service.subscriptions.remove(*(subscription.id for subscription in page))
+            if requests := [
+                request for subscription in page if (request := self._final_message(subscription)) is not None
+            ]:
+                await self._service.enqueue(*requests)

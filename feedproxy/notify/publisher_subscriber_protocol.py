@@ -1,0 +1,63 @@
+"""A protocol with two sides: the publisher notifies subscribers, and the subscriber subscribes at other servers."""
+
+from collections.abc import Iterable
+from typing import Protocol as Shape
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Response
+from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions
+from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Refused, Verdict
+from feedproxy.notify.subscription_table import Role, Subscription
+
+
+class ProtocolSide(Shape):
+    """One side of a protocol: the message of a delivery, and the verdict on the response (protocol.py)."""
+
+    async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
+        """Return the message to send now, or None to drop the delivery."""
+        ...
+
+    async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
+        """Return the verdict on a response, or on the error in place of a response."""
+        ...
+
+
+class SubscriberSide(ProtocolSide, Shape):
+    """The side that subscribes at other servers."""
+
+    subscriptions: OutboundSubscriptions
+
+
+class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
+    """Both sides of a protocol as one. A delivery is retried for a day. Then its subscription is removed."""
+
+    retry_for = DAY
+    remove_on_failure = True
+
+    def __init__(self, name: str, publisher: P, subscriber: S) -> None:
+        self.name = name
+        self.publisher = publisher
+        self.subscriber = subscriber
+
+    def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
+        """Return no deliveries: only subscribers are notified."""
+        return ()
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """Return the message of the side to which the subscription belongs."""
+        return await self._side(subscription).message(delivery, subscription) if subscription is not None else None
+
+    async def interpret(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        """Return the verdict of the side to which the subscription belongs."""
+        if subscription is None:
+            return Refused("the subscription has ended")
+        return await self._side(subscription).interpret(subscription, answer)
+
+    async def renew(self, subscription: Subscription) -> None:
+        """Request a subscription at another server again."""
+        await self.subscriber.subscriptions.renew(subscription)
+
+    def _side(self, subscription: Subscription) -> ProtocolSide:
+        return self.subscriber if subscription.role is Role.PUBLISHER else self.publisher

@@ -1,0 +1,53 @@
+"""The protocol `websub`: hub and subscriber together."""
+
+from collections.abc import Callable
+
+from feedproxy.errors import FeedproxyError
+from feedproxy.http.message import Response
+from feedproxy.notify.notification_service import NotificationService
+from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Verdict
+from feedproxy.notify.subscription_table import Subscription
+from feedproxy.notify.websub.hub import Hub
+from feedproxy.notify.websub.messages import NAME
+from feedproxy.notify.websub.push_receiver import DistributionReceiver
+from feedproxy.notify.websub.subscriber import Subscriber
+
+_SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
+"""Kinds of deliveries (`DeliveryRequest.what`) that the subscriber sends. The hub sends `verify`, `notify`, `deny`."""
+
+
+class WebSub:
+    """Hub and subscriber of WebSub. `hub` and `distribution_receiver` answer requests to endpoints.
+
+    `key` returns a secret key of this installation.
+    """
+
+    name = NAME
+    retry_for = DAY
+    remove_on_failure = False
+    """ "The hub MUST keep the subscription active until the end of the lease duration" """
+
+    def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
+        self.hub = Hub(service)
+        self.subscriber = Subscriber(service, key)
+        self.distribution_receiver = DistributionReceiver(service, self.subscriber, key)
+
+    def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
+        """Return no deliveries: only subscribers are notified."""
+        return ()
+
+    async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
+        """Return the message of a delivery."""
+        role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
+        return await role.message(delivery, subscription)
+
+    async def interpret(
+        self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
+    ) -> Verdict:
+        """Return the verdict on a response."""
+        role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
+        return await role.interpret(delivery, subscription, answer)
+
+    async def renew(self, subscription: Subscription) -> None:
+        """Renew a lease at a hub."""
+        await self.subscriber.renew(subscription)

@@ -1,0 +1,135 @@
+"""Redirects from a page to its feed, for gateway clients that prefer feeds (feed/autodiscovery.py).
+
+The proxy fetches and stores a page like any other resource. If Accept prefers feed types, the client is redirected to
+the first feed to which the page links. The redirect lists all these feeds in Link fields. A helper process parses each
+version of a page once.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page, prefers_feeds
+from feedproxy.http import negotiation, uri
+from feedproxy.http.field_values import parse_parameters, quote
+from feedproxy.http.link import Link, parse_links
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.lru import LRU
+from feedproxy.memory_limits import MemoryLimits
+from feedproxy.proxy.representations.decoded_bodies import decoded
+from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+_PAGE_TYPES = ("text/html", "application/xhtml+xml")
+
+_COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
+"""Response fields that the redirect copies from the page. The redirect then has the page's freshness and provenance."""
+
+
+class Autodiscovery:
+    """Finder of the feeds to which stored pages link, with a cache of its results."""
+
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
+        self._helper_pool = helper_pool
+        self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
+        self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
+        """The page's bytes and its feeds, by the `id()` of the bytes. An entry refers to the bytes, so that their
+        `id()` stays unique."""
+
+    async def redirect_to_feed(
+        self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
+    ) -> ProxyResponse | PassThrough:
+        """Return a redirect to the page's first feed if the client prefers feeds, and `answer` unchanged otherwise."""
+        if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
+            return answer
+        if (
+            client.entrance is not Entrance.GATEWAY
+            or not settings.lead_to_feeds
+            or not _is_labelled_page(answer.stored)
+        ):
+            return answer
+        fields = negotiation.vary_on(answer.response.fields, "Accept")
+        answer = replace(answer, response=answer.response.with_fields(fields))
+        assert answer.stored is not None
+        if answer.response.status not in (200, 304) or not prefers_feeds(request.fields.combined("accept")):
+            return answer
+        feeds = await self.find(answer.stored, settings)
+        if not feeds:
+            return answer
+        response = _redirect(answer.response.fields, client, feeds)
+        return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
+
+    async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
+        """Return the feeds to which a stored page links, or an empty tuple if the response is not a page."""
+        label, body = stored.content.main_body
+        if not body or stored.status != 200 or stored.content.feed:
+            return ()
+        key = id(body)  # unique while the cache holds a reference to `body`
+        cached = self._cache.get(key)
+        if cached is not None and cached[0] is body:
+            return cached[1]
+        links = tuple(parse_links(stored.fields))
+        target, declared = uri.without_fragment(stored.target), stored.fields.get("content-type")
+        work = partial(_find_feeds, target, declared, links, label, body, settings.decoded_max)
+        task, _ = self._in_progress.join_or_start(key, lambda: self._search_page(key, body, work))
+        return await asyncio.shield(task)
+
+    async def _search_page(
+        self, key: int, body: bytes, work: "partial[tuple[DiscoveredFeed, ...]]"
+    ) -> tuple[DiscoveredFeed, ...]:
+        try:
+            feeds = await self._helper_pool.submit(work)
+        except FeedproxyError as error:
+            logger.warning("autodiscovery: page not searched for feeds: %s", error)
+            feeds = ()
+        self._cache.put(key, (body, feeds), len(body) + sum([len(feed.address) + len(feed.title) for feed in feeds]))
+        return feeds
+
+
+def _is_labelled_page(stored: StoredResponse) -> bool:
+    return parse_parameters(stored.fields.get("content-type") or "")[0] in _PAGE_TYPES
+
+
+def _find_feeds(
+    target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
+) -> tuple[DiscoveredFeed, ...]:
+    plain = body if label == "identity" else decoded(body, label, limit=limit)
+    if plain is None or not is_page(plain):
+        return ()
+    return discover_feeds(plain, target, content_type=declared, links=links)
+
+
+def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed, ...]) -> Response:
+    addresses = [client.base + gateway_path(feed.address) for feed in feeds]
+    body = "This page names these feeds:\n" + "".join(f"{feed}\n" for feed in addresses)
+    lines = [("Location", addresses[0])]
+    lines += [("Link", _link(address, feed)) for address, feed in zip(addresses, feeds, strict=True)]
+    lines += [line for line in fields if line[0].lower() in _COPIED_FIELDS]
+    lines += [
+        ("X-Content-Type-Options", "nosniff"),
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(body.encode()))),
+    ]
+    return Response(302, Fields(lines), body.encode())
+
+
+def _link(address: str, feed: DiscoveredFeed) -> str:
+    """Return the value of a Link field for a feed (RFC 8288, section 3). A title with other than printable ASCII
+    characters is omitted."""
+    link = f'<{address}>; rel="alternate"'
+    if feed.type:
+        link += f'; type="{feed.type}"'
+    return (
+        f"{link}; title={quote(feed.title)}"
+        if feed.title.isascii() and feed.title.isprintable() and feed.title
+        else link
+    )

@@ -1,0 +1,170 @@
+"""The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
+
+The steps have a fixed order. Conditions and ranges (response_builder.py) come first, because codings and deltas are
+made for full responses only. The rules of the entrance come before a conversion, because they must not replace the
+Content-Security-Policy of a converted document.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from feedproxy.clock import Clock
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.proxy.cors import with_cors
+from feedproxy.proxy.representations.coding_variants import CodingVariants
+from feedproxy.proxy.representations.conversions import REPRESENTATION_CONDITIONS, Conversions, with_vary_accept
+from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.proxy.representations.dictionaries import Dictionaries, with_offer
+from feedproxy.proxy.response_builder import build_response
+from feedproxy.proxy.response_selection import SelectedResponse
+from feedproxy.refresh.resource_update import earlier_versions_interval
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ProxyResponse
+from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
+from feedproxy.request.upstream_request import surrogate_key
+from feedproxy.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class OriginalFormat:
+    """The format that the origin sent.
+
+    `varies` is true if Accept was considered. The response then needs `Vary: Accept`.
+    """
+
+    varies: bool = False
+
+    def request_to_select(self, request: Request) -> Request:
+        """Return the request that selects the stored response: the client's own request."""
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class NegotiatedFormat:
+    """The format that Accept prefers. It is decided when the media type of the selected response is known."""
+
+    def request_to_select(self, request: Request) -> Request:
+        """Return the request that selects the stored response: a GET without conditions.
+
+        The client's conditions apply to the converted document.
+        """
+        return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
+
+
+type Representation = OriginalFormat | NegotiatedFormat
+
+
+class Renderer:
+    """Builder of the representation of a selected response."""
+
+    def __init__(
+        self,
+        *,
+        codings: CodingVariants,
+        deltas: Deltas,
+        dictionaries: Dictionaries,
+        conversions: Conversions,
+        clock: Clock,
+        via: str,
+    ) -> None:
+        self._codings = codings
+        self._deltas = deltas
+        self._dictionaries = dictionaries
+        self._conversions = conversions
+        self._clock = clock
+        self._via = via
+
+    def choose(
+        self, request: Request, settings: Settings, stored_media_type: Callable[[], str | None]
+    ) -> Representation:
+        """Return the representation that a request asks for (option `negotiate`).
+
+        `stored_media_type` returns the media type of the stored response, or None if no response is stored.
+        """
+        if not settings.negotiate or "accept" not in request.fields:
+            return OriginalFormat()
+        media_type = stored_media_type()
+        accept = request.fields.combined("accept")
+        if media_type is not None and self._conversions.preferred_format(accept, media_type) is None:
+            return OriginalFormat(varies=True)
+        return NegotiatedFormat()
+
+    async def render(
+        self,
+        selected: SelectedResponse | ProxyResponse,
+        representation: Representation,
+        request: Request,
+        client: ClientContext,
+        settings: Settings,
+    ) -> ProxyResponse:
+        """Return `selected` in the representation that `choose` has returned for the client. `request` is the client's
+        request. Its conditions apply to that representation.
+        """
+        response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
+        response = _for_entrance(response, request.target, client, settings)
+        match representation:
+            case OriginalFormat(varies):
+                if isinstance(selected, SelectedResponse):
+                    response = with_offer(response, selected.resource, client, settings)
+                return with_vary_accept(response) if varies else response
+            case NegotiatedFormat():
+                return await self._conversions.negotiate(response, request)
+
+    async def _original(self, selected: SelectedResponse) -> ProxyResponse:
+        context = selected.context
+        response = self._build(selected)
+        response = await self._codings.apply(response, context.request, context.settings)
+        response = with_cors(response, context.client, context.settings)
+        encoded = await self._dictionaries.encode(
+            response, context.request, selected.resource, context.client, context.settings
+        )
+        if "a-im" not in context.request.fields:
+            return encoded
+        shortened = await self._deltas.apply(
+            response.response, selected.stored, context.request, selected.resource, context.settings
+        )
+        if shortened is response.response or (encoded is not response and _is_smaller(encoded.response, shortened)):
+            return encoded
+        return replace(response, response=shortened)
+
+    def _build(self, selected: SelectedResponse) -> ProxyResponse:
+        context, stored = selected.context, selected.stored
+        settings, is_reverse = context.settings, context.client.entrance is Entrance.REVERSE
+        states_freshness = settings.state_freshness and is_reverse
+        is_dated = "if-modified-since" in context.request.fields
+        response = build_response(
+            stored,
+            context.request,
+            selected.freshness,
+            selected.status,
+            via=self._via,
+            now=self._clock.now(),
+            decoded_max=settings.decoded_max,
+            state_freshness=states_freshness,
+            surrogate_key=surrogate_key(stored.target) if states_freshness else None,
+            earlier_versions=earlier_versions_interval(selected.resource, stored.content) if is_dated else None,
+        )
+        if len(selected.unshared_fields):
+            shared = response.fields
+            unshared = (line for line in selected.unshared_fields if line[0] not in shared)
+            response = response.with_fields(Fields((*shared, *unshared)))
+        return ProxyResponse(
+            response,
+            selected.status,
+            selected.reason,
+            feed=stored.content.feed,
+            stored=stored,
+            interim=selected.interim,
+        )
+
+
+def _is_smaller(one: Response, other: Response) -> bool:
+    return len(one.body) <= len(other.body)
+
+
+def _for_entrance(response: ProxyResponse, target: str, client: ClientContext, settings: Settings) -> ProxyResponse:
+    before = response.response.fields
+    fields = apply_entrance_rules(before, client, target=target, upstream=settings.upstream)
+    if settings.readers or client.user:
+        fields = make_private(fields)
+    return response if fields is before else replace(response, response=response.response.with_fields(fields))

@@ -1,0 +1,190 @@
+"""Accounts of readers: the counts and findings from which scores are computed, in a form that workers exchange.
+
+If several workers answer the same reader, their accounts are merged by addition. A violation seen by any worker counts.
+Praise counts only for rules that a single request can show, because a worker does not see the requests that other
+workers answer.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.notes import Note
+from feedproxy.scoring import polling_interval, redirect_rules
+from feedproxy.scoring.evaluator import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
+from feedproxy.scoring.reader import Reader, ReaderName, reader_name
+from feedproxy.scoring.scoring_rules import Rule
+
+EVIDENCE_MAX = 3
+"""Maximum number of example requests stored for each finding of one reader and feed in live scores."""
+
+SINGLE_REQUEST_RULES = frozenset({Rule.CODING, Rule.IDENTITY, Rule.CONTACT, Rule.NEEDLESS, Rule.VERSION})
+"""Rules for which a single request shows whether the reader keeps them."""
+
+RULES_OF_PRAISE: Mapping[type[Note], Rule] = {kind: rule for rule, kind in PRAISE.items()}
+"""The rule to which each kind of praise belongs."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAccount:
+    """The counts and findings for one reader and one feed."""
+
+    feed: str
+    tallies: Mapping[Rule, RuleTally]
+    findings: Mapping[type[Note], FindingCount]
+    cost: TrafficCost
+    first: Instant
+    last: Instant
+    has_content: bool
+    rounds: int
+    on_hour: int
+    hourly: tuple[Evidence, ...]
+    ended: Instant | None
+    """Time of the latest answer that declared the feed gone, or None if a later answer delivered the feed."""
+
+    @property
+    def interval(self) -> Seconds:
+        """Mean time between two polls, in seconds; 0 if there was only one poll."""
+        return (self.last - self.first) / (self.rounds - 1) if self.rounds > 1 else 0.0
+
+    def finalize(self, now: Instant) -> tuple[Mapping[Rule, RuleTally], Mapping[type[Note], FindingCount]]:
+        """Return tallies and findings for the time up to `now`.
+
+        Findings that need all polls, such as ON_THE_HOUR, are added. Praise for rules that were broken is removed.
+        """
+        tallies, findings = dict(self.tallies), dict(self.findings)
+        if redirect_rules.is_left_alone(self.ended, now) and Rule.ENDINGS not in tallies:
+            tallies[Rule.ENDINGS] = RuleTally(1, 0)
+            findings[redirect_rules.HEEDS_ENDINGS] = FindingCount({}, [], 1)
+        if self.rounds >= polling_interval.HOURS_MIN:
+            is_hourly = self.on_hour >= self.rounds / 2
+            tallies[Rule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
+            if is_hourly:
+                findings[polling_interval.ON_THE_HOUR] = FindingCount({}, list(self.hourly), self.on_hour, Rule.HOUR)
+        broken = {rule for rule, tally in tallies.items() if tally.broken}
+        withheld = {kind for kind, rule in RULES_OF_PRAISE.items() if rule in broken or rule not in tallies}
+        return tallies, {kind: finding for kind, finding in findings.items() if kind not in withheld}
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderAccount:
+    """The counts and findings for one reader, with an account for each of its feeds."""
+
+    name: str
+    user_agent: str
+    """The User-Agent of the last request."""
+    feeds: tuple[FeedAccount, ...]
+    aliases: Mapping[str, str]
+    """Maps each address that a redirect named to its feed."""
+
+    @property
+    def identity(self) -> ReaderName:
+        """The name by which accounts of the same reader from different workers are recognised."""
+        return reader_name(self.name, self.user_agent[:512], "")
+
+
+def create_account(reader: Reader) -> ReaderAccount:
+    """Return an account of the requests that the reader has sent so far."""
+    return ReaderAccount(
+        reader.name, reader.user_agent, tuple(map(_feed_account, reader.feeds.values())), dict(reader.aliases)
+    )
+
+
+def merge_accounts(accounts: Iterable[ReaderAccount]) -> Iterator[ReaderAccount]:
+    """Yield one account per reader, merged from the accounts of several workers."""
+    by_reader: dict[ReaderName, list[ReaderAccount]] = {}
+    for account in accounts:
+        by_reader.setdefault(account.identity, []).append(account)
+    return (
+        _merge_reader(same_reader) if len(same_reader) > 1 else same_reader[0] for same_reader in by_reader.values()
+    )
+
+
+def _feed_account(evaluation: FeedEvaluation) -> FeedAccount:
+    gone = evaluation.state.gone
+    return FeedAccount(
+        feed=evaluation.feed,
+        tallies=evaluation.tallies,
+        findings=evaluation.findings,
+        cost=evaluation.cost,
+        first=evaluation.last if evaluation.first is None else evaluation.first,
+        last=evaluation.last,
+        has_content=evaluation.has_content,
+        rounds=evaluation.rounds,
+        on_hour=evaluation.on_hour,
+        hourly=tuple(evaluation.hourly),
+        ended=gone.last if gone is not None else None,
+    )
+
+
+def _merge_reader(accounts: list[ReaderAccount]) -> ReaderAccount:
+    aliases: dict[str, str] = {}
+    for account in accounts:
+        aliases |= account.aliases
+    feeds: dict[str, list[FeedAccount]] = {}
+    for feed in chain.from_iterable(account.feeds for account in accounts):
+        feeds.setdefault(aliases.get(feed.feed, feed.feed), []).append(feed)
+    latest = max(accounts, key=lambda account: max((feed.last for feed in account.feeds), default=0.0))
+    merged = tuple(_merge_feed(root, parts) if len(parts) > 1 else parts[0] for root, parts in feeds.items())
+    return replace(latest, feeds=merged, aliases=aliases)
+
+
+def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
+    latest = max(parts, key=lambda part: part.last)
+    return FeedAccount(
+        feed=root,
+        tallies=_sum_tallies([part.tallies for part in parts]),
+        findings=_merge_findings([part.findings for part in parts]),
+        cost=sum_costs(part.cost for part in parts),
+        first=min(part.first for part in parts),
+        last=latest.last,
+        has_content=any(part.has_content for part in parts),
+        rounds=sum(part.rounds for part in parts),
+        on_hour=sum(part.on_hour for part in parts),
+        hourly=_latest_evidence(part.hourly for part in parts),
+        # The worker that answered last knows whether the feed is gone. If the feed is gone, the last request was sent
+        # after the feed had ended.
+        ended=latest.last if latest.ended is not None else None,
+    )
+
+
+def _sum_tallies(parts: list[Mapping[Rule, RuleTally]]) -> Mapping[Rule, RuleTally]:
+    return {
+        rule: RuleTally(
+            sum(part[rule].chances for part in parts if rule in part),
+            sum(part[rule].broken for part in parts if rule in part),
+        )
+        for rule in Rule
+        if any(rule in part for part in parts)
+    }
+
+
+def _merge_findings(parts: list[Mapping[type[Note], FindingCount]]) -> Mapping[type[Note], FindingCount]:
+    merged = {}
+    for kind in dict.fromkeys(chain.from_iterable(parts)):
+        if kind in RULES_OF_PRAISE and RULES_OF_PRAISE[kind] not in SINGLE_REQUEST_RULES:
+            continue
+        counts = [part[kind] for part in parts if kind in part]
+        evidence = _latest_evidence(count.evidence for count in counts)
+        merged[kind] = FindingCount(
+            counts[0].values, list(evidence), sum(count.count for count in counts), counts[0].rule
+        )
+    return merged
+
+
+def _latest_evidence(requests: Iterable[Iterable[Evidence]]) -> tuple[Evidence, ...]:
+    return tuple(
+        sorted(chain.from_iterable(requests), key=lambda request: (request.at, request.number))[-EVIDENCE_MAX:]
+    )
+
+
+def sum_costs(costs: Iterable[TrafficCost]) -> TrafficCost:
+    """Return the sum of several costs."""
+    total = TrafficCost()
+    for cost in costs:
+        total.requests += cost.requests
+        total.size += cost.size
+        total.unchanged += cost.unchanged
+        total.redundant += cost.redundant
+    return total

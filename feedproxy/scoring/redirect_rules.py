@@ -1,0 +1,203 @@
+"""Rules on redirects, permanent moves and feeds that are gone.  RFC 9110, section 15.4; RSS Feed State."""
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.notes import Category, Level, Note
+from feedproxy.scoring.polling_interval import format_duration
+from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
+from feedproxy.scoring.scored_request import REDIRECTS, Poll
+from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict, redact_target
+
+SIGHTINGS_MIN = 3
+"""Number of answers that must announce a move, or the end of a feed, before a reader has to act on it. Publishers make
+mistakes. Therefore a reader need not act on the first announcement."""
+
+HOPS_MAX = 5
+"""Number of consecutive redirects that a reader must follow."""
+
+GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
+"""Seconds after which a reader may check whether a feed is still gone: a week, minus half a day of tolerance."""
+
+
+def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return violations for a redirect that the reader did not follow, and for a permanent move that it did not adopt.
+
+    Return None if the request could show neither violation.
+    """
+    observations, applies = list[Observation](), False
+    previous = state.previous
+    if state.follows(poll):
+        return NO_VIOLATIONS
+    if (
+        previous is not None
+        and previous.status in REDIRECTS
+        and _is_observable(previous, state)
+        and state.hops < HOPS_MAX
+    ):
+        applies = True
+        observations.append(
+            Observation(
+                REDIRECT_NOT_FOLLOWED,
+                f"the previous answer was {previous.status} to {redact_target(state.redirect_target)}",
+            )
+        )
+    moved = state.permanent.get(poll.target)
+    if moved is not None and moved.count >= SIGHTINGS_MIN and not _may_be_revoked(poll, state):
+        kind = XML_REDIRECT_IGNORED if moved.xml else PERMANENT_MOVE_IGNORED
+        observations.append(
+            Observation(
+                kind,
+                f"{redact_target(moved.location)} was announced by {moved.count} answers, "
+                f"first {format_duration(poll.at - moved.first)} ago",
+            )
+        )
+    elif moved is None and any(move.location == poll.target for move in state.permanent.values()):
+        applies = True
+    return tuple(observations) if observations or applies else None
+
+
+def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if the reader requests the target of a temporary redirect directly.
+
+    Return None if there was no temporary redirect, or if the request cannot show the violation.
+    """
+    if state.follows(poll) or not state.temporary:
+        return None
+    is_permanent = any(move.location == poll.target for move in state.permanent.values())
+    if state.partial and poll.target not in state.direct_addresses:
+        return None  # another worker may have sent the redirect
+    if poll.target in state.temporary and poll.target not in state.direct_addresses and not is_permanent:
+        return (Observation(TEMPORARY_MOVE_ADOPTED, f"{redact_target(poll.target)} was requested directly"),)
+    return NO_VIOLATIONS if poll.target in state.direct_addresses else None
+
+
+def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
+    """Return a violation if the reader requests a feed that is gone, and its last request was less than a week ago.
+
+    Return None if the feed is not known to be gone.
+    """
+    gone = state.gone
+    if gone is None or gone.count < SIGHTINGS_MIN or _may_be_revoked(poll, state):
+        return None
+    if poll.at - gone.last >= GONE_CHECK_INTERVAL:
+        return NO_VIOLATIONS
+    kind = XML_GONE_IGNORED if gone.xml else GONE_IGNORED
+    return (
+        Observation(
+            kind, f"{gone.count} answers announced the end, the first {format_duration(poll.at - gone.first)} ago"
+        ),
+    )
+
+
+def describe_adoptions(state: ReaderState, target: str) -> str:
+    """Return a text that says after how many answers the reader adopted the moves to `target`.
+
+    The text is empty if no move leads to `target`.
+    """
+    return "; ".join(_describe_adoption(move) for move in state.permanent.values() if move.location == target)
+
+
+def _describe_adoption(sightings: RelocationSightings) -> str:
+    answers = (
+        "one answer"
+        if sightings.count == 1
+        else f"{sightings.count} answers in {format_duration(sightings.last - sightings.first)}"
+    )
+    return f"{redact_target(sightings.location)} after {answers}"
+
+
+def is_left_alone(ended: Instant | None, now: Instant) -> bool:
+    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone."""
+    return ended is not None and now - ended >= 86_400
+
+
+def _is_observable(redirect: Poll, state: ReaderState) -> bool:
+    """Return True if this worker would see a request that follows the redirect."""
+    return not state.partial and stays_in_proxy(redirect)
+
+
+def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
+    """Return True if another worker may have answered with the feed later, which revokes a move or an end."""
+    return state.partial and poll.succeeded
+
+
+class REDIRECT_NOT_FOLLOWED(Note):
+    level = Level.BAD
+    category = Category.MOVES
+    summary = "%(times)s came after a redirect that the reader had not followed."
+    advice = """\
+    Follow 301, 302, 303, 307 and 308, at least five in a row, with the same conditional fields. The target of the
+    last redirect is the feed."""
+    reference = "RFC 9110, section 15.4"
+
+
+class PERMANENT_MOVE_IGNORED(Note):
+    level = Level.WARN
+    category = Category.MOVES
+    summary = "%(times)s went to the old address after three or more answers had announced a permanent move."
+    advice = """\
+    301 and 308 ask the reader to change the subscription. Adopt the new address at once or after a few such answers.
+    Until then every poll costs two requests, and the redirect may end one day."""
+    reference = "RFC 9110, sections 15.4.2 and 15.4.9"
+
+
+class XML_REDIRECT_IGNORED(Note):
+    level = Level.WARN
+    category = Category.MOVES
+    summary = "%(times)s went to an address that had answered three times or more with a redirect document."
+    advice = """\
+    Publishers that cannot set a status write `<redirect><newLocation>`. The document means the same as a 301: change
+    the subscription."""
+    reference = "RSS Feed State, redirects"
+
+
+class ADOPTS_MOVES(Note):
+    level = Level.GOOD
+    category = Category.MOVES
+    summary = "The reader follows redirects and adopts permanent ones."
+    advice = "%(times)s followed a redirect or went to the adopted address. %(example)s"
+    reference = "RFC 9110, section 15.4"
+
+
+class TEMPORARY_MOVE_ADOPTED(Note):
+    level = Level.BAD
+    category = Category.MOVES
+    summary = "%(times)s went directly to the target of a temporary redirect."
+    advice = """\
+    302, 303 and 307 do not change the subscription. Follow them, and request the old address in the next poll."""
+    reference = "RFC 9110, sections 15.4.3 and 15.4.8"
+
+
+class KEEPS_ADDRESS(Note):
+    level = Level.GOOD
+    category = Category.MOVES
+    summary = "Temporary redirects did not change the subscription."
+    advice = "%(times)s went to the address of the subscription again."
+    reference = "RFC 9110, section 15.4.3"
+
+
+class GONE_IGNORED(Note):
+    level = Level.BAD
+    category = Category.MOVES
+    summary = "%(times)s came for a feed that three or more answers had declared gone (410)."
+    advice = """\
+    Tell the user that the feed has ended, and stop polling it. A check once a week or month is fine, in case the 410
+    was a mistake."""
+    reference = "RFC 9110, section 15.5.11"
+
+
+class XML_GONE_IGNORED(Note):
+    level = Level.BAD
+    category = Category.MOVES
+    summary = "%(times)s came for a feed that three or more documents had declared gone."
+    advice = """\
+    In RSS Feed State, a redirect document without a new address means the same as status 410. Tell the user, and
+    stop polling."""
+    reference = "RSS Feed State, redirects"
+
+
+class HEEDS_ENDINGS(Note):
+    level = Level.GOOD
+    category = Category.MOVES
+    summary = "The reader stopped polling a feed that is gone."
+    advice = "After the end was announced, no request came, or at most one a week."
+    reference = "RFC 9110, section 15.5.11"

@@ -1,0 +1,35 @@
+"""Removal of secrets from addresses and texts that pages and logs show."""
+
+import re
+from typing import Any
+
+from feedproxy.http.memoize import memoize_short
+from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.request.url_mapping import to_public
+from feedproxy.settings import Settings
+from feedproxy.web.templates import plain_text
+
+type View = dict[str, Any]
+"""Values that json.dumps can encode."""
+
+_URL = re.compile(r"https?://\S*[^\s.,:;]")
+
+
+def public_name(target: str, settings: Settings) -> View:
+    """Return a target with its public address, and with its `upstream` address if the two differ."""
+    public = to_public(target, settings)
+    return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
+
+
+def redact_target(target: str) -> str:
+    """Return an address without secrets, or `…` if it is invalid."""
+    try:
+        return without_secrets(target)
+    except ValueError:
+        return "…"  # rules and feeds may contain any text
+
+
+@memoize_short(entries=256)
+def redact_text(text: str) -> str:
+    """Return the first 1000 characters of a text, with secrets removed from its addresses."""
+    return _URL.sub(lambda match: redact_target(match[0]), plain_text(text, 1000))

@@ -1,0 +1,142 @@
+"""Aggregation of the metrics of several processes: counters are added, most gauges are taken from the first process.
+
+The multiprocess mode of prometheus_client is not used. It must be chosen before the library is imported, lacks memory
+and processor metrics, and its files remain after the processes. Instead each process sends its metric families as plain
+values, which are added for each scrape.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+
+from feedproxy.scoring.reader_accounts import ReaderAccount
+from feedproxy.telemetry.recent_activity import FetchActivity
+from feedproxy.telemetry.traffic_history import History
+
+SUMMED_GAUGES = frozenset(
+    {
+        "feedproxy_connections",
+        "feedproxy_fleet_waiting",
+        "feedproxy_updates_under_way",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+    }
+)
+"""Gauges that are added over all processes. For other gauges, the value of the first process counts."""
+
+type Plain = list[list[Any]]
+"""Metric families as JSON values: name, help text, type, and samples with name, labels and value."""
+
+
+class PeerMetrics(Protocol):
+    """The metrics of the other workers."""
+
+    async def families(self) -> Sequence[Plain]:
+        """Return the metric families of each other worker. The call also takes over the reads and the changed feeds
+        that the worker reports.
+        """
+        ...
+
+    async def readers(self) -> Sequence[ReaderAccount]:
+        """Return the accounts of readers of all workers. Several workers may have an account of the same reader."""
+        ...
+
+    async def fetches(self, target: str) -> Sequence[FetchActivity]:
+        """Return the last fetches of a target by all workers."""
+        ...
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
+        """Return the recent activity of each worker as of the last call of `families` (recent_activity.py)."""
+        ...
+
+    @property
+    def histories(self) -> Sequence[History]:
+        """Return the history of each worker as of the last call of `families`."""
+        ...
+
+    @property
+    def silent(self) -> int:
+        """Return the number of workers that did not answer the last request."""
+        ...
+
+
+class NoPeers:
+    """The default for a single process."""
+
+    async def families(self) -> Sequence[Plain]:
+        return ()
+
+    async def readers(self) -> Sequence[ReaderAccount]:
+        return ()
+
+    async def fetches(self, target: str) -> Sequence[FetchActivity]:
+        return ()
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
+        return ()
+
+    @property
+    def histories(self) -> Sequence[History]:
+        return ()
+
+    @property
+    def silent(self) -> int:
+        return 0
+
+
+def plain_families(families: Iterable[Metric]) -> Plain:
+    """Return families as plain values."""
+    return [
+        [
+            family.name,
+            family.documentation,
+            family.type,
+            [[sample.name, sample.labels, sample.value] for sample in family.samples],
+        ]
+        for family in families
+    ]
+
+
+def counters(families: Plain) -> Plain:
+    """Return only the counters and histograms. They stay valid after their process has exited."""
+    return [family for family in families if family[2] in ("counter", "histogram")]
+
+
+def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
+    """Return the families of all processes as one set. Raises ValueError, LookupError or TypeError for invalid
+    families."""
+    merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
+    for is_first, plain in [(True, plain_families(first)), *((False, plain) for plain in others)]:
+        for name, text, kind, samples in plain:
+            if not is_first and kind not in ("counter", "histogram") and name not in SUMMED_GAUGES:
+                continue
+            _, values = merged.setdefault(name, (Metric(name, text, kind), {}))
+            for sample, labels, value in samples:
+                key = (sample, tuple(labels.items()))
+                values[key] = values.get(key, 0.0) + value
+    families = []
+    for family, values in merged.values():
+        family.samples = [Sample(name, dict(labels), value) for (name, labels), value in values.items()]
+        families.append(family)
+    return families
+
+
+def gauge_value(families: Iterable[Metric], name: str) -> float | None:
+    """Return the value of a gauge without labels, or None if it is missing."""
+    return next((sample.value for family in families if family.name == name for sample in family.samples), None)
+
+
+class FamilyCollector:
+    """A collector for prometheus_client that returns the given families."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the families."""
+        return iter(self._families)

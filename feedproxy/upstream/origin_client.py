@@ -1,0 +1,414 @@
+"""HTTP client for origins. Each request gives one complete response, or an error with the reason.
+
+It handles no redirects, cookies, content codings or caching, and adds only the field Host.
+"""
+
+import asyncio
+import functools
+import os
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+from aiohttp.connector import Connection
+from yarl import URL
+
+from feedproxy.clock import Clock, Seconds
+from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.registrable_domain import site_or_self
+from feedproxy.settings import Settings
+from feedproxy.upstream import local_failure
+from feedproxy.upstream.address_policy import AddressPolicy
+from feedproxy.upstream.connection_pool import (
+    CheckedResolver,
+    OriginConnector,
+    OriginProtocol,
+    ParentConnector,
+    ReadTimeout,
+    StaleConnection,
+)
+from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot
+from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized
+from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
+
+_UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
+_TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
+"""Matches a target: scheme with authority, and path with query."""
+
+CACHED_HOSTS_MAX = 1024
+"""Maximum number of hosts with cached connection parameters."""
+
+CONNECTIONS = Limit(200, reserve=40)
+PER_SITE = Limit(16, reserve=4)
+PER_HOST = Limit(8, reserve=2)
+OWN_HOST = Limit(64)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """The limits of one exchange, in seconds and bytes, and of concurrent exchanges."""
+
+    connect: Seconds = 10
+    """Seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
+    first_byte: Seconds = 30
+    """Maximum number of seconds from the request to the first byte of the response. The same number limits each silence
+    within the response."""
+    total: Seconds = 60
+    header_max: int = 65_536
+    """Size of the head, in bytes, including 1xx responses."""
+    buffer_max: int = 10_000_000
+    """Size of the content as transferred, in bytes."""
+    connections: Limit = CONNECTIONS
+    """Concurrent exchanges with all origins, and the number reserved for known feeds."""
+    per_site: Limit = PER_SITE
+    """Concurrent exchanges with one site, and the number reserved for known feeds."""
+    per_host: Limit = PER_HOST
+    """Concurrent exchanges with one host and port: six, as in browsers, and two more for known feeds."""
+    per_client: int = 80
+    """Concurrent exchanges for one client: half of the slots for unknown targets, which all clients share."""
+    own_host: Limit = OWN_HOST
+    """Concurrent exchanges with the upstream in reverse mode."""
+    own_client: int = 16
+    """Concurrent exchanges with the upstream for one client."""
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """Return the limits that the settings define."""
+        return cls(
+            connect=settings.connect_timeout,
+            first_byte=settings.first_byte_timeout,
+            total=settings.fetch_timeout,
+            header_max=settings.header_max,
+            buffer_max=settings.buffer_max,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchStats:
+    """Numbers for metrics: open connections to origins, including idle ones, and current exchanges."""
+
+    connections: int
+    exchanges: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """Scheme, host and port of targets, in the forms that requests need."""
+
+    name: str
+    port: int
+    authority: str
+    line: bytes
+    """The field line of Host."""
+    request: aiohttp.ClientRequest
+    """A request that selects a connection of the pool. It is never sent."""
+    site: str
+    """Registrable domain of the host."""
+    root: bytes
+    """The part before the path in absolute-form."""
+
+    @property
+    def is_tls(self) -> bool:
+        """True if the scheme is https."""
+        return self.root.startswith(b"https:")
+
+
+class Fetcher:
+    """A pooled HTTP/1.1 client. It is an async context manager; without `async with`, call `close`."""
+
+    def __init__(
+        self,
+        policy: AddressPolicy,
+        limits: FetchLimits | None = None,
+        *,
+        clock: Clock,
+        ssl_context: ssl.SSLContext | None = None,
+        parent_of: Callable[[str], Parent | None] = lambda target: None,
+    ) -> None:
+        self._policy = policy
+        self._parent_of = parent_of
+        self._limits = limits or FetchLimits()
+        self._clock = clock
+        self._ssl_context = ssl_context
+        self._read_limits = ReadLimits(self._limits.header_max, self._limits.buffer_max)
+        self._timeout = aiohttp.ClientTimeout(connect=min(self._limits.connect, self._limits.total))
+        self._pools: dict[tuple[bool, Parent | None], OriginConnector | ParentConnector] = {}
+        bounds = self._limits
+        self._shares = {
+            False: FairLimits(bounds.connections, site=bounds.per_site, host=bounds.per_host, client=bounds.per_client),
+            True: FairLimits(bounds.connections, host=bounds.own_host, client=bounds.own_client),
+        }
+        self._hosts: dict[str, _Host] = {}
+        self._open: set[object] = set()
+        self._exchanges = 0
+        self._closed = False
+
+    @property
+    def stats(self) -> FetchStats:
+        """Return the current numbers of connections and exchanges."""
+        return FetchStats(len(self._open), self._exchanges)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections. Current and later exchanges fail."""
+        self._closed = True
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.close()
+
+    async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
+        """Send a GET or HEAD to the target's origin and return the response.
+
+        `skip_address_check` is for targets that the operator configured: their port and address are not checked. Raises
+        Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
+        """
+        if request.method not in {"GET", "HEAD"}:
+            raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
+        host, path = self._host(request.target)
+        if local_failure.is_nearly_exhausted():
+            local_failure.complaints.warn("file descriptors or memory are nearly exhausted")
+            raise Overload("file descriptors or memory are nearly exhausted")
+        if not skip_address_check:
+            self._policy.check_port(host.port)
+            # aiohttp calls its resolver only for names; literal addresses are checked here.
+            self._policy.literal_address(host.name, host.port)
+        parent = self._parent_of(request.target)
+        lines = _lines(request.fields)
+        if parent is not None and parent.is_http and not host.is_tls:
+            # "a client MUST send the target URI in "absolute-form"" to a proxy -- RFC 9112, section 3.2.2
+            path = host.root + path
+            if parent.authorization:
+                lines += f"Proxy-Authorization: {parent.authorization}\r\n".encode("ascii")
+        message = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (request.method.encode(), path, host.line, lines)
+        self._exchanges += 1
+        shares = self._shares[skip_address_check]
+        try:
+            slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
+            try:
+                return await self._fetch_in_slot(
+                    slot, request.method, host, message, parent, skip_address_check=skip_address_check
+                )
+            finally:
+                shares.release(slot)
+        except FeedproxyError:
+            raise
+        except ReadTimeout as error:
+            raise FetchTimeout(f"{host.authority} sent nothing for {self._limits.first_byte:g} s") from error
+        except TimeoutError as error:
+            raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
+        except MemoryError as error:
+            local_failure.complaints.warn("no memory is available for an exchange")
+            raise Overload("no memory is available for an exchange") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
+            _raise_if_local(getattr(error, "os_error", None), host.authority)
+            raise Unreachable(f"{host.authority} cannot be reached: {_connection_error_reason(error)}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            _raise_if_local(error, host.authority)
+            raise MalformedResponse(f"{host.authority}: {error}") from error
+        finally:
+            self._exchanges -= 1
+
+    async def _fetch_in_slot(
+        self, slot: Slot, method: str, host: _Host, message: bytes, parent: Parent | None, *, skip_address_check: bool
+    ) -> Fetched | Oversized:
+        """Make one exchange and return its response.
+
+        If the origin closed a pooled connection before it responded, the exchange is repeated. fair_limits.py may end
+        the exchange to free its slot.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.total
+        try:
+            async with asyncio.timeout(None) as timeout:
+                slot.end = lambda: timeout.reschedule(loop.time())
+                try:
+                    return await self._exchange(
+                        slot, method, host, message, parent, deadline, skip_address_check=skip_address_check
+                    )
+                except StaleConnection:
+                    return await self._exchange(
+                        slot, method, host, message, parent, deadline, skip_address_check=skip_address_check
+                    )
+                finally:
+                    slot.end = None
+        except TimeoutError as error:
+            if not slot.is_ended:
+                raise
+            raise Overload(f"{host.authority} sent nothing while other requests waited") from error
+
+    async def _exchange(
+        self,
+        slot: Slot,
+        method: str,
+        host: _Host,
+        message: bytes,
+        parent: Parent | None,
+        deadline: Seconds,
+        *,
+        skip_address_check: bool,
+    ) -> Fetched | Oversized:
+        request_time = self._clock.now()
+        connection = await self._connect(host, parent, skip_address_check)
+        protocol = connection.protocol
+        assert isinstance(protocol, OriginProtocol)
+        local_failure.network.record_success()
+        slot.silent_since = lambda: protocol.last_received
+        parser = ResponseParser(has_content=method != "HEAD", limits=self._read_limits, now=self._clock.now)
+        try:
+            await protocol.send_request(
+                message,
+                parser,
+                read_timeout=self._limits.first_byte,
+                deadline=deadline,
+                is_wanted=lambda: not slot.requester.is_abandoned,
+            )
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()
+        head = parser.head
+        assert head is not None
+        if head.status == 407 and parent is not None:
+            raise unauthorized(parent, host.authority)
+        fields, interim = Fields(head.fields()).end_to_end(), tuple(parser.interim)
+        if method != "HEAD":
+            fields = fields.without("content-length")
+        if parser.oversized:
+            return Oversized(head.status, fields, interim)
+        response = Response(head.status, fields, parser.content, head.reason.decode("latin-1"))
+        return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
+
+    async def _connect(self, host: _Host, parent: Parent | None, skip_address_check: bool) -> Connection:
+        """Return a pooled or new connection to this host and port."""
+        request = host.request
+        try:
+            if parent is not None and parent.is_http and not host.is_tls:
+                # The parent's connections serve all origins, so each request is checked.
+                if not skip_address_check:
+                    async with asyncio.timeout(self._timeout.connect):
+                        await self._policy.resolve_for_parent(
+                            host.name, host.port, may_be_unknown=parent.resolves_names
+                        )
+                request = self._host(str(parent))[0].request
+            return await self._pool(skip_address_check, parent).connect(request, [], self._timeout)
+        except TimeoutError as error:
+            through = f" through {parent_name(parent)}" if parent is not None else ""
+            message = f"no connection to {host.authority}{through} in {self._timeout.connect:g} s"
+            raise FetchTimeout(message) from error
+
+    def _pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
+        """Return the pool for this parent and check. Requests with and without the check never share a connection."""
+        if self._closed:
+            raise Unreachable("the client is closed")
+        pool = self._pools.get((skip_address_check, parent))
+        if pool is None:
+            pool = self._pools[skip_address_check, parent] = self._new_pool(skip_address_check, parent)
+        return pool
+
+    def _new_pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
+        policy = self._policy
+        if parent is None:
+            return OriginConnector(
+                CheckedResolver(policy.addresses if skip_address_check else policy.resolve),
+                ssl_context=self._ssl_context,
+                open_connections=self._open,
+            )
+        checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves_names)
+        unchecked = policy.addresses if not parent.resolves_names else policy.unresolved
+        return ParentConnector(
+            parent,
+            check=unchecked if skip_address_check else checked,
+            resolve_parent=policy.resolve_parent,
+            ssl_context=self._ssl_context,
+            open_connections=self._open,
+        )
+
+    def _host(self, target: str) -> tuple[_Host, bytes]:
+        """Return the host of a target, and its path with the query. Raises BadTarget."""
+        match = _TARGET.fullmatch(target)
+        if match is None:
+            raise BadTarget(f"invalid target {target!r}")
+        root, path = match[1], match[2]
+        host = self._hosts.get(root)
+        if host is None:
+            if len(self._hosts) >= CACHED_HOSTS_MAX:
+                self._hosts.clear()
+            host = self._hosts[root] = _host_of(root)
+        return host, (path if path.startswith("/") else f"/{path}").encode("ascii")
+
+
+def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
+    """Return the operating system's reason. aiohttp's messages would reveal addresses."""
+    cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {cause.verify_message}"
+    if isinstance(cause, ssl.SSLError):
+        return f"TLS handshake failed: {_tls_reason(cause)}"
+    number = cause.errno if isinstance(cause, OSError) else None
+    return os.strerror(number) if number and number > 0 else "no connection"
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason as a text.
+
+    A server that speaks plain HTTP causes a "wrong version number".
+    """
+    if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+        return "the server seems to use plain HTTP"
+    return str(error.reason or error).replace("_", " ").lower()
+
+
+def _host_of(root: str) -> _Host:
+    try:
+        url = URL(root, encoded=True)
+        name, port = url.raw_host, url.port  # both are parsed lazily and may raise
+        if not name or port is None:
+            raise ValueError("no host")
+        request = aiohttp.ClientRequest("GET", url, loop=asyncio.get_running_loop())
+    except (ValueError, aiohttp.InvalidURL) as error:
+        raise BadTarget(f"invalid target {root!r}: {error}") from error
+    line = f"Host: {request.headers['Host']}\r\n".encode("ascii")
+    authority = request.headers["Host"].encode("ascii")
+    return _Host(
+        name,
+        port,
+        url.authority,
+        line,
+        request,
+        site_or_self(root),
+        b"%b://%b" % (url.scheme.encode(), authority),
+    )
+
+
+def _raise_if_local(error: BaseException | None, authority: str) -> None:
+    """Raise Overload if an exchange failed on this machine and not at the origin."""
+    if local_failure.is_exhaustion(error):
+        local_failure.complaints.warn(f"no exchange with {authority}: {error}")
+    if local_failure.is_local(error):
+        raise Overload(f"{authority} cannot be reached now: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _lines(fields: Fields) -> bytes:
+    """Return the field lines to send. Hop-by-hop fields, Content-Length, Expect and Host are left out."""
+    lines = fields.end_to_end().without("host", "content-length", "expect")
+    text = "".join([f"{name}: {value}\r\n" for name, value in lines])
+    # If there are more line ends than fields, a field contains one; the loop below finds it.
+    if text.count("\r\n") != len(lines) or _UNSENDABLE.search(text.replace("\r\n", "")) or "" in lines:
+        for name, value in lines:
+            if not name or _UNSENDABLE.search(name + value):
+                raise BadTarget(f"invalid field {name!r}: expected a valid name and value")
+    return text.encode("latin-1")

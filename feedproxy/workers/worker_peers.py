@@ -1,0 +1,321 @@
+"""Exchange among the workers of a machine: reads of feeds, metrics, and recent activity.
+
+Coherence of the store does not depend on this exchange: workers coordinate through the store within an iteration of the
+event loop (store/worker_coordination.py). The data that workers exchange here may be a second late. Each worker answers
+the others by HTTP, over a socket in their folder:
+
+    GET  /families   its metrics, after it has sent its reads
+    POST /news       reads of feeds (subscribers/read_events.py)
+    GET  /readers    its accounts of tracked readers (scoring/account_serialization.py)
+    GET  /fetches    its last fetches of a target
+    GET  /counts     all its reader counts, for a worker that has just started
+    GET  /rhythms    the rhythms of all readers, for a worker that has just started
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from aiohttp import web
+from prometheus_client.core import Metric
+
+from feedproxy.clock import Clock, Seconds
+from feedproxy.cluster.leases import ClusterCoordination
+from feedproxy.cooperative_iteration import yielding
+from feedproxy.errors import StoreError
+from feedproxy.proxy.service import Service
+from feedproxy.scoring import account_serialization
+from feedproxy.scoring.live_scores import LiveScores
+from feedproxy.scoring.reader_accounts import ReaderAccount
+from feedproxy.store.worker_coordination import SharedMemoryCoordination
+from feedproxy.subscribers.read_events import ReadEvents, ReadRecord, read_events
+from feedproxy.telemetry import metrics_aggregation, traffic_history
+from feedproxy.telemetry.metrics import Metrics
+from feedproxy.telemetry.metrics_aggregation import Plain
+from feedproxy.telemetry.recent_activity import FetchActivity, RecentActivity
+from feedproxy.telemetry.traffic_history import History, HistoryRecorder
+from feedproxy.workers.metrics_snapshot import MetricsSnapshot
+from feedproxy.workers.worker_context import WorkerContext
+
+SYNC_INTERVAL: Seconds = 1.0
+"""Seconds between two exchanges of reads and changed feeds. Counts and the schedule need no shorter interval."""
+PEER_TIMEOUT: Seconds = 2.0
+"""Seconds after which a worker that does not answer is left out."""
+SNAPSHOT_INTERVAL: Seconds = 5.0
+"""Seconds between two snapshots of the metrics. A killed worker loses the counts since its last snapshot."""
+MESSAGE_MAX = 64 * 1024 * 1024
+"""Largest message from another worker in bytes: more than the reads that can be queued."""
+
+ACCOUNTS_PER_ITERATION = 10
+"""Number of readers' accounts that are sent or read before other tasks run."""
+
+logger = logging.getLogger("feedproxy.supervisor")
+
+
+class WorkerPeers:
+    """The other workers of the machine, for one worker."""
+
+    def __init__(
+        self,
+        worker: WorkerContext,
+        service: Service,
+        metrics: Metrics,
+        clock: Clock,
+        connections: Callable[[], int],
+        history_recorder: HistoryRecorder,
+        live_scores: Callable[[], LiveScores],
+        recent_activity: RecentActivity,
+    ) -> None:
+        self._worker = worker
+        self._service = service
+        self._metrics = metrics
+        self._clock = clock
+        self._connections = connections
+        self._history_recorder = history_recorder
+        self._live_scores = live_scores
+        self._recent_activity = recent_activity
+        self._recent_by_worker: dict[int, dict[str, Any]] = {}
+        self._indices = [index for index in range(worker.size) if index != worker.index]
+        self._sockets = [worker.socket_path(index) for index in self._indices]
+        self._sessions: list[aiohttp.ClientSession] = []
+        self._runner: web.AppRunner | None = None
+        self._sync_task: asyncio.Task[None] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+        self._snapshots = [MetricsSnapshot(descriptor) for descriptor in worker.snapshots]
+        self._predecessor_counts = _read_snapshot(self._snapshots[worker.index])  # of former workers with this number
+        self._last_snapshot: Seconds = 0.0
+        metrics.collected.subscribe(self._write_snapshot)
+        self._reads_during_start: list[ReadRecord] | None = None
+        """Reads that arrive while another worker's counts are being loaded. The loaded counts replace those of this
+        worker. Then these reads are added."""
+        self._history_by_worker: dict[int, History] = {}
+        self.silent = 0
+        """Number of workers that did not answer the last request."""
+        coordination = service.store.coordination
+        if isinstance(coordination, ClusterCoordination):
+            coordination = coordination.local  # a change by another machine counts when this machine's store has it
+        self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
+        self._generation = coordination.generation
+        self._reads = ReadEvents()
+        service.counts.reader_seen.subscribe(self._reads.record)
+
+    async def start(self) -> None:
+        """Start answering the other workers, and load the reader counts of one of them."""
+        self._sessions = [
+            aiohttp.ClientSession(
+                "http://worker",
+                connector=aiohttp.UnixConnector(str(path)),
+                timeout=aiohttp.ClientTimeout(total=PEER_TIMEOUT),
+            )
+            for path in self._sockets
+        ]
+        application = web.Application(client_max_size=MESSAGE_MAX)
+        application.router.add_get("/families", self._send_families)
+        application.router.add_get("/readers", self._send_readers)
+        application.router.add_get("/counts", self._send_counts)
+        application.router.add_get("/rhythms", self._send_rhythms)
+        application.router.add_get("/fetches", self._send_fetches)
+        application.router.add_post("/news", self._receive_reads)
+        self._reads_during_start = []
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=PEER_TIMEOUT)
+        await self._runner.setup()
+        path = self._worker.socket_path(self._worker.index)
+        path.unlink(missing_ok=True)
+        await web.UnixSite(self._runner, str(path)).start()
+        counts = self._service.counts
+        for name, load in (("counts", counts.load), ("rhythms", counts.rhythms.load)):
+            for answer in await asyncio.gather(*(self._request(session, name) for session in self._sessions)):
+                if answer:
+                    with contextlib.suppress(StoreError):
+                        load(answer, self._clock.now())
+                    break
+        reads, self._reads_during_start = self._reads_during_start, None
+        counts.apply_peer_reads(reads)
+        self._sync_task = asyncio.ensure_future(self._sync_loop())
+
+    async def families(self) -> Sequence[Plain]:
+        """Return the metrics of the other workers and of exited workers. The call also takes over the changes and reads
+        that the other workers report.
+
+        Metrics of former workers with this worker's number are included.
+        """
+        self._process_changes()
+        answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
+        self.silent = sum(answer is None for answer in answers)
+        families = [self._predecessor_counts]
+        for index, answer in zip(self._indices, answers, strict=True):
+            parsed = self._parse_families(index, answer) if answer is not None else None
+            # A worker that restarts or does not answer is represented by its last snapshot.
+            families.append(parsed if parsed is not None else _read_snapshot(self._snapshots[index]))
+        return families
+
+    def _parse_families(self, index: int, answer: bytes) -> Plain | None:
+        try:
+            message = json.loads(answer)
+            families = list(message["families"])
+            self._history_by_worker[index] = traffic_history.parse_history(message["history"])
+            self._recent_by_worker[index] = dict(message["journal"])
+        except (ValueError, LookupError, TypeError) as error:
+            logger.warning("workers: invalid metrics of a worker: %s", error)
+            return None
+        return families
+
+    async def readers(self) -> Sequence[ReaderAccount]:
+        """Return the other workers' accounts of readers. The accounts of exited workers are lost."""
+        accounts = []
+        for answer in await asyncio.gather(*(self._request(session, "readers") for session in self._sessions)):
+            try:
+                for number, line in enumerate((answer or b"").splitlines()):
+                    accounts.append(account_serialization.load_account(line))
+                    if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
+                        await asyncio.sleep(0)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                logger.warning("workers: invalid reader accounts of a worker: %s", error)
+        return accounts
+
+    async def fetches(self, target: str) -> Sequence[FetchActivity]:
+        """Return the last fetches of a target by the other workers."""
+        path, activities = f"fetches?{urlencode({'target': target})}", list[FetchActivity]()
+        for answer in await asyncio.gather(*(self._request(session, path) for session in self._sessions)):
+            try:
+                activities += [FetchActivity(*fetch) for fetch in json.loads(answer or b"[]")]
+            except (ValueError, TypeError) as error:
+                logger.warning("workers: invalid fetches of a worker: %s", error)
+        return activities
+
+    @property
+    def journals(self) -> Sequence[Mapping[str, Any]]:
+        """Return the recent activity of each other worker, as of the last call of `families`."""
+        return list(self._recent_by_worker.values())
+
+    @property
+    def histories(self) -> Sequence[History]:
+        """Return the history of each other worker, as of the last call of `families`. A restarted worker continues its
+        own."""
+        return list(self._history_by_worker.values())
+
+    async def send_reads(self) -> None:
+        """Send this worker's reads to the other workers. Return when they have received the reads."""
+        if reads := self._reads.take():
+            message = json.dumps(reads).encode()
+            await asyncio.gather(*(self._request(session, "news", message) for session in self._sessions))
+
+    async def close(self) -> None:
+        """Stop the exchange with the other workers."""
+        for task in (self._sync_task, self._catching_up):
+            if task is not None:
+                task.cancel()
+        for session in self._sessions:
+            await session.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._metrics.families()  # for the next worker with this number
+
+    # -- internals
+
+    async def _sync_loop(self) -> None:
+        while True:
+            await asyncio.sleep(SYNC_INTERVAL)
+            try:
+                await self.send_reads()
+                self._process_changes()
+                if (now := time.monotonic()) - self._last_snapshot >= SNAPSHOT_INTERVAL:
+                    self._last_snapshot = now
+                    self._metrics.families()
+            except Exception:
+                logger.exception("workers: synchronization failed")
+
+    def _write_snapshot(self, families: Sequence[Metric]) -> None:
+        """Write a snapshot of the metrics, for the worker that replaces this one."""
+        merged = metrics_aggregation.merge_families(
+            [], [metrics_aggregation.counters(metrics_aggregation.plain_families(families)), self._predecessor_counts]
+        )
+        with contextlib.suppress(OSError):
+            self._snapshots[self._worker.index].write(json.dumps(metrics_aggregation.plain_families(merged)).encode())
+
+    def _process_changes(self) -> None:
+        """Emit the targets that other workers changed, and schedule those that this worker refreshes."""
+        if self._shared is None or self._shared.generation == self._generation:
+            return
+        self._generation, changed = self._shared.changes_since(self._generation)
+        if changed is None:
+            self._catching_up = asyncio.ensure_future(self._process_all())
+            return
+        for target in changed:
+            self._process_change(target)
+
+    async def _process_all(self) -> None:
+        async for target in yielding(self._service.store.targets()):
+            self._process_change(target)
+
+    def _process_change(self, target: str) -> None:
+        self._metrics.target_updated.emit(target)
+        self._service.admin.reschedule(target)
+
+    async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
+        """Return another worker's answer, or None if it does not answer."""
+        method = "GET" if message is None else "POST"
+        try:
+            async with session.request(method, f"/{path}", data=message) as response:
+                body: bytes = await response.read()
+                return body if response.status == 200 else None
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None  # the worker is starting or has exited
+
+    async def _send_families(self, _: web.Request) -> web.Response:
+        await self.send_reads()
+        self._metrics.observe_process(under_way=self._service.admin.active_refreshes, connections=self._connections())
+        message = {
+            "families": metrics_aggregation.plain_families(
+                metrics_aggregation.merge_families(self._metrics.families(), [self._predecessor_counts])
+            ),
+            "history": self._history_recorder.record(self._clock.now()).plain(),
+            "journal": self._recent_activity.plain(),
+        }
+        return web.json_response(message)
+
+    async def _send_readers(self, _: web.Request) -> web.Response:
+        lines = []
+        for number, account in enumerate(self._live_scores().accounts()):
+            lines.append(account_serialization.dump_account(account))
+            if number % ACCOUNTS_PER_ITERATION == ACCOUNTS_PER_ITERATION - 1:
+                await asyncio.sleep(0)
+        return web.Response(body=b"".join(lines))
+
+    async def _send_fetches(self, request: web.Request) -> web.Response:
+        return web.json_response(
+            [astuple(fetch) for fetch in self._recent_activity.fetches(request.query.get("target", ""))]
+        )
+
+    async def _send_counts(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._service.counts.dump_yielding())
+
+    async def _send_rhythms(self, _: web.Request) -> web.Response:
+        return web.Response(body=await self._service.counts.rhythms.dump_yielding())
+
+    async def _receive_reads(self, request: web.Request) -> web.Response:
+        try:
+            reads = read_events(json.loads(await request.read()))
+        except (ValueError, TypeError) as error:
+            return web.Response(status=400, text=str(error))
+        self._service.counts.apply_peer_reads(reads)
+        if self._reads_during_start is not None:
+            self._reads_during_start += reads
+        return web.Response()
+
+
+def _read_snapshot(snapshot: MetricsSnapshot) -> Plain:
+    """Return the metrics in a snapshot, or no metrics if it is unreadable."""
+    try:
+        families = json.loads(snapshot.read() or b"[]")
+        return metrics_aggregation.plain_families(metrics_aggregation.merge_families([], [families]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        logger.warning("workers: snapshot of a former worker not read: %s", error)
+        return []

@@ -1,0 +1,49 @@
+"""Each decision about reuse has a reason for the operator."""
+
+import pytest
+
+from feedproxy.cache.freshness import assess
+from feedproxy.cache.reuse_decision import decide
+from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
+
+NOW = 1_750_000_000.0
+
+
+def words(control: str, after: float, *, invalid: bool = False, **request: object) -> str:
+    fields = Fields([("Cache-Control", control), ("ETag", '"x"')])
+    content = Content({"identity": b""})
+    stored = StoredResponse("https://example.com/", 200, fields, content, NOW, NOW, invalid=invalid)
+    asked = CacheControl(**request)  # type: ignore[arg-type]
+    return decide(stored, asked, assess(stored, NOW + after), NOW + after).reason
+
+
+def test_decision_on_miss_names_whether_uri_is_stored() -> None:
+    assert decide(None, CacheControl(), None, NOW).reason == "nothing is stored"
+    assert decide(None, CacheControl(), None, NOW, known_uri=True).reason == (
+        "the stored responses are for other request fields (Vary)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        (words("max-age=600", 60), "fresh for another 9 min: max-age of 10 min, fetched 1 min ago"),
+        (words("max-age=600", 660), "stale for 1 min: max-age of 10 min, fetched 11 min ago"),
+        (words("max-age=600, no-cache", 60), "no-cache: every use is validated"),
+        (words("private, max-age=600", 60), "must not be reused: private"),
+        (words("max-age=600", 60, invalid=True), "invalidated"),
+        (words("max-age=600", 60, no_cache=True), "the request has no-cache"),
+        (words("max-age=600", 60, max_age=30), "older than the request's max-age"),
+        (words("max-age=600", 60, min_fresh=600), "not fresh for as long as the request's min-fresh"),
+        (words("no-cache", 60, only_if_cached=True), "only-if-cached, but no-cache: every use is validated"),
+        (
+            words("max-age=600, stale-while-revalidate=99", 660),
+            "stale for 1 min: max-age of 10 min, fetched 11 min ago; served while it is refreshed "
+            "(stale-while-revalidate)",
+        ),
+    ],
+)  # fmt: skip
+def test_decision_on_stored_response_has_a_reason(said: str, because: str) -> None:
+    assert said == because

@@ -1,0 +1,292 @@
+"""HAR files: round trips, other tools, incomplete files, rotation."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mitmproxy.io import FlowReader, FlowWriter
+from mitmproxy.test import tflow
+
+from feedproxy.errors import UsageError
+from feedproxy.http.message import Fields, Request
+from feedproxy.lab.record import har_format, har_writer
+from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
+from feedproxy.lab.record.har_writer import HarWriter
+from feedproxy.server.mitm import recording
+from tests.lab.exchanges import AT, an_exchange
+from tests.waiting import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_latin = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=20)
+_lines = st.lists(st.tuples(st.sampled_from(["ETag", "X-A", "Content-Type", "Location"]), _latin), max_size=4)
+_contents = st.one_of(st.binary(max_size=60), st.sampled_from([b"<rss/>", "<rss>ä</rss>".encode(), b"\xff\xfe<"]))
+
+
+@st.composite
+def _recordings(draw: st.DrawFn) -> Recording:
+    exchanges, contents = [], {}
+    for number in range(draw(st.integers(0, 5))):
+        content = draw(_contents)
+        made = Exchange(
+            side=draw(st.sampled_from(Side)),
+            at=AT + number + draw(st.integers(0, 999_999)) / 1_000_000,
+            request=Request("GET", f"https://example.com/{number}?a=b&c", Fields(draw(_lines))),
+            status=draw(st.sampled_from([0, 200, 304, 599])),
+            fields=Fields(draw(_lines)),
+            reason=draw(_latin),
+            digest=content_digest(content),
+            size=len(content),
+            seconds=draw(st.integers(0, 10_000)) / 1000,
+            reader=draw(st.sampled_from(["", "reader-0123456789ab"])),
+            connection=draw(st.sampled_from(["", "1"])),
+            entrance=draw(st.sampled_from(["", "gateway"])),
+            raw=draw(st.booleans()),
+            faults=draw(st.sampled_from([(), ("gzip-tag", "reset")])),
+            failure=draw(_latin),
+        )
+        exchanges.append(made)
+        if content:
+            contents[made.digest] = content
+    return Recording(tuple(exchanges), contents, draw(st.sampled_from([0.0, AT + 9.5])))
+
+
+@given(_recordings())
+def test_har_round_trip_preserves_recording(recording: Recording) -> None:
+    parsed = har_format.parse(har_format.dump_recording(recording))
+
+    assert [replace(exchange, at=0) for exchange in parsed.exchanges] == [
+        replace(exchange, at=0) for exchange in recording.exchanges
+    ]
+    assert [round(exchange.at, 6) for exchange in parsed.exchanges] == [
+        round(exchange.at, 6) for exchange in recording.exchanges
+    ]
+    assert parsed.contents == recording.contents
+    assert parsed.until == recording.until
+    assert har_format.dump_recording(parsed) == har_format.dump_recording(recording)
+
+
+def test_har_entries_have_fields_of_version_1_2() -> None:
+    document = json.loads(har_format.dump_recording(Recording((an_exchange(answered=[("Location", "/b")], size=3),))))
+
+    log = document["log"]
+    assert log["version"] == "1.2"
+    assert set(log["creator"]) == {"name", "version"}
+    (entry,) = log["entries"]
+    assert {"startedDateTime", "time", "request", "response", "cache", "timings"} <= set(entry)
+    assert entry["startedDateTime"] == "2026-11-21T12:00:00.250000Z"
+    request = {"method", "url", "httpVersion", "cookies", "headers", "queryString", "headersSize", "bodySize"}
+    assert request == set(entry["request"])
+    answer = {"status", "statusText", "httpVersion", "cookies", "headers", "content", "redirectURL"}
+    assert answer <= set(entry["response"])
+    assert entry["response"]["redirectURL"] == "/b"
+    assert set(entry["timings"]) == {"send", "wait", "receive"}
+
+
+def test_har_writer_writes_equal_content_once(tmp_path: Path) -> None:
+    content = b"<rss>once and for all</rss>"
+    made = HarWriter(tmp_path / "week.har")
+    for number in range(3):
+        made.append(an_exchange(at=AT + number, digest=content_digest(content), size=len(content)), content)
+    made.close()
+
+    assert (tmp_path / "week.har").read_bytes().count(b"once and for all") == 1
+    found = har_format.read(tmp_path / "week.har")
+    assert [found.content(exchange) for exchange in found.exchanges] == [content] * 3
+
+
+def test_har_is_readable_by_mitmproxy(tmp_path: Path) -> None:
+    contents = [b"<rss>plain</rss>", "<rss>ä</rss>".encode("iso-8859-1"), bytes(range(256))]
+    exchanges = [
+        an_exchange(
+            f"https://example.com/{number}", digest=content_digest(content), answered=[("Content-Type", "text/xml")]
+        )
+        for number, content in enumerate(contents)
+    ]
+    file = tmp_path / "week.har"
+    file.write_bytes(
+        har_format.dump_recording(
+            Recording(tuple(exchanges), {content_digest(content): content for content in contents})
+        )
+    )
+
+    with file.open("rb") as opened:
+        flows: list[Any] = list(FlowReader(opened).stream())
+
+    assert [flow.request.url for flow in flows] == [exchange.request.target for exchange in exchanges]
+    assert [flow.response.raw_content for flow in flows] == contents
+
+
+def test_har_that_is_truncated_is_read_to_last_complete_exchange(tmp_path: Path) -> None:
+    exchanges = tuple(an_exchange(at=AT + number) for number in range(3))
+    document = har_format.dump_recording(Recording(exchanges))
+
+    assert har_format.parse(document[:-40]).exchanges == exchanges[:2]
+    assert har_format.parse(document[: len(har_format.HEAD)]).exchanges == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"log": {"entries": 3}}', '{"log": {"entries": [{}]}}'])
+def test_har_that_is_invalid_is_reported_by_file_name(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^week\.har: "):
+        har_format.parse(text.encode(), "week.har")
+
+
+def test_har_of_browser_has_origin_side() -> None:
+    entry = {
+        "startedDateTime": "2026-11-21T13:00:00.250+01:00",
+        "time": 12.5,
+        "request": {
+            "method": "GET",
+            "url": "https://EXAMPLE.com/feed#top",
+            "httpVersion": "h2",
+            "headers": [{"name": ":authority", "value": "example.com"}, {"name": "accept", "value": "*/*"}],
+        },
+        "response": {
+            "status": 200,
+            "headers": [{"name": "content-type", "value": "text/xml; charset=iso-8859-1"}],
+            "content": {"size": 7, "text": "<a>ä</a>"},
+        },
+    }
+
+    found = har_format.parse(json.dumps({"log": {"entries": [entry]}}).encode())
+
+    (exchange,) = found.exchanges
+    assert exchange.side is Side.ORIGIN
+    assert exchange.at == AT
+    assert exchange.request == Request("GET", "https://example.com/feed", Fields([("accept", "*/*")]))
+    assert found.content(exchange) == "<a>ä</a>".encode("iso-8859-1")
+
+
+def test_flow_file_is_read_as_recording(tmp_path: Path) -> None:
+    flow = _a_flow()
+    flow.response.headers["content-encoding"] = "gzip"
+    flow.response.content = b"<rss/>"  # mitmproxy compresses it
+
+    found = _imported(tmp_path, flow)
+
+    for exchange in found.exchanges:
+        assert exchange.request.target == "http://example.com/feed"
+        assert found.content(exchange) == b"<rss/>"
+        assert not exchange.raw
+
+
+def test_flow_file_has_reader_and_origin_sides(tmp_path: Path) -> None:
+    one, parsed, other, answered_by_mitmproxy = (_a_flow() for _ in range(4))
+    parsed.client_conn, parsed.server_conn = one.client_conn, one.server_conn
+    other.client_conn.peername = ("192.0.2.7", 5555)
+    answered_by_mitmproxy.client_conn.peername = ("192.0.2.7", 5556)
+    answered_by_mitmproxy.server_conn.timestamp_start = None
+
+    found = _imported(tmp_path, one, parsed, other, answered_by_mitmproxy)
+
+    requests, origins = found.side(Side.READER), found.side(Side.ORIGIN)
+    assert [request.reader for request in requests] == ["reader-1", "reader-1", "reader-2", "reader-2"]
+    assert requests[0].connection == requests[1].connection != requests[2].connection
+    assert {request.entrance for request in requests} == {"proxy"}
+    assert len(origins) == 3
+    assert {exchange.reader for exchange in origins} == {""}
+
+
+def test_flow_file_converted_from_har_has_no_reader(tmp_path: Path) -> None:
+    file = tmp_path / "week.har"
+    file.write_bytes(har_format.dump_recording(Recording((an_exchange("https://example.com/1"),))))
+    with file.open("rb") as opened:
+        flows: list[Any] = list(FlowReader(opened).stream())
+
+    (exchange,) = _imported(tmp_path, *flows).exchanges
+
+    assert (exchange.side, exchange.reader, exchange.connection) == (Side.ORIGIN, "", "")
+
+
+def _a_flow() -> Any:
+    flow = tflow.tflow(resp=True)
+    flow.request.url = "http://example.com/feed"
+    return flow
+
+
+def _imported(folder: Path, *flows: Any) -> Recording:
+    """Return the recording that is read from a flow file with these flows."""
+    with (folder / "week.mitm").open("wb") as file:
+        for flow in flows:
+            FlowWriter(file).add(flow)
+    return recording.read(folder / "week.mitm")
+
+
+def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> None:
+    content = b"x" * 500
+    made = HarWriter(tmp_path / "week.har", limit=2000)
+    for number in range(9):
+        made.append(an_exchange(at=AT + number, digest=content_digest(content), size=500), content)
+    made.close()
+
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 2
+    found = [har_format.read(file) for file in files]
+    assert sum(len(recording.exchanges) for recording in found) == 9
+    assert all(recording.content(exchange) == content for recording in found for exchange in recording.exchanges)
+
+
+def test_har_writer_keeps_existing_and_open_files(tmp_path: Path) -> None:
+    first = HarWriter(tmp_path / "week.har")
+    first.append(an_exchange(), None)
+    second = HarWriter(tmp_path / "week.har")
+    assert second.path.name == "week-2.har"
+    first.close()
+    third = HarWriter(tmp_path / "week.har")
+    second.close()
+    third.close()
+
+    assert len(list(tmp_path.glob("week-2*T*Z.har"))) == 1
+    assert sum(len(har_format.read(file).exchanges) for file in tmp_path.glob("week-*T*Z.har")) == 1
+
+
+WRITES = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from feedproxy.lab.record.har_writer import HarWriter
+from tests.lab.exchanges import AT, an_exchange
+writer = HarWriter(Path(sys.argv[1]))
+number = 0
+while True:
+    writer.append(an_exchange(at=AT + number, asked=[("X-Padding", "x" * 20000)]), None)
+    number += 1
+    print(number, flush=True)
+"""
+
+
+def test_har_writer_that_is_killed_leaves_readable_file(tmp_path: Path) -> None:
+    file = tmp_path / "week.har"
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITES, str(file), str(ROOT)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert process.stdout is not None
+    written = 0
+    for line in process.stdout:
+        written = int(line)
+        if written == 50:
+            process.kill()
+    process.wait(PATIENCE)
+    process.stdout.close()
+
+    assert len(har_format.read(file).exchanges) >= written
+
+
+def test_har_writer_repeats_content_beyond_digest_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(har_writer, "DIGESTS_MAX", 3)
+    made = HarWriter(tmp_path / "week.har")
+    contents = [b"content %d" % number for number in (0, 1, 2, 3, 0, 3)]
+    for number, content in enumerate(contents):
+        made.append(an_exchange(at=AT + number, digest=content_digest(content), size=9), content)
+    made.close()
+
+    found = har_format.read(tmp_path / "week.har")
+    assert [found.content(exchange) for exchange in found.exchanges] == contents
+    assert (tmp_path / "week.har").read_bytes().count(b'"text":"content 0"') == 2
+    assert (tmp_path / "week.har").read_bytes().count(b'"text":"content 3"') == 1

@@ -1,0 +1,443 @@
+"""The configuration file: its options, and its error messages."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from feedproxy.config_file import (
+    SYNONYMS,
+    Config,
+    OptionSpec,
+    from_environment,
+    load,
+    option_specs,
+    parse_set,
+    parse_sets,
+    spec_of,
+    unknown_variables,
+)
+from feedproxy.errors import UsageError
+from feedproxy.settings import Settings, deprecated_names, from_options, option_names
+
+KNOWN = {**option_specs(), "listen_port": OptionSpec(int, optional=True), "mode": OptionSpec(list)}
+
+
+def read(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "feedproxy.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path, KNOWN)
+
+
+def mistake(tmp_path: Path, text: str) -> str:
+    """Return the error message for a configuration text, without the folder."""
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_options_and_rules_are_parsed(tmp_path: Path) -> None:
+    config = read(
+        tmp_path,
+        """\
+feed_hints: off
+site_interval: 5
+allow_private: true
+allow_ports: [80, "8000-9000"]
+listen_port: 9000
+feeds:
+  - match: https://slow.example/*
+    feed_min_interval: 3600
+  - match: "*.example.org"
+    gone: true
+""",
+    )
+
+    assert config.options == {
+        "feed_hints": "off",
+        "site_interval": 5,
+        "allow_private": True,
+        "allow_ports": ["80", "8000-9000"],
+        "listen_port": 9000,
+    }
+    assert [(rule.match.text, dict(rule.overrides)) for rule in config.rules] == [
+        ("https://slow.example/*", {"feed_min_interval": 3600}),
+        ("*.example.org", {"gone": True}),
+    ]
+    assert from_options(config.options).feed_hints == "off"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "feeds:\n", "feeds: []\n", "\ufeff"])
+def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text) == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [\n", "feedproxy.yaml:2: not YAML"),
+        (
+            "contact_url: a: b\n",
+            "feedproxy.yaml:1: not YAML: mapping values are not allowed here; a value that contains",
+        ),
+        ("a: \x00\n", "feedproxy.yaml:1: a character that YAML does not allow"),
+        ("- a\n", "feedproxy.yaml:1: a configuration is lines of the form"),
+        (
+            "feed_usm: true\nfeed_hint: off\n",
+            "feedproxy.yaml:2: unknown option 'feed_hint'; did you mean 'feed_hints'?",
+        ),
+        ("feed: []\n", "feedproxy.yaml:1: unknown option 'feed'; did you mean 'feeds'?"),
+        ("1: 2\n", "feedproxy.yaml:1: unknown option 1"),
+        (
+            "\n\nsite_interval: soon\n",
+            "feedproxy.yaml:3: site_interval: expected a duration, such as 30m or 1800 (seconds), not text",
+        ),
+        (
+            "site_interval: 1.5\n",
+            "feedproxy.yaml:1: site_interval: expected a duration, such as 30m or 1800 (seconds), not a number with a"
+            " fraction",
+        ),
+        (
+            "site_interval: true\n",
+            "feedproxy.yaml:1: site_interval: expected a duration, such as 30m or 1800 (seconds), not true or false",
+        ),
+        ("site_interval: -1\n", "feedproxy.yaml:1: site_interval: -1: expected 0 or more"),
+        (
+            "site_interval:\n",
+            "feedproxy.yaml:1: site_interval: expected a duration, such as 30m or 1800 (seconds), not nothing",
+        ),
+        ("feed_usm: yes\n", "feedproxy.yaml:1: feed_usm: expected true or false, not text"),
+        (
+            "contact_url: 5\n",
+            "feedproxy.yaml:1: contact_url: expected text, not a whole number (in quotes, if need be)",
+        ),
+        (
+            "intercept: example.com\n",
+            "feedproxy.yaml:1: intercept: expected a list of texts, such as [a, b], not text",
+        ),
+        ("intercept: [[a]]\n", "feedproxy.yaml:1: intercept: expected a list of texts"),
+        (
+            "feed_hints: enforced\n",
+            "feedproxy.yaml:1: feed_hints cannot be 'enforced': expected enforce, heuristic, off",
+        ),
+        (
+            "site_interval: 1\nfeed_usm: true\nsite_interval: 2\n",
+            "feedproxy.yaml:3: duplicate key 'site_interval'",
+        ),
+        ("feeds: x\n", "feedproxy.yaml:1: feeds: expected a list of rules"),
+        ("feeds:\n  - x\n", "feedproxy.yaml:2: expected a rule, beginning with"),
+        ("feeds:\n  - gone: true\n", "feedproxy.yaml:2: this rule has no `match: PATTERN`"),
+        (
+            "feeds:\n  - mach: a\n",
+            "feedproxy.yaml:2: this rule has no `match: PATTERN`; did you mean that by 'mach'?",
+        ),
+        (
+            "feeds:\n  - match: a\n    hintmax: 5\n",
+            "feedproxy.yaml:3: unknown option 'hintmax' in a rule; did you mean 'hint_max'?",
+        ),
+        (
+            "feeds:\n  - match: a\n    store_max: 5\n",
+            "feedproxy.yaml:3: store_max applies to all feeds: expected outside of feeds",
+        ),
+        (
+            "feeds:\n  - match: a\n    gone: 1\n",
+            "feedproxy.yaml:3: gone: expected true or false, not a whole number",
+        ),
+        ("feeds:\n- match: a\nhint_max: 5\n", "feedproxy.yaml:2: this rule has no option"),
+        ("feeds:\n  - match: a\n  - match: b\n    gone: true\n", "feedproxy.yaml:2: this rule has no option"),
+        ("feeds:\n  - match: [a]\n", "feedproxy.yaml:2: match: expected one pattern"),
+        (
+            "feeds:\n  - match: a\n    gone: true\n  - match: ftp://a/\n",
+            "feedproxy.yaml:4: match can never match: invalid pattern: expected the scheme http or https",
+        ),
+        (
+            "feeds:\n  - match: a\n    match: b\n",
+            "feedproxy.yaml:3: duplicate key 'match'",
+        ),
+        ("feeds:\n  - match: *.example.com\n", "feedproxy.yaml:2: not YAML"),
+        (
+            "feeds:\n  - match: a\n    moved_to: new\n",
+            "feedproxy.yaml:3: moved_to: ",
+        ),
+    ],
+)
+def test_error_names_file_and_line(tmp_path: Path, text: str, said: str) -> None:
+    assert mistake(tmp_path, text).startswith(said)
+
+
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.yaml: cannot be read: No such file"):
+        load(tmp_path / "none.yaml", KNOWN)
+
+
+def test_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
+    (path := tmp_path / "old.yaml").write_bytes(b"feed_usm: true\ncontact_url: caf\xe9\n")
+
+    with pytest.raises(UsageError, match=r"old\.yaml:2: not UTF-8"):
+        load(path, KNOWN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "admin_token: 31415926\n",
+        "admin_token: [hunter2]\n",
+        "admin_token: hunter2\nadmin_token: hunter3\n",
+        "feeds:\n  - match: https://me:hunter2@example.com/\n",
+        "feeds:\n  - match: a\n    moved_to: https://me:hunter2@example.com/\n",
+    ],
+)
+def test_error_messages_contain_no_secret(tmp_path: Path, text: str) -> None:
+    said = mistake(tmp_path, text)
+
+    assert "hunter" not in said
+    assert "31415926" not in said
+
+
+def test_moved_to_is_kept_in_normal_form(tmp_path: Path) -> None:
+    config = read(tmp_path, "feeds:\n  - match: a\n    moved_to: https://Example.COM:443\n")
+
+    assert config.rules[0].overrides == {"moved_to": "https://example.com/"}
+
+
+def test_merged_keys_are_treated_as_options(tmp_path: Path) -> None:
+    config = read(tmp_path, "feeds:\n  - &slow\n    match: a\n    hint_max: 5\n  - <<: *slow\n    match: b\n")
+
+    assert [dict(rule.overrides) for rule in config.rules] == [{"hint_max": 5}, {"hint_max": 5}]
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("feed_hints=off", ("feed_hints", "off")),
+        ("site_interval=5", ("site_interval", 5)),
+        ("allow_private=true", ("allow_private", True)),
+        ("allow_private=false", ("allow_private", False)),
+        ("allow_private", ("allow_private", True)),
+        ("contact_url=https://example.com/?a=b", ("contact_url", "https://example.com/?a=b")),
+        ("contact_url=", ("contact_url", "")),
+        ("mode=regular@8080", ("mode", ["regular@8080"])),
+        ("listen_port=", ("listen_port", None)),
+        ("allow_ports=80, 443", ("allow_ports", ["80", "443"])),
+        ('purge_fields=["Surrogate-Key: a, b"]', ("purge_fields", ["Surrogate-Key: a, b"])),
+        ("allow_networks=", ("allow_networks", [])),
+    ],
+)
+def test_set_parses_the_value_by_the_options_type(text: str, option: tuple[str, Any]) -> None:
+    assert parse_set(text, KNOWN) == option
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("feed_hint=off", "--set: unknown option 'feed_hint'; did you mean 'feed_hints'?"),
+        ("feed_hints=on", "--set: feed_hints cannot be 'on': expected enforce, heuristic, off"),
+        ("site_interval=soon", "--set: site_interval: expected a duration, such as 30m or 1800 (seconds), not text"),
+        ("site_interval", "--set: site_interval needs a value: --set site_interval=VALUE"),
+        ("allow_private=maybe", "--set: allow_private: expected true or false, not text"),
+    ],
+)
+def test_set_has_the_same_error_messages(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_set(text, KNOWN)
+
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("value", ["80,443", "[80, 443]", "80", "", " 80 , 443 ,"])
+def test_list_is_parsed_alike_by_set_and_in_the_environment(value: str) -> None:
+    (name, by_set), environment = parse_set(f"allow_ports={value}", KNOWN), {"FEEDPROXY_ALLOW_PORTS": value}
+
+    assert {name: by_set} == from_environment(environment, KNOWN)
+
+
+def test_repeated_set_extends_a_list_and_replaces_other_values() -> None:
+    assert parse_sets(["mode=a", "site_interval=1", "mode=b", "site_interval=2"], KNOWN) == {
+        "mode": ["a", "b"],
+        "site_interval": 2,
+    }
+
+
+def test_every_option_of_mitmproxy_has_a_known_type() -> None:
+    from mitmproxy.options import Options
+
+    options: Any = Options()  # mitmproxy's `items` has no types
+    for name, option in options.items():
+        assert spec_of(option.typespec, option.choices).kind in {bool, int, str, list}, name
+
+
+def test_every_default_is_a_valid_value(tmp_path: Path) -> None:
+    defaults = Settings()
+    text = [f"{name}={'' if spec.kind is list else getattr(defaults, name)}" for name, spec in option_specs().items()]
+
+    read_back = parse_sets([line.replace("=True", "=true").replace("=False", "=false") for line in text], KNOWN)
+
+    assert all(
+        read_back[name] == getattr(defaults, name) for name, spec in option_specs().items() if spec.kind is not list
+    )
+
+
+@pytest.mark.parametrize(
+    ("typespec", "spec"),
+    [
+        (bool, OptionSpec(bool)),
+        (int, OptionSpec(int)),
+        (Optional[int], OptionSpec(int, optional=True)),  # noqa: UP045 -- as in mitmproxy
+        (str | None, OptionSpec(str, optional=True)),
+        (Sequence[str], OptionSpec(list)),
+    ],
+)
+def test_types_of_mitmproxy_are_converted(typespec: Any, spec: OptionSpec) -> None:
+    assert spec_of(typespec) == spec
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("port", "listen"),
+        ("bind", "listen"),
+        ("timeout", "fetch_timeout"),
+        ("cache_dir", "store"),
+        ("cache_size", "store_max"),
+        ("user_agent", "contact_url"),
+        ("ssl_cert", "tls_certificate"),
+        ("admin_listen", "admin"),
+        ("min_interval", "feed_min_interval"),
+        ("auth", "readers"),
+        ("backend", "upstream"),
+        ("base_url", "public_url"),
+        ("access_log", "log_format"),
+        ("feed-hints", "feed_hints"),
+    ],
+)
+def test_unknown_option_suggests_own_options_before_mitmproxys(name: str, near: str) -> None:
+    known = {**KNOWN, **{each: OptionSpec(str) for each in ("certs", "tcp_timeout", "key_size", "proxy_debug")}}
+
+    with pytest.raises(UsageError, match=f"did you mean '{near}'"):
+        parse_set(f"{name}=1", known)
+
+
+def test_every_synonym_names_an_existing_option_and_is_no_option() -> None:
+    assert {meant for meant in SYNONYMS.values() if meant not in KNOWN} == set()
+    assert SYNONYMS.keys() & KNOWN.keys() == set()
+
+
+def test_environment_variable_sets_an_option_in_its_own_units() -> None:
+    environment = {
+        "FEEDPROXY_HINT_MAX": "2h",
+        "FEEDPROXY_ALLOW_PORTS": "80, 8000-8010",
+        "FEEDPROXY_PURGE_FIELDS": '["Surrogate-Key: a, b"]',
+        "FEEDPROXY_ALLOW_PRIVATE": "TRUE",
+        "FEEDPROXY_SERVICE_HOST": "10.0.0.1",
+        "HINT_MAX": "1",
+    }
+
+    assert from_environment(environment, KNOWN) == {
+        "allow_ports": ["80", "8000-8010"],
+        "allow_private": True,
+        "hint_max": 7200,
+        "purge_fields": ["Surrogate-Key: a, b"],
+    }
+
+
+def test_environment_variable_with_a_wrong_value_is_reported_by_its_own_name() -> None:
+    with pytest.raises(UsageError, match=r"^FEEDPROXY_HINT_MAX: hint_max: expected a duration, such as 30m"):
+        from_environment({"FEEDPROXY_HINT_MAX": "soon"}, KNOWN)
+
+
+def test_environment_variable_that_resembles_an_option_is_reported() -> None:
+    environment = {"FEEDPROXY_LISTEM": "x", "FEEDPROXY_PORT_80_TCP": "tcp://10.0.0.1", "FEEDPROXY_CONFIG": "x"}
+
+    assert unknown_variables(environment, KNOWN) == {"FEEDPROXY_LISTEM": "FEEDPROXY_LISTEN"}
+
+
+@pytest.mark.parametrize("text", ["store_max: 4GiB\n", "store_max: 4294967296\n", "store_max: '4294967296'\n"])
+def test_size_in_a_file_may_have_a_unit(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(text)
+
+    assert load(file, KNOWN).options == {"store_max": 2**32}
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("announce_hub: true\nannounce_cloud: true\n", {"announce": ["hub", "cloud"]}),
+        ("announce_hub: false\n", {"announce": []}),
+        ("websub_subscribe: false\n", {"push_subscribe": False}),
+        ("gzip_level: 0\nzstd_level: 9\n", {"codings": ["br", "zstd"]}),
+        ("ping_source_limit: 7\n", {"source_limit": 7}),
+        ("decoded_max: 5\n", {}),
+        ("refresh_ahead: false\n", {"polling": "off"}),
+        ("refresh_ahead: true\n", {}),
+        ("refresh_per_poll: 4\n", {}),
+        ("refresh_idle_after: 2h\n", {}),
+        ("learned_patience: 6h\n", {}),
+        ("learned_lifetime: 90m\n", {}),
+        ("redirects_max: 2\n", {"redirects_max": 2}),
+        ("answer_timeout: 30s\n", {"answer_timeout": 30}),
+        ("changes_when: seconds\n", {"changes_when": "seconds"}),
+        ("rdf_media_type: application/rdf+xml\n", {"rdf_media_type": "application/rdf+xml"}),
+        ("self_link_text: true\n", {"self_link_text": True}),
+        ("push_interval: 3h\n", {"push_interval": 10_800}),
+        ("drain_timeout: 1m\n", {"drain_timeout": 60}),
+    ],
+)
+def test_former_option_is_accepted_with_a_hint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, options: dict[str, object]
+) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(text)
+
+    assert load(file, KNOWN).options == options
+    assert f"{file}:1: {text.partition(':')[0]} is deprecated: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "price"),
+    [("off", 300), ("frugal", 7200), ("balanced", 1800), ("eager", 300), ("45m", 2700), ("90", 90), ("false", 300)],
+)
+def test_polling_is_a_name_or_a_duration(tmp_path: Path, text: str, price: int) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(
+        f"polling: {text}\nfeeds:\n  - match: a.example\n    polling: 1h\n"
+    )
+
+    loaded = load(file, KNOWN)
+
+    assert from_options(loaded.options).price == price
+    assert loaded.rules[0].overrides == {"polling": "1h"}
+    assert from_options(parse_sets([f"polling={text.replace('false', 'off')}"], KNOWN)).price == price
+
+
+@pytest.mark.parametrize("text", ["eagerly", "0", "-5m", "true", "[off]", "0m"])
+def test_polling_rejects_text_that_is_no_price(tmp_path: Path, text: str) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text(f"polling: {text}\n")
+
+    with pytest.raises(UsageError, match="polling"):
+        load(file, KNOWN)
+
+
+def test_rule_with_only_a_former_option_is_accepted(tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: a.example\n    learned_lifetime: 2h\n")
+
+    assert load(file, KNOWN).rules[0].overrides == {}
+
+
+def test_former_option_is_accepted_in_rules_by_set_and_in_the_environment(tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: a.example\n    announce_hub: true\n")
+
+    assert load(file, KNOWN).rules[0].overrides == {"announce": ("hub",)}
+    assert parse_sets(["rsscloud_register=false"], KNOWN) == {"push_subscribe": False}
+    assert from_environment({"FEEDPROXY_ANNOUNCE_HUB": "true"}, KNOWN) == {"announce": ["hub"]}
+
+
+def test_options_are_fewer_than_eighty_and_listed_once() -> None:
+    names = [*option_names(), *deprecated_names()]
+
+    assert len(names) == len(set(names))
+    assert len(option_names()) < 80
+
+
+def test_rule_accepts_units(tmp_path: Path) -> None:
+    (file := tmp_path / "feedproxy.yaml").write_text("feeds:\n  - match: slow.example\n    feed_min_interval: 1h30m\n")
+
+    assert load(file, KNOWN).rules[0].overrides == {"feed_min_interval": 5400}

@@ -1,0 +1,59 @@
+"""Durations and sizes with units, as in the configuration."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from feedproxy.durations_and_sizes import Unit, format_quantity, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "number"),
+    [
+        ("90", "s", 90),
+        ("30m", "s", 1800),
+        ("1h30m", "s", 5400),
+        ("1h 30min", "s", 5400),
+        ("2D", "s", 172_800),
+        ("1w", "s", 604_800),
+        ("2000ms", "s", 2),
+        ("250", "ms", 250),
+        ("1s", "ms", 1000),
+        ("4GiB", "B", 2**32),
+        ("4 GB", "B", 4_000_000_000),
+        ("64k", "B", 65_536),
+        ("10MB", "B", 10_000_000),
+        ("1.5MiB", "B", 1_572_864),
+        ("0", "B", 0),
+    ],
+)
+def test_quantity_is_parsed_in_the_options_unit(text: str, unit: Unit, number: int) -> None:
+    assert parse(text, unit) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("soon", "s"),
+        ("", "s"),
+        ("-3", "s"),
+        ("1e3", "s"),
+        ("1.5h", "s"),
+        ("500ms", "s"),
+        ("30m1h", "s"),
+        ("1h1h", "s"),
+        ("5 parsec", "s"),
+        ("4GiB", "s"),
+        ("30m", ""),
+        ("1.5", "B"),
+        ("4i", "B"),
+        ("4GiBs", "B"),
+    ],
+)
+def test_invalid_quantity_is_refused(text: str, unit: Unit) -> None:
+    assert parse(text, unit) is None
+
+
+@given(number=st.integers(0, 10**15), unit=st.sampled_from(["s", "ms", "B"]))
+def test_displayed_quantity_parses_to_the_same_number(number: int, unit: Unit) -> None:
+    assert parse(format_quantity(number, unit), unit) == number
