@@ -91,7 +91,7 @@ class Record(Addon):
         case, names = self.flow_handler().state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
             target, user = case.routed_request.request.target, case.client.user
-            private = bool(user) or app.gatekeeper.key_for(target, user) != target
+            private = bool(user) or app.access_control.key_for(target, user) != target
             upstream = app.settings.upstream
             recorder.record(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
         elif not app.enforces_targets:

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
-from tests.cluster.redis_server import RedisServer
-from tests.cluster.wire import Wire
+from tests.fleet.redis_server import RedisServer
+from tests.fleet.wire import Wire
 from tests.live.origin import Origin, a_feed, opened, until
 from tests.live.product import Feedproxy, read_answer
 

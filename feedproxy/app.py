@@ -17,12 +17,12 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy import __version__
-from feedproxy.access.access_control import Gatekeeper
+from feedproxy.access.access_control import AccessControl
 from feedproxy.clock import Clock, Seconds, SystemClock
-from feedproxy.cluster.node import ClusterNode
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
+from feedproxy.fleet.node import FleetNode
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
@@ -287,7 +287,7 @@ class App:
         return self._open().history_recorder
 
     @property
-    def fleet(self) -> ClusterNode | None:
+    def fleet(self) -> FleetNode | None:
         """Return this machine's node of the fleet, or None if the store is not in Redis or not open."""
         return self._services.fleet if self._services is not None else None
 
@@ -300,9 +300,9 @@ class App:
         return tuple(filter(None, (self.fleet.problem(),))) if self.fleet is not None else ()
 
     @property
-    def gatekeeper(self) -> Gatekeeper:
-        """Return the gatekeeper, which authorizes clients and adds credentials to requests to origins."""
-        return self._open().gatekeeper
+    def access_control(self) -> AccessControl:
+        """Return the access control, which authorizes clients and adds credentials to requests to origins."""
+        return self._open().access_control
 
     @property
     def connect_policy(self) -> AddressPolicy:
@@ -364,7 +364,7 @@ class _Services:
             on_failure=app.metrics.on_store_failure,
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
-        self.fleet = ClusterNode(settings, self.store, app.clock) if settings.is_fleet else None
+        self.fleet = FleetNode(settings, self.store, app.clock) if settings.is_fleet else None
         name = partial(_new_pseudonym, app.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
         if self.fleet is not None:
@@ -375,9 +375,9 @@ class _Services:
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.stored_secret(*item) for item in makers.items())
-        self.gatekeeper = Gatekeeper(settings, app.clock, secret, _nonce_file(settings.local_store, app.worker))
+        self.access_control = AccessControl(settings, app.clock, secret, _nonce_file(settings.local_store, app.worker))
         client = app.make_client(self.policy)
-        credentialed = CredentialedClient(client, self.gatekeeper.with_credentials)
+        credentialed = CredentialedClient(client, self.access_control.with_credentials)
         self.fetcher: ClosableOriginClient = RecordingClient(credentialed, lambda: app.recorder, app.clock)
         self.counts = SubscriberCounts(
             window=settings.subscriber_window,
@@ -403,7 +403,7 @@ class _Services:
             version=__version__,
             observer=app.journal,
             events=Events(),
-            key_for=self.gatekeeper.key_for,
+            key_for=self.access_control.key_for,
             peers=self.fleet,
             ownership=app.worker,
             demand=imports,

@@ -25,7 +25,7 @@ from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy import systemd
-from feedproxy.access.access_control import Gatekeeper
+from feedproxy.access.access_control import AccessControl
 from feedproxy.addons import default_addons
 from feedproxy.admin import auth
 from feedproxy.app import App, bind_app
@@ -235,7 +235,7 @@ async def check(plan: ServePlan) -> list[str]:
     settings = app.settings
     if settings.admin:
         auth.listen_address(settings.admin, auth.admin_token(settings))
-    Gatekeeper(settings, app.clock, b"")  # reads the files of users, tokens and credentials
+    AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
     _check_folders(settings)
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
     defaults = Settings()

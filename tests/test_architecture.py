@@ -38,7 +38,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"lab", "proxy"}),
     frozenset({"check", "endpoints", "notify"}),
     frozenset({"telemetry"}),
-    frozenset({"cluster"}),
+    frozenset({"fleet"}),
     frozenset({"workers"}),
     frozenset({"app"}),
     frozenset({"admin"}),

@@ -26,7 +26,7 @@ def _prefix_errors(option: str) -> Iterator[None]:
         raise UsageError(f"{option}: {error}") from error
 
 
-class Gatekeeper:
+class AccessControl:
     """Authorizer of requests. It also selects credentials for origins.
 
     The constructor raises UsageError if a file cannot be used. `nonces` is the folder of used WSSE proofs, which all

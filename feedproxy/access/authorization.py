@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from feedproxy.access import basic, wsse
-from feedproxy.access.failed_login_limit import GuessLimit
+from feedproxy.access.failed_login_limit import FailedLoginLimit
 from feedproxy.access.file_reload import ReloadingFile
 from feedproxy.access.passwords import PasswordFile
 from feedproxy.access.wsse_nonces import NonceFolder
@@ -72,7 +72,7 @@ class Authorizer:
         self._wsse_verifier = wsse.WsseVerifier(shared=nonces)
         self._realm = realm
         self._clock = clock
-        self._guess_limit = GuessLimit(clock)
+        self._failed_login_limit = FailedLoginLimit(clock)
 
     async def decide(
         self, readers: tuple[str, ...], fields: Fields, address: str, *, proxy: bool = False, user: str = ""
@@ -86,17 +86,17 @@ class Authorizer:
         if not readers:
             return Authorized(user)
         if not user:
-            if (wait := self._guess_limit.retry_after(address)) > 0:
+            if (wait := self._failed_login_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             user_proved = await self._authenticate(fields, proxy=proxy)
             if user_proved is None:
                 return Denied("Too many readers are authenticating at the same time.", 503, 5)
             if not user_proved:
                 if self._has_credentials(fields, proxy=proxy):
-                    self._guess_limit.record_wrong(address)
+                    self._failed_login_limit.record_wrong(address)
                 return self._challenge(proxy=proxy)
             # Above the limit, all concurrent guesses are refused, so that a client cannot recognise the right password.
-            if (wait := self._guess_limit.retry_after(address)) > 0:
+            if (wait := self._failed_login_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             user = user_proved
         if ANY_USER in readers or user in readers:

@@ -12,7 +12,7 @@ NETWORKS_MAX = 10_000
 """Maximum number of networks that are remembered. The oldest is forgotten first. Each takes some 500 bytes."""
 
 
-class GuessLimit:
+class FailedLoginLimit:
     """Counter of wrong passwords and tokens by the client's network: an IPv4 address, or 64 bits of an IPv6 address."""
 
     def __init__(self, clock: Clock) -> None:

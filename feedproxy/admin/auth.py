@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from feedproxy import settings
-from feedproxy.access.failed_login_limit import GuessLimit
+from feedproxy.access.failed_login_limit import FailedLoginLimit
 from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.settings import Settings
@@ -95,7 +95,7 @@ class AdminAuth:
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()
-        self._failures = GuessLimit(clock or SystemClock())
+        self._failures = FailedLoginLimit(clock or SystemClock())
         address = _address(host)
         self._listens_everywhere = address is not None and address.is_unspecified
         self._names = {_host_name(host), "localhost", *(_host_name(name) for name in names)}

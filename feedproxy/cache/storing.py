@@ -8,10 +8,10 @@ set_cookie.py allows it.
 from dataclasses import dataclass
 
 from feedproxy.cache.targeted_directives import governing
-from feedproxy.cache.vary import nominated
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.negotiation import vary_names
 
 # RFC 9110, section 15.1, without 206: parts are stored only with explicit freshness (partial_content.py).
 HEURISTICALLY_CACHEABLE = frozenset({200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501})
@@ -77,7 +77,7 @@ def may_store(
     if (authorized or "authorization" in request.fields) and not explicitly_shared:
         return DoNotStore("the request carried Authorization, and the response does not allow sharing")
     # A Vary with "*" always fails to match: the response could not even be validated.
-    if nominated(response.fields) == ("*",):
+    if vary_names(response.fields) == ("*",):
         return DoNotStore("Vary: *")
     return _permission(request, response, control, is_targeted=is_targeted)
 

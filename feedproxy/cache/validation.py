@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import storable_fields, without_withheld_fields
-from feedproxy.cache.vary import nominated, request_fields_for
+from feedproxy.cache.vary import request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import parse_tag, tag_base
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.negotiation import vary_names
 
 # Fields that an update does not change (section 3.2): Content-Length, and fields that describe the stored content. The
 # section permits caches to omit "fields necessary to ensure integrity of the stored response".
@@ -151,7 +152,7 @@ def _updated(
     provided = storable_fields(received_fields, targeted=targeted).without(*_OF_THE_CONTENT)
     if stored.content.feed:
         provided = provided.without(*_OF_A_FEED)
-    if request is None and nominated(provided) != nominated(stored.fields):
+    if request is None and vary_names(provided) != vary_names(stored.fields):
         provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
         # The ETag is the same tag with another mark, which belongs only to the new message.

@@ -19,29 +19,14 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
-from feedproxy.http.negotiation import choose_coding
+from feedproxy.http.negotiation import choose_coding, vary_names
 
 _PERSONAL = frozenset({"cookie", "authorization"})
 
 
-def nominated(fields: Fields) -> tuple[str, ...]:
-    """Return the names that a response's Vary nominates, in lower case and without repetition.
-
-    The result is `("*",)` if one of the names is `*`.
-    """
-    value = fields.combined("vary")
-    return () if value is None else _names(value)
-
-
-@memoize_short()
-def _names(value: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
-    return ("*",) if "*" in names else names
-
-
 def request_fields_for(response: Fields, request: Fields) -> Fields:
     """Return the request's fields that the response's Vary nominates. They are stored with the response."""
-    names = nominated(response)
+    names = vary_names(response)
     return Fields(line for line in request if line[0].lower() in names) if names else Fields()
 
 
@@ -50,7 +35,7 @@ def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool
 
     `own_agent` is true if the request would be forwarded with feedproxy's own User-Agent.
     """
-    names = nominated(stored.fields)
+    names = vary_names(stored.fields)
     # 'A stored response with a Vary header field value containing a member "*" always fails to match.'
     if names == ("*",):
         return False
@@ -134,7 +119,7 @@ def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bo
     # field, the cache SHOULD choose the most recent [...] stored response with a valid Vary field value."
     # "When more than one suitable response is stored, a cache MUST use the most recent one (as determined by
     # the Date header field)." -- section 4
-    return max(selected, key=lambda variant: (bool(nominated(variant.fields)), _date(variant), variant.response_time))
+    return max(selected, key=lambda variant: (bool(vary_names(variant.fields)), _date(variant), variant.response_time))
 
 
 def _date(stored: StoredResponse) -> Instant:

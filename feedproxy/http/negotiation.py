@@ -124,10 +124,25 @@ def _weight(parameters: dict[str, str]) -> float | None:
     return min(float(text), 1.0) if _QVALUE.fullmatch(text) else None
 
 
+def vary_names(fields: Fields) -> tuple[str, ...]:
+    """Return the names in Vary, in lower case and without repetition (section 12.5.5).
+
+    The result is `("*",)` if one of the names is `*`.
+    """
+    value = fields.combined("vary")
+    return () if value is None else _vary_members(value)
+
+
+@memoize_short()
+def _vary_members(value: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.lower() for name in split_list(value)))
+    return ("*",) if "*" in names else names
+
+
 def vary_on(fields: Fields, *names: str) -> Fields:
     """Return the fields with these names added to Vary (section 12.5.5)."""
-    nominated = split_list(fields.combined("vary") or "")
-    lowered = {name.lower() for name in nominated}
+    present = split_list(fields.combined("vary") or "")
+    lowered = {name.lower() for name in present}
     if "*" in lowered:
         return fields
-    return fields.with_field("Vary", ", ".join([*nominated, *(name for name in names if name.lower() not in lowered)]))
+    return fields.with_field("Vary", ", ".join([*present, *(name for name in names if name.lower() not in lowered)]))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, parse_tags, tag_base
-from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields
+from feedproxy.http.negotiation import vary_names
 
 TAG_MAX = 96
 """Maximum length of an origin's tag that a client's tag can carry, in characters. Longer tags are rare, and the length
@@ -44,7 +44,7 @@ def carry_validators(base: str, fields: Fields) -> str:
         encoded = base64.urlsafe_b64encode(tag.opaque.encode("ascii")).rstrip(b"=").decode("ascii")
         return f"{base}.{'w' if tag.weak else 'e'}{encoded}" if encoded else base
     modified = parse_http_date(fields.get("last-modified") or "")
-    if not _FIXED_FIELDS.issuperset(name.lower() for name in split_list(fields.combined("vary") or "")):
+    if not _FIXED_FIELDS.issuperset(vary_names(fields)):
         return base
     return f"{base}.d{int(modified)}" if modified is not None and modified >= 0 else base
 

@@ -1,4 +1,4 @@
-"""The interface through which the notification service uses the other machines of a cluster, and its default for one
+"""The interface through which the notification service uses the other machines of a fleet, and its default for one
 machine."""
 
 from typing import Protocol
@@ -7,7 +7,7 @@ from feedproxy.notify.changes.change_log import FeedSnapshot
 
 
 class NotificationPeers(Protocol):
-    """The other machines of a cluster. Each machine notifies its own subscribers of a change."""
+    """The other machines of a fleet. Each machine notifies its own subscribers of a change."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
         """Send the peers a change that this machine found. Does not wait."""
@@ -19,7 +19,7 @@ class NotificationPeers(Protocol):
 
 
 class SingleMachine:
-    """The default without a cluster."""
+    """The default without a fleet."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
         """Do nothing."""

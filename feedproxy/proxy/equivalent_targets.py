@@ -7,12 +7,13 @@ separate.
 from collections.abc import Callable
 from dataclasses import replace
 
-from feedproxy.cache import reuse_decision, vary
+from feedproxy.cache import reuse_decision
 from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
+from feedproxy.http.negotiation import vary_names
 from feedproxy.http.target_uri.query_variance import no_vary_search, parse_no_vary_search, without_parameters
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lru import LRU
@@ -128,7 +129,7 @@ def _is_shared(stored: StoredResponse) -> bool:
     """Return True if every request for the target selects this response."""
     if stored.authorized or len(stored.key) or stored.status != 200 or stored.final_target:
         return False
-    return set(vary.nominated(stored.fields)) <= _SHARED_NAMES
+    return set(vary_names(stored.fields)) <= _SHARED_NAMES
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:

@@ -7,7 +7,7 @@ from feedproxy.clock import Instant
 
 
 class PeerCopies(Protocol):
-    """Stored responses that other machines of a cluster share."""
+    """Stored responses that other machines of a fleet share."""
 
     async def sync(self, target: str) -> bool:
         """Fetch the peers' stored resource of `target` if it is newer. Return True if the local resource changed."""
@@ -36,7 +36,7 @@ class Demand(Protocol):
 
 
 class NoPeers:
-    """The default without a cluster: there are no peers."""
+    """The default without a fleet: there are no peers."""
 
     async def sync(self, target: str) -> bool:
         """Return False, because there are no peers with newer copies."""

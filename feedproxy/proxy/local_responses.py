@@ -9,10 +9,11 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance, public_url_for, rewrite_location
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse, RequestContext
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import surrogate_key, with_via
+from feedproxy.request.url_mapping import public_url_for, rewrite_location
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

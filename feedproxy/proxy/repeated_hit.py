@@ -17,11 +17,11 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.freshness import Freshness, Source, initial_age
 from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.vary import nominated
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
+from feedproxy.http.negotiation import vary_names
 from feedproxy.proxy.hit_validity import INSTANT_MARGIN, decision_valid_until
 from feedproxy.proxy.response_builder import max_age_directive
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -162,7 +162,7 @@ def reusable_hit(
     if any(name.lower() in UNREPEATABLE_FIELDS for name, _ in request.fields) or not _is_timeless(request, now):
         return None
     agents_differ = settings.upstream == "" and client.entrance is Entrance.PROXY and resource.channel is None
-    varies = {name for variant in resource.variants for name in nominated(variant.fields)}
+    varies = {name for variant in resource.variants for name in vary_names(variant.fields)}
     if not agents_differ and all(variant.own_agent for variant in resource.variants):
         varies.discard("user-agent")
     return ReusableHit(

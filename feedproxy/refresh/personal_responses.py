@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from feedproxy.cache import vary
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.vary import nominated
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
@@ -75,7 +75,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
         shared = shared_names(job.settings.shared_fields)
         key = Fields(line for line in key if line[0] not in shared)
     agent = request_fields.combined("user-agent")
-    is_uncritical_agent = job.own_agent or agent is None or "user-agent" in nominated(response.fields)
+    is_uncritical_agent = job.own_agent or agent is None or "user-agent" in vary_names(response.fields)
     if agent is not None and not is_uncritical_agent and not (is_feed and _ORDINARY_AGENT.fullmatch(agent)):
         key = key.with_added("user-agent", agent)
     if "range" in request_fields and response.status not in _WHOLE_OR_PART and "range" not in key:
@@ -111,7 +111,7 @@ def _allows_sharing(response: Fields) -> bool:
 
 
 def _without_nominated(key: Fields, response: Fields) -> Fields:
-    names = nominated(response)
+    names = vary_names(response)
     return Fields(line for line in key if line[0] not in names or is_credential(line[0]))
 
 

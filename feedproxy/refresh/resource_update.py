@@ -11,6 +11,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirects
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.ingest.link_injection import with_links
@@ -335,7 +336,7 @@ def with_publications(resource: Resource, response: StoredResponse, published: t
 
 def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
     """Return the names in Vary of fields that come from the client, because feedproxy does not write them itself."""
-    names = (name for name in vary.nominated(response) if name not in FIXED_FIELDS and name != "*")
+    names = (name for name in vary_names(response) if name not in FIXED_FIELDS and name != "*")
     return tuple(name for name in names if len(name) <= VARYING_NAME_LENGTH_MAX)[:VARYING_NAMES_MAX]
 
 

@@ -3,7 +3,8 @@
 from feedproxy.http import uri, www_authenticate
 from feedproxy.http.cache_control import without_directives
 from feedproxy.http.message import Fields
-from feedproxy.request.client_and_entrance import ClientContext, Entrance, rewrite_location
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.url_mapping import rewrite_location
 
 GATEWAY_FIELDS = frozenset(
     {

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from feedproxy import __version__
-from feedproxy.cache.vary import nominated
 from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.negotiation import vary_names
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -33,7 +33,7 @@ NOT_FORWARDED = frozenset(
     # Compression with a client's dictionary is done by feedproxy, too (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
     # Fields with the client's identity or claimed address. They are withheld because the response is for all clients.
-    | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
+    | {"forwarded", "x-real-ip", "x-client-ip", "x-fleet-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
     | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
     # Fields that make frameworks answer for another address, host, scheme or method.
     | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}
@@ -171,7 +171,7 @@ def build_upstream_request(
         client.entrance is Entrance.GATEWAY,
         resource is not None and resource.channel is not None,
         resource.varying_names if resource is not None else frozenset(),
-        frozenset(name for stored in keyed for name in nominated(stored.fields)),
+        frozenset(name for stored in keyed for name in vary_names(stored.fields)),
         shared_fields,
     )
     fields, key = forwarded.fields, forwarded.key

@@ -1,14 +1,15 @@
-"""Mapping between the two addresses of a feed in reverse mode: the upstream's address and the public address.
+"""Mapping between the addresses of a feed: at the upstream, in public, and as a client of each entrance sees it.
 
-Feeds are fetched and stored under the upstream's address. Clients and operators use the public address. The two differ
-only in their beginning: `upstream` or `public_url`. An address that is not below `upstream` has no public form, and
-cannot be requested through the proxy.
-"""
+In reverse mode, feeds are fetched and stored under the upstream's address. Clients and operators use the public
+address. The two differ only in their beginning: `upstream` or `public_url`. An address that is not below `upstream` has
+no public form, and cannot be requested through the proxy."""
 
 from functools import lru_cache
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
+from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.settings import Settings
 
 
@@ -86,3 +87,31 @@ def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
     """Return all addresses of this target: its own, and the public address if the two differ."""
     public = to_public(target, settings)
     return (target,) if public == target else (target, public)
+
+
+def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
+    """Return a Location that keeps the client in its entrance.
+
+    An address with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
+    the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
+    """
+    try:
+        absolute = uri.resolve(target, location)
+        if client.entrance is Entrance.GATEWAY:
+            return client.base + gateway_path(absolute)
+        public = _public_url(absolute, client, upstream)
+        as_read = uri.resolve(public_url_for(target, client, upstream=upstream), location)
+        return location if public is None or as_read == uri.normalise(public) else public
+    except BadTarget:
+        return location
+
+
+def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
+    """Return the URL of a target for this client: in reverse mode, the public address."""
+    return _public_url(target, client, upstream) or target
+
+
+def _public_url(target: str, client: ClientContext, upstream: str) -> str | None:
+    if client.entrance is not Entrance.REVERSE or not upstream:
+        return None
+    return rebase(target, upstream, client.base)

@@ -11,8 +11,8 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Seconds
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.request.client_and_entrance import ClientContext, public_url_for
-from feedproxy.request.url_mapping import to_public
+from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.url_mapping import public_url_for, to_public
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.telemetry.log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity

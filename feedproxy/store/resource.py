@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.vary import nominated
 from feedproxy.clock import Instant, is_set_back
 from feedproxy.feed.channel import Channel
+from feedproxy.http.negotiation import vary_names
 from feedproxy.store.packing.packed_sequences import PackedInstants, PackedSequence
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 
@@ -182,8 +182,8 @@ class Resource:
     """True if earlier publication dates have not been read yet. The second update reads them. Many feeds never get a
     second update, and need no such dates."""
     fencing_token: int = 0
-    """Order of copies in a cluster: on every machine, the later copy has the higher number (cluster/). 0 without a
-    cluster."""
+    """Order of copies in a fleet: on every machine, the later copy has the higher number (fleet/). 0 without a
+    fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
@@ -215,7 +215,7 @@ class Resource:
     def varying_names(self) -> frozenset[str]:
         """The names of fields by which shared responses of this target vary."""
         shared = (*self.variants, *self.parts)
-        return frozenset([*self.varies_by, *(name for response in shared for name in nominated(response.fields))])
+        return frozenset([*self.varies_by, *(name for response in shared for name in vary_names(response.fields))])
 
     @property
     def feed_variant(self) -> StoredResponse | None:

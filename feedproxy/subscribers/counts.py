@@ -74,7 +74,7 @@ class PeerCounts(Protocol):
 
 
 class NoPeerCounts:
-    """The default without a cluster: only this machine's counts."""
+    """The default without a fleet: only this machine's counts."""
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the sum of `direct` and `claimed`."""

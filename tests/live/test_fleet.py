@@ -1,4 +1,4 @@
-"""Machines of a cluster as processes, one of them with two workers: real sockets, a real Redis, real signals."""
+"""Machines of a fleet as processes, one of them with two workers: real sockets, a real Redis, real signals."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.redis_server import PROGRAM, RedisServer
-from tests.cluster.wire import Wire
+from tests.fleet.redis_server import PROGRAM, RedisServer
+from tests.fleet.wire import Wire
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import Feedproxy, Seen, ask
 

@@ -17,6 +17,7 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import HOP_BY_HOP, Fields, Request, Response
+from feedproxy.http.negotiation import vary_names
 
 NOW = 1_750_000_000.0
 
@@ -147,7 +148,7 @@ def test_stored_response_may_be_shared(fields: Fields, request: Fields, status: 
     if decision == MayStore():
         assert not control.private
         assert not control.no_store or control.must_understand
-        assert vary.nominated(fields) != ("*",)
+        assert vary_names(fields) != ("*",)
         assert status not in (206, 304)
 
 
@@ -167,7 +168,7 @@ def test_chosen_variant_matches_its_vary_and_no_matching_variant_is_missed(
     matching = [each for each in variants if vary.selects(each, request, own_agent=own_agent)]
     assert (chosen in matching) if matching else chosen is None
     if chosen is not None:
-        for name in vary.nominated(chosen.fields):
+        for name in vary_names(chosen.fields):
             ignored = name == "user-agent" and own_agent and chosen.own_agent
             assert ignored or (name in chosen.vary_request) == (name in request)
 
@@ -178,7 +179,7 @@ def test_request_selects_the_response_to_an_equal_request(
 ) -> None:
     answer = replace(stored, vary_request=vary.request_fields_for(stored.fields, request))
 
-    starred = vary.nominated(stored.fields) == ("*",)
+    starred = vary_names(stored.fields) == ("*",)
     assert vary.selects(answer, request, own_agent=own_agent) is not starred
 
 
@@ -191,7 +192,7 @@ def test_new_response_answers_the_request_that_caused_it(
     kept = vary.with_variant(variants, new, request, own_agent=False, limit=3)
 
     assert len(kept) <= 3
-    if vary.nominated(new.fields) != ("*",):
+    if vary_names(new.fields) != ("*",):
         assert vary.choose(kept, request, own_agent=False) is new
 
 

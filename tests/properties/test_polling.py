@@ -63,7 +63,7 @@ def planned(
 
 
 def apart(count: int, dice: random.Random) -> list[ExpectedPoll]:
-    """Return polls with such distances that each is a cluster."""
+    """Return polls with such distances that each is a fleet."""
     ahead, polls = 0.0, []
     for _ in range(count):
         ahead += max(100.0, 0.11 * ahead) * dice.uniform(1, 5)

@@ -6,7 +6,8 @@ import xmlrpc.client
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance, rewrite_location
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.url_mapping import rewrite_location
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen
 

@@ -163,7 +163,7 @@ async def test_copy_stored_before_the_rule_is_not_served(door, files):  # noqa: 
 
 
 async def test_copy_of_unknown_origin_is_not_served_if_rules_protect_feeds(door, files):  # noqa: F811
-    """An earlier version of feedproxy stored such copies, locally or in the cluster's Redis."""
+    """An earlier version of feedproxy stored such copies, locally or in the fleet's Redis."""
     proxy, origin, clock = await door(**files)
     origin.publish("/alias", b"", status=302, location=SECRET)
     origin.publish(SECRET, a_feed("HIDDEN"))

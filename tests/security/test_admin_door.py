@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from feedproxy.access.failed_login_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, GuessLimit
+from feedproxy.access.failed_login_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, FailedLoginLimit
 from feedproxy.admin.auth import AdminAuth
 from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
@@ -63,18 +63,18 @@ def test_request_without_a_token_is_not_a_guess() -> None:
 
 
 def test_host_with_many_ipv6_addresses_is_one_client() -> None:
-    guesses = GuessLimit(ManualClock(0))
+    guesses = FailedLoginLimit(ManualClock(0))
     for number in range(GUESSES_MAX):
         guesses.record_wrong(f"2001:db8::{number:x}")
 
     assert guesses.retry_after("2001:db8::ffff") > 0
     assert guesses.retry_after("2001:db8:0:1::1") <= 0
-    assert GuessLimit(ManualClock(0)).retry_after("") <= 0
+    assert FailedLoginLimit(ManualClock(0)).retry_after("") <= 0
 
 
 def test_clock_set_back_prolongs_no_waiting_time() -> None:
     clock = ManualClock(1_000_000)
-    guesses = GuessLimit(clock)
+    guesses = FailedLoginLimit(clock)
     for _ in range(GUESSES_MAX):
         guesses.record_wrong("192.0.2.1")
     clock.advance(-500_000)
@@ -83,7 +83,7 @@ def test_clock_set_back_prolongs_no_waiting_time() -> None:
 
 
 def test_number_of_remembered_networks_is_limited() -> None:
-    guesses = GuessLimit(ManualClock(0))
+    guesses = FailedLoginLimit(ManualClock(0))
     for number in range(NETWORKS_MAX + 10):
         guesses.record_wrong(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
 

@@ -119,7 +119,7 @@ class FlowHandler:
         if readers:
             client = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
-            user, _ = await self.app.gatekeeper.authorize(readers, fields, client.address, proxy=True)
+            user, _ = await self.app.access_control.authorize(readers, fields, client.address, proxy=True)
             self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.app.connect_policy
         policy.check_port(port)
@@ -309,7 +309,7 @@ class FlowHandler:
         if not readers:
             return routed
         connection = flow.client_conn.id
-        user, fields = await self.app.gatekeeper.authorize(
+        user, fields = await self.app.access_control.authorize(
             readers,
             request.fields,
             client.address,

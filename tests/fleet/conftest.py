@@ -1,4 +1,4 @@
-"""Fixtures of the cluster tests: a real Redis, an origin, and machines that are closed at the end."""
+"""Fixtures of the fleet tests: a real Redis, an origin, and machines that are closed at the end."""
 
 import os
 import uuid
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import SystemClock
-from tests.cluster.machines import Machine
-from tests.cluster.redis_server import PROGRAM, RedisServer
+from tests.fleet.machines import Machine
+from tests.fleet.redis_server import PROGRAM, RedisServer
 from tests.stages.origin import Origin
 
 type Start = Callable[..., Awaitable[Machine]]

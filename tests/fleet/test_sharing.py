@@ -3,13 +3,13 @@
 import asyncio
 from pathlib import Path
 
-from feedproxy.cluster import redis_operations
+from feedproxy.fleet import redis_operations
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
-from tests.cluster.conftest import Start
-from tests.cluster.machines import Machine, until
-from tests.cluster.redis_server import RedisServer
+from tests.fleet.conftest import Start
+from tests.fleet.machines import Machine, until
+from tests.fleet.redis_server import RedisServer
 from tests.stages.origin import Origin, a_feed
 
 LASTING = "max-age=3600"
@@ -19,7 +19,7 @@ async def pair(start: Start, **options: object) -> tuple[Machine, Machine]:
     return await start(**options), await start(**options)
 
 
-async def test_cluster_copy_of_one_machine_answers_on_another(start: Start, origin: Origin) -> None:
+async def test_fleet_copy_of_one_machine_answers_on_another(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
 
@@ -34,14 +34,14 @@ async def test_cluster_copy_of_one_machine_answers_on_another(start: Start, orig
     assert origin.requests == 1
 
 
-async def test_cluster_machines_share_one_pseudonym(start: Start, origin: Origin) -> None:
+async def test_fleet_machines_share_one_pseudonym(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
 
     assert (await one.get("/feed")).fields.get("via") == (await other.get("/feed")).fields.get("via")
 
 
-async def test_cluster_stale_copy_is_validated_with_a_peers_validator(start: Start, origin: Origin) -> None:
+async def test_fleet_stale_copy_is_validated_with_a_peers_validator(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="max-age=0")
     one, other = await pair(start)
 
@@ -54,7 +54,7 @@ async def test_cluster_stale_copy_is_validated_with_a_peers_validator(start: Sta
     assert b"one" in seen.body
 
 
-async def test_cluster_new_version_arrives_without_a_request(start: Start, origin: Origin) -> None:
+async def test_fleet_new_version_arrives_without_a_request(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
     await one.get("/feed")
@@ -71,7 +71,7 @@ async def test_cluster_new_version_arrives_without_a_request(start: Start, origi
     assert origin.requests == 2
 
 
-async def test_cluster_collapses_requests_of_two_machines(start: Start, origin: Origin) -> None:
+async def test_fleet_collapses_requests_of_two_machines(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     one, other = await pair(start)
     origin.gate = asyncio.Event()
@@ -88,7 +88,7 @@ async def test_cluster_collapses_requests_of_two_machines(start: Start, origin: 
     assert sum("collapsed" not in answer.cache for answer in seen) == 1
 
 
-async def test_cluster_fetches_unstorable_response_for_each_request(start: Start, origin: Origin) -> None:
+async def test_fleet_fetches_unstorable_response_for_each_request(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="no-store")
     one, other = await pair(start)
 
@@ -98,7 +98,7 @@ async def test_cluster_fetches_unstorable_response_for_each_request(start: Start
     assert all(b"one" in answer.body for answer in seen)
 
 
-async def test_cluster_shares_failures(start: Start, origin: Origin) -> None:
+async def test_fleet_shares_failures(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="max-age=0")
     one, other = await pair(start)
     await one.get("/feed")
@@ -115,7 +115,7 @@ async def test_cluster_shares_failures(start: Start, origin: Origin) -> None:
     assert "back-off" in again.cache
 
 
-async def test_cluster_purge_reaches_every_machine(start: Start, origin: Origin) -> None:
+async def test_fleet_purge_reaches_every_machine(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
@@ -130,7 +130,7 @@ async def test_cluster_purge_reaches_every_machine(start: Start, origin: Origin)
     assert origin.requests == 2
 
 
-async def test_cluster_purge_counts_copies_of_other_machines(start: Start, origin: Origin) -> None:
+async def test_fleet_purge_counts_copies_of_other_machines(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
@@ -141,7 +141,7 @@ async def test_cluster_purge_counts_copies_of_other_machines(start: Start, origi
     await until(lambda: one.service.store.get(target) is None)
 
 
-async def test_cluster_purge_by_pattern_reaches_copies_of_other_machines(start: Start, origin: Origin) -> None:
+async def test_fleet_purge_by_pattern_reaches_copies_of_other_machines(start: Start, origin: Origin) -> None:
     for path in ("/a/1", "/a/2", "/b/1"):
         origin.publish(path, a_feed(path), cache_control=LASTING)
     one, other = await pair(start)
@@ -157,7 +157,7 @@ async def test_cluster_purge_by_pattern_reaches_copies_of_other_machines(start: 
     assert "fwd=uri-miss" in (await one.get("/a/1")).cache
 
 
-async def test_cluster_purge_discards_running_fetch_of_another_machine(start: Start, origin: Origin) -> None:
+async def test_fleet_purge_discards_running_fetch_of_another_machine(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("old"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
@@ -174,7 +174,7 @@ async def test_cluster_purge_discards_running_fetch_of_another_machine(start: St
     assert b"new" in (await other.get("/feed")).body
 
 
-async def test_cluster_lost_event_is_read_from_the_log(start: Start, origin: Origin, redis_server: RedisServer) -> None:
+async def test_fleet_lost_event_is_read_from_the_log(start: Start, origin: Origin, redis_server: RedisServer) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     one, other = await pair(start)
@@ -191,7 +191,7 @@ async def test_cluster_lost_event_is_read_from_the_log(start: Start, origin: Ori
     assert other.fleet.event_listener.gaps
 
 
-async def test_cluster_machine_compares_everything_after_a_long_outage(start: Start, origin: Origin) -> None:
+async def test_fleet_machine_compares_everything_after_a_long_outage(start: Start, origin: Origin) -> None:
     shelf_max, redis_operations.LOG_MAX = redis_operations.LOG_MAX, 3
     try:
         one, other = await pair(start)
@@ -217,7 +217,7 @@ async def test_cluster_machine_compares_everything_after_a_long_outage(start: St
         redis_operations.LOG_MAX = shelf_max
 
 
-async def test_cluster_copies_with_credentials_are_separate_in_redis(
+async def test_fleet_copies_with_credentials_are_separate_in_redis(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     wallet = tmp_path / "wallet.yaml"
@@ -244,9 +244,7 @@ async def read_by(machine: Machine, target: str, user: str) -> bytes:
     return answer.response.body
 
 
-async def test_cluster_machine_drops_copies_purged_before_its_start(
-    start: Start, origin: Origin, tmp_path: Path
-) -> None:
+async def test_fleet_machine_drops_copies_purged_before_its_start(start: Start, origin: Origin, tmp_path: Path) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
     target = origin.url("/feed")
     folder = tmp_path / "other"

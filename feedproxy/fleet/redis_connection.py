@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Seconds
-from feedproxy.cluster.lua_scripts import SCRIPTS, Script
 from feedproxy.errors import StoreError, UsageError
+from feedproxy.fleet.lua_scripts import SCRIPTS, Script
 from feedproxy.http import uri
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-logger = logging.getLogger("feedproxy.cluster")
+logger = logging.getLogger("feedproxy.fleet")
 
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5

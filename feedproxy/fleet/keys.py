@@ -9,7 +9,7 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one cluster. Their braces keep all of them on one shard of Redis."""
+    """The keys of one fleet. Their braces keep all of them on one shard of Redis."""
 
     prefix: str
 

@@ -1,4 +1,4 @@
-"""State that is the same on all machines of a cluster: the pseudonym in Via, and the secret for readers' pseudonyms.
+"""State that is the same on all machines of a fleet: the pseudonym in Via, and the secret for readers' pseudonyms.
 
 Both are needed before other objects are made. A short blocking request therefore reads them from Redis at the start.
 Each machine also stores both values itself, and uses its own values if it starts without Redis.
@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_connection import host_and_port, redis_library
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_connection import host_and_port, redis_library
 
-logger = logging.getLogger("feedproxy.cluster")
+logger = logging.getLogger("feedproxy.fleet")
 
 TIMEOUT: Seconds = 2
 

@@ -11,10 +11,10 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from feedproxy.clock import Seconds
-from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_operations import ClusterEvent, RedisStore, parse_event
+from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations, parse_event
 
-logger = logging.getLogger("feedproxy.cluster")
+logger = logging.getLogger("feedproxy.fleet")
 
 RESUBSCRIBE_DELAY: Seconds = 0.2
 """Seconds from the end of a subscription to the next attempt to subscribe."""
@@ -32,11 +32,11 @@ class EventListener:
 
     def __init__(
         self,
-        redis_store: RedisStore,
-        on_event: Callable[[ClusterEvent], Awaitable[None]],
+        redis_operations: RedisOperations,
+        on_event: Callable[[FleetEvent], Awaitable[None]],
         on_events_lost: Callable[[], None],
     ) -> None:
-        self._redis_store = redis_store
+        self._redis_operations = redis_operations
         self._on_event = on_event
         self._on_events_lost = on_events_lost
         self._task: asyncio.Task[None] | None = None
@@ -64,12 +64,12 @@ class EventListener:
         async with self._lock:
             if self.last_number is None:
                 # Later events have higher numbers than this one, and the comparison finds earlier changes.
-                self.last_number = await self._redis_store.last_event_number()
+                self.last_number = await self._redis_operations.last_event_number()
                 self._on_events_lost()
                 return
-            now, events = await self._redis_store.events_since(self.last_number)
+            now, events = await self._redis_operations.events_since(self.last_number)
             if events is None:
-                logger.info("cluster: events %d to %d missed, comparing all copies", self.last_number, now)
+                logger.info("fleet: events %d to %d missed, comparing all copies", self.last_number, now)
                 self.last_number = now
                 self._on_events_lost()
                 return
@@ -81,40 +81,40 @@ class EventListener:
         last_number = self.last_number
         # An event that arrives during the request is not missed.
         if last_number is None or (
-            await self._redis_store.last_event_number() != last_number and self.last_number == last_number
+            await self._redis_operations.last_event_number() != last_number and self.last_number == last_number
         ):
             self.gaps += last_number is not None
             self._missed += last_number is not None
             await self.catch_up()
 
-    async def _apply_numbered(self, event: ClusterEvent) -> None:
+    async def _apply_numbered(self, event: FleetEvent) -> None:
         self.last_number = event.number
         await self._apply(event)
 
-    async def _apply(self, event: ClusterEvent) -> None:
-        if event.machine != self._redis_store.machine:
+    async def _apply(self, event: FleetEvent) -> None:
+        if event.machine != self._redis_operations.machine:
             try:
                 await self._on_event(event)
             except Exception:
-                logger.exception("cluster: event not applied")
+                logger.exception("fleet: event not applied")
 
     async def _listen(self) -> None:
         while True:
             try:
-                if self._redis_store.connection.up:
+                if self._redis_operations.connection.up:
                     await self._receive()
             except (RedisUnavailable, RedisRefused):
                 pass
             except Exception:
-                logger.exception("cluster: subscription failed")
+                logger.exception("fleet: subscription failed")
             self.subscribed.clear()
             await asyncio.sleep(RESUBSCRIBE_DELAY)
 
     async def _receive(self) -> None:
-        async with self._redis_store.connection.subscribe(self._redis_store.keys.channel) as pubsub:
+        async with self._redis_operations.connection.subscribe(self._redis_operations.keys.channel) as pubsub:
             self.subscribed.set()
             self._missed = 0
-            while self._redis_store.connection.up and self._missed < MISSED_MAX:
+            while self._redis_operations.connection.up and self._missed < MISSED_MAX:
                 message = await pubsub.get_message(timeout=MESSAGE_TIMEOUT)
                 if message is None or message.get("type") != "message":
                     continue

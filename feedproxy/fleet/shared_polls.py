@@ -11,7 +11,7 @@ from itertools import batched
 from typing import Any
 
 from feedproxy.clock import Instant
-from feedproxy.cluster.redis_operations import RedisStore
+from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
 
@@ -33,8 +33,8 @@ type Poll = tuple[str, Pseudonym, Instant]
 class SharedPolls:
     """The unsent polls of this machine's readers."""
 
-    def __init__(self, redis_store: RedisStore) -> None:
-        self._redis_store = redis_store
+    def __init__(self, redis_operations: RedisOperations) -> None:
+        self._redis_operations = redis_operations
         self._waiting: list[list[Any]] = []
 
     def note(self, read: ReadRecord) -> None:
@@ -46,10 +46,10 @@ class SharedPolls:
     async def sync(self) -> None:
         """Send the queued polls, or drop them while Redis is unavailable. Raises RedisUnavailable or RedisRefused."""
         waiting, self._waiting = self._waiting, []
-        if not self._redis_store.connection.up:
+        if not self._redis_operations.connection.up:
             return
         for polls in batched(waiting, POLLS_PER_EVENT):
-            await self._redis_store.publish_unlogged(KIND, "", polls)
+            await self._redis_operations.publish_unlogged(KIND, "", polls)
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:

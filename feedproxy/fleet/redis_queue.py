@@ -10,15 +10,16 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.cluster.lease_effects import CopySource
-from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_operations import RedisStore
 from feedproxy.errors import StoreError
+from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
+from feedproxy.store.resource import Resource
 
-logger = logging.getLogger("feedproxy.cluster")
+logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
 """Maximum number of targets in the queue. At the limit, all copies are compared with Redis when Redis is available
@@ -39,11 +40,23 @@ class _PendingUpdate:
     release: bool = False
 
 
-class Replicator:
+class CopySource(Protocol):
+    """The source of the copies that the queue sends to Redis."""
+
+    def get_latest(self, target: str) -> Resource | None:
+        """Return the last copy of `target` that this machine stored, or None."""
+        ...
+
+    def schedule_pull(self, target: str) -> None:
+        """Fetch the later copy of `target` from Redis in the background."""
+        ...
+
+
+class RedisQueue:
     """The queue by target, and the task that processes it. `copies` is the source of the copies to send."""
 
-    def __init__(self, redis_store: RedisStore, copies: CopySource, clock: Clock) -> None:
-        self._redis_store = redis_store
+    def __init__(self, redis_operations: RedisOperations, copies: CopySource, clock: Clock) -> None:
+        self._redis_operations = redis_operations
         self._copies = copies
         self._clock = clock
         self._updates: OrderedDict[str, _PendingUpdate] = OrderedDict()
@@ -101,7 +114,7 @@ class Replicator:
         """Return when all messages are sent, or after `timeout` seconds. While Redis is unavailable, return at once."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
-        while (self or self.busy) and self._redis_store.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
+        while (self or self.busy) and self._redis_operations.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
             await asyncio.sleep(0.002)
 
     async def close(self, timeout: Seconds) -> None:
@@ -128,14 +141,14 @@ class Replicator:
         while True:
             await self._awake.wait()
             self._awake.clear()
-            while self and self._redis_store.connection.up:
+            while self and self._redis_operations.connection.up:
                 self.busy = True
                 try:
                     await self._send_next()
                 except RedisUnavailable:
                     break
                 except Exception:
-                    logger.exception("cluster: message not sent")
+                    logger.exception("fleet: message not sent")
                 finally:
                     self.busy = False
 
@@ -154,7 +167,7 @@ class Replicator:
             self.refused += 1
             if update.release:
                 with contextlib.suppress(RedisRefused):
-                    await self._redis_store.release_lease(target, update.token)
+                    await self._redis_operations.release_lease(target, update.token)
         except RedisUnavailable:
             self._put_back(target, update)
             raise
@@ -162,15 +175,15 @@ class Replicator:
     async def _send(self, target: str, update: _PendingUpdate) -> None:
         if update.purged:
             is_late = self.now() - update.purged > PURGE_DELAY_MAX
-            await self._redis_store.purge(target, update.purged if is_late else 0)
+            await self._redis_operations.purge(target, update.purged if is_late else 0)
         data, version = None, 0
         if update.has_copy and (resource := self._copies.get_latest(target)) is not None:
             try:
                 data, version = resource_codec.dump(resource), resource.fencing_token
             except StoreError as error:
-                logger.warning("cluster: copy not sent: %s", error)
+                logger.warning("fleet: copy not sent: %s", error)
         if data is not None:
-            accepted, stored_version = await self._redis_store.put(
+            accepted, stored_version = await self._redis_operations.put(
                 target, version, data, update.token, release=update.release
             )
             self.sent += accepted
@@ -178,7 +191,7 @@ class Replicator:
                 self.refused += 1
                 self._copies.schedule_pull(target)
         elif update.release:
-            await self._redis_store.release_lease(target, update.token)
+            await self._redis_operations.release_lease(target, update.token)
 
     def _put_back(self, target: str, update: _PendingUpdate) -> None:
         """Enqueue an unsent update again. Messages that were enqueued later take precedence."""

@@ -4,24 +4,24 @@ import asyncio
 
 import pytest
 
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_connection import RedisConnection
-from feedproxy.cluster.redis_operations import RedisStore
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_connection import RedisConnection
+from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
-from tests.cluster.conftest import Start
-from tests.cluster.machines import PATIENT, Machine, until
-from tests.cluster.redis_server import RedisServer
+from tests.fleet.conftest import Start
+from tests.fleet.machines import PATIENT, Machine, until
+from tests.fleet.redis_server import RedisServer
 from tests.stages.origin import Origin, a_feed
 
 LASTING = "max-age=3600"
 TARGET = "http://origin.example/feed"
 
 
-async def a_store(server: RedisServer, prefix: str, machine: str, *, lease: float = 60) -> RedisStore:
+async def a_store(server: RedisServer, prefix: str, machine: str, *, lease: float = 60) -> RedisOperations:
     link = RedisConnection(server.url, timeout=PATIENT / 1000)
     assert await link.probe()
-    return RedisStore(link, RedisKeys(prefix), machine, lease=lease, expiry=3600)
+    return RedisOperations(link, RedisKeys(prefix), machine, lease=lease, expiry=3600)
 
 
 def suspend_renewal(machine: Machine) -> None:
@@ -137,7 +137,7 @@ async def test_lease_of_suspended_machine_cannot_replace_later_copy(
     assert b"old" in (await reader).body  # the copy that was fetched
     await one.flush()
 
-    assert one.fleet.store.replicator.refused == 1
+    assert one.fleet.store.redis_queue.refused == 1
     target = origin.url("/feed")
     await until(lambda: one.fleet.store.stored_token(target) == other.fleet.store.stored_token(target))
     for machine in (one, other):
@@ -167,7 +167,7 @@ async def test_lease_is_renewed_during_the_fetch(start: Start, origin: Origin) -
 async def test_lease_of_dead_machine_passes_to_another(start: Start, origin: Origin, redis_server: RedisServer) -> None:
     one, other = await start(fleet_lease=1), await start(fleet_lease=1)
     origin.publish("/feed", a_feed("one"), cache_control=LASTING)
-    taken = await one.fleet.redis_store.acquire_lease(origin.url("/feed"), 0)  # and is never renewed
+    taken = await one.fleet.redis_operations.acquire_lease(origin.url("/feed"), 0)  # and is never renewed
     assert taken.token
 
     assert b"one" in (await other.get("/feed")).body

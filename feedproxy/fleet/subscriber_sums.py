@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.cluster import lua_scripts
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
+from feedproxy.fleet import lua_scripts
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.lru import LRU
 from feedproxy.subscribers.pseudonyms import Pseudonym

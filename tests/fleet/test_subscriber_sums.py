@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.cluster.conftest import Start
-from tests.cluster.machines import Machine, until
-from tests.cluster.redis_server import RedisServer
+from tests.fleet.conftest import Start
+from tests.fleet.machines import Machine, until
+from tests.fleet.redis_server import RedisServer
 from tests.stages.origin import Origin, a_feed
 
 NOW = "max-age=0"
@@ -17,7 +17,7 @@ def subscribers(origin: Origin) -> str:
     return (origin.heard.get("user-agent") or "").partition("; ")[0].partition("(")[2]
 
 
-async def test_cluster_sums_count_each_reader_once(start: Start, origin: Origin) -> None:
+async def test_fleet_sums_count_each_reader_once(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one, other = await start(), await start()
     for number in range(3):
@@ -33,7 +33,7 @@ async def test_cluster_sums_count_each_reader_once(start: Start, origin: Origin)
     assert one.service.counts.view(origin.url("/feed"), one.app.clock.now()).total == 6
 
 
-async def test_cluster_sums_count_largest_claim_of_a_fetcher(start: Start, origin: Origin) -> None:
+async def test_fleet_sums_count_largest_claim_of_a_fetcher(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one, other = await start(), await start()
     await one.get("/feed", agent="Fetcher/1 (40 subscribers; feed-id=7)")
@@ -46,7 +46,7 @@ async def test_cluster_sums_count_largest_claim_of_a_fetcher(start: Start, origi
 
 
 @pytest.mark.parametrize("crowd", [300, 3000])
-async def test_cluster_sums_of_a_crowd_are_within_the_stated_error(start: Start, origin: Origin, crowd: int) -> None:
+async def test_fleet_sums_of_a_crowd_are_within_the_stated_error(start: Start, origin: Origin, crowd: int) -> None:
     origin.publish("/feed", a_feed("one"), cache_control="max-age=3600")
     one, other = await start(fleet_exact_max=100), await start(fleet_exact_max=100)
     for machine, numbers in ((one, range(0, crowd * 2 // 3)), (other, range(crowd // 3, crowd))):
@@ -69,7 +69,7 @@ async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
     await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]
 
 
-async def test_cluster_sums_are_exact_up_to_the_bound(start: Start, origin: Origin) -> None:
+async def test_fleet_sums_are_exact_up_to_the_bound(start: Start, origin: Origin) -> None:
     one, other = await start(fleet_exact_max=500), await start(fleet_exact_max=500)
     target = origin.url("/feed")
     await note(one, target, range(0, 300))
@@ -80,7 +80,7 @@ async def test_cluster_sums_are_exact_up_to_the_bound(start: Start, origin: Orig
     assert one.fleet.sums.sum_of(target) == (500, 0)
 
 
-async def test_cluster_sums_contain_pseudonyms_only(
+async def test_fleet_sums_contain_pseudonyms_only(
     start: Start, origin: Origin, redis_server: RedisServer, prefix: str
 ) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)

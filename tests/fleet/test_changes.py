@@ -4,8 +4,8 @@ from pathlib import Path
 
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.protocol import Change, DeliveryRequest
-from tests.cluster.conftest import Start
-from tests.cluster.machines import Machine, until
+from tests.fleet.conftest import Start
+from tests.fleet.machines import Machine, until
 from tests.stages.origin import Origin, a_feed
 
 NOW = "max-age=0"
@@ -35,7 +35,7 @@ async def listed(machine: Machine) -> list[str]:
     return [change.target for change in await machine.app.notifications.changes.between(0, 1e12, 100)]
 
 
-async def test_cluster_change_is_listed_by_all_machines_and_delivered_by_one(
+async def test_fleet_change_is_listed_by_all_machines_and_delivered_by_one(
     start: Start, origin: Origin, tmp_path: Path
 ) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
@@ -62,7 +62,7 @@ async def test_cluster_change_is_listed_by_all_machines_and_delivered_by_one(
     assert [len(subscriber.standing_for) for subscriber in subscribers] == [0, 1, 0]
 
 
-async def test_cluster_change_found_twice_is_delivered_by_one_machine(start: Start, origin: Origin) -> None:
+async def test_fleet_change_found_twice_is_delivered_by_one_machine(start: Start, origin: Origin) -> None:
     one, two = await start(), await start()
     seen = FeedSnapshot(origin.url("/feed"), "digest", 1.0, "News", "", is_new=False, listed=True)
 

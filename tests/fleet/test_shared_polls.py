@@ -2,18 +2,18 @@
 
 import pytest
 
-from feedproxy.cluster.redis_operations import RedisStore
-from feedproxy.cluster.shared_polls import POLLS_MAX, SharedPolls, parse_polls
+from feedproxy.fleet.redis_operations import RedisOperations
+from feedproxy.fleet.shared_polls import POLLS_MAX, SharedPolls, parse_polls
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from tests.cluster.conftest import Start
-from tests.cluster.machines import Machine, until
+from tests.fleet.conftest import Start
+from tests.fleet.machines import Machine, until
 
 TARGET = "https://example.com/feed"
 HOUR = 3600.0
 READER = Pseudonym(11, 12, 13)
 
 
-async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start) -> None:
+async def test_fleet_rhythm_of_a_reader_is_known_on_all_machines(start: Start) -> None:
     one, other = await start(), await start()
     now = one.app.clock.now()
 
@@ -25,7 +25,7 @@ async def test_cluster_rhythm_of_a_reader_is_known_on_all_machines(start: Start)
     assert other.service.counts.view(TARGET, now).total == 0  # machines exchange their counts through Redis
 
 
-async def test_cluster_reader_that_alternates_between_machines_has_one_rhythm_on_each(start: Start) -> None:
+async def test_fleet_reader_that_alternates_between_machines_has_one_rhythm_on_each(start: Start) -> None:
     machines = await start(), await start()
     now = machines[0].app.clock.now()
 
@@ -45,7 +45,7 @@ def next_poll_at(machine: Machine) -> float | None:
     return machine.service.counts.rhythms.next_poll(TARGET, machine.app.clock.now())
 
 
-class FakeRedis(RedisStore):
+class FakeRedis(RedisOperations):
     """Records the events. `connection` tells whether Redis is available."""
 
     def __init__(self, up: bool) -> None:

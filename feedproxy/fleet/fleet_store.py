@@ -1,4 +1,4 @@
-"""The store of a machine in a cluster: its own store, in front of the copies that other machines have fetched."""
+"""The store of a machine in a fleet: its own store, in front of the copies that other machines have fetched."""
 
 import asyncio
 import logging
@@ -6,33 +6,33 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 from feedproxy.clock import Clock, Instant
-from feedproxy.cluster.leases import ClusterCoordination
-from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_operations import RedisStore, StoredCopy, decompress
-from feedproxy.cluster.redis_queue import Replicator
 from feedproxy.errors import StoreError
 from feedproxy.event_signal import Signal
+from feedproxy.fleet.leases import FleetCoordination
+from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decompress
+from feedproxy.fleet.redis_queue import RedisQueue
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.store import resource_codec
 from feedproxy.store.coordination import COUNTERS, counter_of
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
-logger = logging.getLogger("feedproxy.cluster")
+logger = logging.getLogger("feedproxy.fleet")
 
 FLUSH_TIMEOUT = 2.0
 """Seconds for which a purge by the operator waits until it is sent to Redis."""
 
 
-class ClusterStore:
+class FleetStore:
     """A store that reads from this machine alone. `put` queues copies for other machines; `fetch_copy` fetches
     theirs."""
 
-    def __init__(self, local: Store, redis_store: RedisStore, clock: Clock) -> None:
+    def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock) -> None:
         self.local = local
-        self.redis_store = redis_store
-        self.coordination = ClusterCoordination(local.coordination, redis_store, effects=self)
-        self.replicator = Replicator(redis_store, self, clock)
+        self.redis_operations = redis_operations
+        self.coordination = FleetCoordination(local.coordination, redis_operations, effects=self)
+        self.redis_queue = RedisQueue(redis_operations, self, clock)
         self.shared_state: dict[str, bytes] = {}
         """State that is the same on all machines, by name."""
         self._pulls: SingleFlight[str, bool] = SingleFlight()
@@ -68,12 +68,12 @@ class ClusterStore:
         fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
         await self.local.put(replace(resource, fencing_token=fencing_token), precondition)
         if precondition is None or precondition():
-            self.replicator.enqueue_copy(target, token)
+            self.redis_queue.enqueue_copy(target, token)
 
     async def delete(self, target: str) -> None:
         """Delete the target's copy on all machines."""
         self._advance_epoch(target)
-        self.replicator.enqueue_purge(target)
+        self.redis_queue.enqueue_purge(target)
         await self.local.delete(target)
 
     def targets(self) -> Iterator[str]:
@@ -92,13 +92,13 @@ class ClusterStore:
         """Return when all resources are written here and sent to Redis. The call does not wait for an unavailable
         Redis."""
         await self.local.flush()
-        await self.replicator.flush(FLUSH_TIMEOUT)
+        await self.redis_queue.flush(FLUSH_TIMEOUT)
 
     async def close(self) -> None:
-        await self.replicator.close(FLUSH_TIMEOUT)
+        await self.redis_queue.close(FLUSH_TIMEOUT)
         await self._pulls.drain(0)
         await self.local.close()
-        await self.redis_store.connection.close()
+        await self.redis_operations.connection.close()
 
     # -- copies of other machines
 
@@ -114,7 +114,7 @@ class ClusterStore:
         """
         before = self._epochs_of(target)
         try:
-            stored_copy = await self.redis_store.get_if_later(target, self.stored_token(target))
+            stored_copy = await self.redis_operations.get_if_later(target, self.stored_token(target))
         except (RedisUnavailable, RedisRefused):
             return False
         return await self.store_copy(target, stored_copy, before)
@@ -127,7 +127,7 @@ class ClusterStore:
         async with self._pull_slots:
             before = self._epochs_of(target)
             try:
-                stored_copy = await self.redis_store.get_if_later_slow(target, self.stored_token(target))
+                stored_copy = await self.redis_operations.get_if_later_slow(target, self.stored_token(target))
             except (RedisUnavailable, RedisRefused):
                 return False  # all copies are compared when Redis is available
             return await self.store_copy(target, stored_copy, before)
@@ -138,7 +138,7 @@ class ClusterStore:
         The copy is ignored if the target was purged here since `wait_purge_sent` returned the state `before`, because
         Redis does not have that purge yet.
         """
-        if before != self._epochs_of(target) or self.replicator.is_purge_pending(target):
+        if before != self._epochs_of(target) or self.redis_queue.is_purge_pending(target):
             return False
         stored = self.local.get_latest(target)
         if stored_copy.version <= (stored.fencing_token if stored is not None else 0):
@@ -151,7 +151,7 @@ class ClusterStore:
         try:
             resource = replace(resource_codec.load(decompress(stored_copy.data)), fencing_token=stored_copy.version)
         except StoreError as error:
-            logger.warning("cluster: copy of %s ignored: %s", target, error)
+            logger.warning("fleet: copy of %s ignored: %s", target, error)
             return False
         if resource.target != target:
             logger.warning("Redis: copy of %s ignored: it is of another target", target)
@@ -172,7 +172,7 @@ class ClusterStore:
     async def all_targets(self) -> AsyncIterator[str]:
         """Yield each target in Redis, or none while Redis is unavailable."""
         try:
-            async for target in self.redis_store.targets():
+            async for target in self.redis_operations.targets():
                 yield target
         except (RedisUnavailable, RedisRefused):
             return
@@ -181,27 +181,27 @@ class ClusterStore:
 
     def on_lease_released(self, target: str, token: int) -> None:
         """Release the lease of `target` with this token in Redis."""
-        self.replicator.enqueue_release(target, token)
+        self.redis_queue.enqueue_release(target, token)
 
     def on_slot_reserved(self, site: str, until: Instant) -> None:
         """Announce to the other machines that requests to `site` must wait until the instant `until`."""
-        if self.redis_store.connection.up:
-            self.replicator.send_event(lambda: self.redis_store.publish_unlogged("site", site, until))
+        if self.redis_operations.connection.up:
+            self.redis_queue.send_event(lambda: self.redis_operations.publish_unlogged("site", site, until))
 
     def on_invalidated(self, target: str | None) -> None:
         """Invalidate `target` on the other machines. None stands for all targets."""
         if target is None:
             self._global_epoch += 1
-            self.replicator.send_event(self.redis_store.invalidate_all)
+            self.redis_queue.send_event(self.redis_operations.invalidate_all)
         else:
             self._advance_epoch(target)
-            self.replicator.enqueue_purge(target)
+            self.redis_queue.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
         """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
         # A purge gets its fencing token when it is sent. The next lease must have a higher token.
-        if self.replicator.is_purge_pending(target):
-            await self.replicator.flush(FLUSH_TIMEOUT)
+        if self.redis_queue.is_purge_pending(target):
+            await self.redis_queue.flush(FLUSH_TIMEOUT)
         return self._epochs_of(target)
 
     # -- internals

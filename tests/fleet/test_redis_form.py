@@ -5,9 +5,9 @@ import random
 import pytest
 import zstandard
 
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_operations import ClusterEvent, compress, decompress, parse_event
 from feedproxy.errors import StoreError
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_operations import FleetEvent, compress, decompress, parse_event
 
 TARGET = "https://example.com/feed"
 DIGEST = "df9f6fe3ed8fcd3a296a2f95189ecc3b"
@@ -32,7 +32,7 @@ def test_redis_keys_keep_their_names() -> None:
 def test_redis_message_is_number_version_and_json() -> None:
     message = b'12 34 ["put","machine","https://example.com/feed",{"first":true}]'
 
-    assert parse_event(message) == ClusterEvent(12, 34, "put", "machine", TARGET, {"first": True})
+    assert parse_event(message) == FleetEvent(12, 34, "put", "machine", TARGET, {"first": True})
 
 
 def test_copy_is_compressed_in_redis_if_that_saves_space() -> None:

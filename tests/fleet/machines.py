@@ -1,4 +1,4 @@
-"""Machines of a cluster in one process: complete except for sockets, before one origin in memory."""
+"""Machines of a fleet in one process: complete except for sockets, before one origin in memory."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 from feedproxy.app import App
 from feedproxy.clock import SystemClock
-from feedproxy.cluster.node import ClusterNode
+from feedproxy.fleet.node import FleetNode
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
@@ -48,7 +48,7 @@ class Machine:
         return self.app.service
 
     @property
-    def fleet(self) -> ClusterNode:
+    def fleet(self) -> FleetNode:
         assert self.app.fleet is not None
         return self.app.fleet
 
@@ -62,7 +62,7 @@ class Machine:
 
     async def flush(self) -> None:
         """Wait until Redis has all that this machine knows."""
-        outbox, sums = self.fleet.store.replicator, self.fleet.sums
+        outbox, sums = self.fleet.store.redis_queue, self.fleet.sums
         assert sums is not None
         await until(lambda: not outbox and not outbox.busy and not sums.waiting)
 

@@ -13,10 +13,10 @@ from typing import Any
 import zstandard
 
 from feedproxy.clock import Seconds
-from feedproxy.cluster import lua_scripts
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, ScriptCall
 from feedproxy.errors import StoreError
+from feedproxy.fleet import lua_scripts
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, ScriptCall
 
 LOG_MAX = 10_000
 """Maximum number of events in the log, which take about 2 MB. A machine that has missed more events compares all its
@@ -75,7 +75,7 @@ class LeaseResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class FleetEvent:
     """An event for all machines. `number` is 0 for events outside the log, which may be lost."""
 
     number: int
@@ -86,7 +86,7 @@ class ClusterEvent:
     payload: Any = None
 
 
-class RedisStore:
+class RedisOperations:
     """The shared data.
 
     `lease` is the duration of a lease in seconds. `expiry` is the time in seconds for which a copy, or the record of a
@@ -201,7 +201,7 @@ class RedisStore:
         """Return the number of the last event."""
         return _integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
 
-    async def events_since(self, number: int) -> tuple[int, list[ClusterEvent] | None]:
+    async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:
         """Return the number of the last event, and all events after `number`, or None if the log does not contain them
         all."""
         keys = [self.keys.sequence, self.keys.log]
@@ -264,12 +264,12 @@ def _integer(value: Any) -> int:
         raise RedisRefused(f"invalid number in Redis: {value!r}") from None
 
 
-def parse_event(message: bytes) -> ClusterEvent | None:
+def parse_event(message: bytes) -> FleetEvent | None:
     """Return the event in a message, or None for a message in another form."""
     try:
         number, version, data = message.split(b" ", 2)
         kind, machine, target, *payload = json.loads(data)
-        return ClusterEvent(
+        return FleetEvent(
             int(number), int(version), str(kind), str(machine), str(target), payload[0] if payload else None
         )
     except (ValueError, TypeError):

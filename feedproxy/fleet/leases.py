@@ -1,14 +1,14 @@
-"""Coordination of a machine in a cluster: among its own processes, and among all machines by fetch leases."""
+"""Coordination of a machine in a fleet: among its own processes, and among all machines by fetch leases."""
 
 import asyncio
 import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.cluster.lease_effects import LeaseEffects
-from feedproxy.cluster.redis_connection import RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_operations import RedisStore
+from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy
 from feedproxy.store.coordination import COUNTERS, Coordination, SiteThrottle, counter_of
 
 WAIT_TIMEOUT: Seconds = 0.25
@@ -26,18 +26,47 @@ class _Lease:
     holders: int = 1
 
 
-class ClusterCoordination:
+class LeaseEffects(Protocol):
+    """The effects of leases, invalidations and reserved slots on this machine's store and on other machines."""
+
+    def stored_token(self, target: str) -> int:
+        """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
+        ...
+
+    async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
+        """Store a peer's copy, unless `target` was purged since `wait_purge_sent` returned the state `before`. Return
+        True if the copy was later than this machine's copy."""
+        ...
+
+    async def wait_purge_sent(self, target: str) -> object:
+        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
+        ...
+
+    def on_lease_released(self, target: str, token: int) -> None:
+        """Release the lease of `target` with this token in Redis."""
+        ...
+
+    def on_invalidated(self, target: str | None) -> None:
+        """Invalidate `target` on the other machines. None stands for all targets."""
+        ...
+
+    def on_slot_reserved(self, site: str, until: Instant) -> None:
+        """Announce to the other machines that requests to `site` must wait until the instant `until`."""
+        ...
+
+
+class FleetCoordination:
     """Fetch leases: one for each target among this machine's processes and, while Redis is available, among all
     machines."""
 
-    def __init__(self, local: Coordination, redis_store: RedisStore, effects: LeaseEffects) -> None:
+    def __init__(self, local: Coordination, redis_operations: RedisOperations, effects: LeaseEffects) -> None:
         self.local = local
-        self._redis_store = redis_store
+        self._redis_operations = redis_operations
         self._effects = effects
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
-        self.sites = ClusterSiteThrottle(local.sites, self._effects)
+        self.sites = FleetSiteThrottle(local.sites, self._effects)
         self.lost_count = 0
         """Number of leases that another machine acquired before this machine's fetch ended."""
 
@@ -68,12 +97,12 @@ class ClusterCoordination:
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
-        if local or not self._redis_store.connection.up:
+        if local or not self._redis_operations.connection.up:
             return True
         try:
             state = await self._effects.wait_purge_sent(target)
             lease = self._leases.get(target)
-            acquired = await self._redis_store.acquire_lease(
+            acquired = await self._redis_operations.acquire_lease(
                 target, self._effects.stored_token(target), lease.token if lease is not None else 0
             )
         except (RedisUnavailable, RedisRefused):
@@ -122,7 +151,7 @@ class ClusterCoordination:
         """Renew the leases of fetches in progress. Raises RedisUnavailable or RedisRefused."""
         leases = [(target, lease.token) for target, lease in self._leases.items()]
         if leases:
-            self.lost_count += (await self._redis_store.renew_leases(leases)).count(False)
+            self.lost_count += (await self._redis_operations.renew_leases(leases)).count(False)
 
     async def _wait(self, target: str) -> None:
         # The event stays set until the lease is acquired, so that a completion between two waits also counts.
@@ -135,7 +164,7 @@ class ClusterCoordination:
                 await event.wait()
 
 
-class ClusterSiteThrottle:
+class FleetSiteThrottle:
     """The request slots of sites: those of this machine, and those that other machines announce."""
 
     def __init__(self, local: SiteThrottle, effects: LeaseEffects) -> None:

@@ -1,4 +1,4 @@
-"""A node of a cluster: the work that a worker process does with other machines.
+"""A node of a fleet: the work that a worker process does with other machines.
 
 Once a second, a node sends reader counts and polls of readers, and checks for missed events. While Redis is
 unavailable, it tries to connect. Each worker of a machine is a node. Work on the machine's own store is divided among
@@ -12,15 +12,15 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.cluster import shared_polls
-from feedproxy.cluster.cluster_store import ClusterStore
-from feedproxy.cluster.event_listener import EventListener
-from feedproxy.cluster.identity import agree_on_state
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
-from feedproxy.cluster.redis_operations import ClusterEvent, RedisStore
-from feedproxy.cluster.shared_polls import SharedPolls
-from feedproxy.cluster.subscriber_sums import SubscriberSums
+from feedproxy.fleet import shared_polls
+from feedproxy.fleet.event_listener import EventListener
+from feedproxy.fleet.fleet_store import FleetStore
+from feedproxy.fleet.identity import agree_on_state
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations
+from feedproxy.fleet.shared_polls import SharedPolls
+from feedproxy.fleet.subscriber_sums import SubscriberSums
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
@@ -29,7 +29,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.telemetry.metrics import Metrics
 
-logger = logging.getLogger("feedproxy.cluster")
+logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
 COMPARE_BATCH = 200
@@ -41,7 +41,7 @@ SITE_PAUSE_MAX: Seconds = 60
 because the clock of that machine may be ahead."""
 
 
-class ClusterNode:
+class FleetNode:
     """A node. It is created from the settings and the machine's own store. Call `join`, then `start`."""
 
     def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
@@ -50,11 +50,11 @@ class ClusterNode:
         self.connection = RedisConnection(settings.store, timeout=settings.fleet_timeout / 1000)
         self.keys = RedisKeys(settings.fleet_prefix)
         self.machine = secrets.token_hex(6)
-        self.redis_store = RedisStore(
+        self.redis_operations = RedisOperations(
             self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
-        self.store = ClusterStore(local, self.redis_store, clock)
-        self.event_listener = EventListener(self.redis_store, self._apply_event, self._compare_soon)
+        self.store = FleetStore(local, self.redis_operations, clock)
+        self.event_listener = EventListener(self.redis_operations, self._apply_event, self._compare_soon)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
         self.sums = SubscriberSums(
@@ -68,7 +68,7 @@ class ClusterNode:
             exact_max=settings.fleet_exact_max,
             claim_max=settings.claim_max,
         )
-        self._polls = SharedPolls(self.redis_store)
+        self._polls = SharedPolls(self.redis_operations)
         self._notifications: NotificationService | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._comparing: asyncio.Task[None] | None = None
@@ -77,7 +77,7 @@ class ClusterNode:
         """Number of comparisons of all local copies with Redis."""
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Load the shared state of the cluster. `makers` return the values for names that have no value yet."""
+        """Load the shared state of the fleet. `makers` return the values for names that have no value yet."""
         local = self.store.local
         own = {name: state for name in makers if (state := local.get_state(name))}
         self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)
@@ -103,12 +103,12 @@ class ClusterNode:
                     await self.event_listener.subscribed.wait()
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self.event_listener.catch_up()
-            self.store.replicator.wake()
+            self.store.redis_queue.wake()
         else:
             self.connection.log_unavailable_at_start()
 
     async def close(self) -> None:
-        """Leave the cluster. Queued messages are sent when the store is closed."""
+        """Leave the fleet. Queued messages are sent when the store is closed."""
         for task in (*self._tasks, self._comparing):
             if task is not None:
                 task.cancel()
@@ -151,12 +151,14 @@ class ClusterNode:
         """Send a change that this machine found to the other machines. Does not wait."""
         members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
         members["first"] = members.pop("is_new")  # the key of this member in messages between machines
-        self.store.replicator.send_event(lambda: self.redis_store.publish("change", snapshot.target, members))
+        self.store.redis_queue.send_event(lambda: self.redis_operations.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
         """Claim those deliveries of a change that only one machine makes. Return True if this machine makes them."""
         try:
-            return await self.redis_store.claim(f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME)
+            return await self.redis_operations.claim(
+                f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME
+            )
         except (RedisUnavailable, RedisRefused):
             return True
 
@@ -171,7 +173,7 @@ class ClusterNode:
         return self._service.counts.confirmed_claim(target, fetcher, feed_id, now) if self._service is not None else 0
 
     def _begin(self) -> None:
-        self.store.replicator.start()
+        self.store.redis_queue.start()
         self.event_listener.start()
         lease = self._settings.fleet_lease
         self._tasks += [
@@ -201,17 +203,17 @@ class ClusterNode:
             except (RedisUnavailable, RedisRefused):
                 continue
             except Exception:
-                logger.exception("cluster: synchronization failed")
+                logger.exception("fleet: synchronization failed")
 
     async def _on_reconnected(self) -> None:
         """Apply missed events, then send the changes that this machine made during the outage."""
         await self.event_listener.catch_up()
         self._compare_soon()
-        self.store.replicator.wake()
+        self.store.redis_queue.wake()
 
     # -- events
 
-    async def _apply_event(self, event: ClusterEvent) -> None:
+    async def _apply_event(self, event: FleetEvent) -> None:
         """Apply an event of another machine."""
         target, coordination = event.target, self.store.coordination
         match event.kind:
@@ -279,7 +281,7 @@ class ClusterNode:
     async def _compare_batch(self, targets: list[str]) -> None:
         if not targets:
             return
-        for target, (version, has_copy) in zip(targets, await self.redis_store.versions(targets), strict=True):
+        for target, (version, has_copy) in zip(targets, await self.redis_operations.versions(targets), strict=True):
             stored_token = self.store.stored_token(target)
             if version > stored_token and has_copy:
                 self.store.schedule_pull(target)
@@ -287,21 +289,21 @@ class ClusterNode:
                 await self._invalidate(target)
                 await self.store.drop(target)
             elif stored_token > version and self.store.local.peek(target) is not None:
-                self.store.replicator.enqueue_copy(target, 0)
+                self.store.redis_queue.enqueue_copy(target, 0)
         await asyncio.sleep(0)
 
     def _observe(self, metrics: Metrics) -> None:
         store = self.store
         metrics.observe_fleet(
             up=self.connection.up,
-            waiting=len(store.replicator),
+            waiting=len(store.redis_queue),
             events={
                 "away": self.connection.outage_count,
                 "compared": self.comparison_count,
                 "gap": self.event_listener.gaps,
                 "lease-lost": store.coordination.lost_count,
-                "refused": store.replicator.refused + self.connection.refusal_count,
-                "sent": store.replicator.sent,
+                "refused": store.redis_queue.refused + self.connection.refusal_count,
+                "sent": store.redis_queue.sent,
                 "taken-in": store.received_count,
             },
         )

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cluster.keys import RedisKeys
-from feedproxy.cluster.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
-from feedproxy.cluster.redis_operations import RedisStore
 from feedproxy.errors import UsageError
-from tests.cluster.conftest import Start
-from tests.cluster.machines import until
-from tests.cluster.redis_server import RedisServer
-from tests.cluster.wire import Wire
+from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
+from feedproxy.fleet.redis_operations import RedisOperations
+from tests.fleet.conftest import Start
+from tests.fleet.machines import until
+from tests.fleet.redis_server import RedisServer
+from tests.fleet.wire import Wire
 from tests.stages.origin import Origin, a_feed
 
 LASTING = "max-age=3600"
@@ -143,7 +143,7 @@ async def test_purge_while_cut_off_is_applied_later(start: Start, origin: Origin
 
         await until(lambda: one.service.store.get(origin.url("/purged")) is None)
         assert "; hit" in (await one.get("/newer")).cache
-        await until(lambda: not other.fleet.store.replicator)
+        await until(lambda: not other.fleet.store.redis_queue)
         assert "; hit" in (await other.get("/newer")).cache
 
 
@@ -187,7 +187,7 @@ async def test_machine_started_without_redis_keeps_its_identity(
 async def test_redis_state_change_is_logged_once(
     start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "feedproxy.cluster")
+    caplog.set_level(logging.INFO, "feedproxy.fleet")
     one = await start(url=own_redis.url)
     own_redis.kill()
     for number in range(5):
@@ -266,7 +266,7 @@ async def test_redis_wrong_password_is_logged_as_such(own_redis: RedisServer, ca
 async def test_redis_invalid_number_is_refused(start: Start, own_redis: RedisServer) -> None:
     one = await start(url=own_redis.url)
     link, names = one.fleet.connection, RedisKeys("a-test:")
-    shelf = RedisStore(link, names, "machine", lease=1, expiry=1)
+    shelf = RedisOperations(link, names, "machine", lease=1, expiry=1)
     own_redis.ask("SET", names.sequence, "no number")
 
     with pytest.raises(RedisRefused):
