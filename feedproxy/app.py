@@ -68,7 +68,7 @@ DECISIONS_INTERVAL = 1.0
 decision."""
 
 SAVE_INTERVAL = 600
-"""Seconds between two writes of the subscriber counts. A crash loses at most ten minutes of reads, and no feed."""
+"""Seconds between two writes of the subscriber counts. A crash loses the counts of at most ten minutes, and no feed."""
 
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]

@@ -27,10 +27,10 @@ takes about 100 bytes, and the rhythm of a reader's polls another 48.
 """
 
 READERS_MIN = 1_000_000
-"""Number of entries of the subscriber counts that are permitted with any `memory_max`."""
+"""Number of entries that the subscriber counts may have even with a small `memory_max`."""
 
 READERS_PER_FEED = 5
-"""Number of entries of the subscriber counts that a feed with one reader takes."""
+"""Number of entries that a feed with one reader takes in the subscriber counts."""
 
 MODELS_DIVISOR = 64
 """Divisor of `memory_max`. The result is the maximum size in bytes of all documents that a helper process caches in
@@ -74,10 +74,10 @@ class MemoryLimits:
 
     @property
     def readers(self) -> int:
-        """Return the largest number of entries of the subscriber counts."""
+        """Return the maximum number of entries in the subscriber counts."""
         return max(READERS_MIN, self.responses // READER_SIZE)
 
     @property
     def feeds(self) -> int:
-        """Return the largest number of feeds with counted readers."""
+        """Return the maximum number of feeds for which readers are counted."""
         return self.readers // READERS_PER_FEED

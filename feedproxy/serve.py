@@ -1,6 +1,7 @@
 """`feedproxy serve`: a mitmproxy master with feedproxy's addons, which is drained on SIGTERM.
 
-It has only those of mitmproxy's default addons that a proxy needs. The others take half of the time of a request.
+The master has only those of mitmproxy's default addons that a proxy needs. The others would take half of the time of a
+request.
 """
 
 import asyncio

@@ -30,9 +30,9 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names of options, each with the new option and a value. The value is the item of the new option's list that a
-true or non-zero former value stands for. For `polling`, which is not a list, it is the value that a false former value
-stands for.
+"""Former names of options, each with the new option and an item. If the former option is true or not zero, the item is
+in the new option's list. `polling` has no list: if the former option is false, `polling` is the item. Without an item,
+the new option has the former value.
 """
 
 DERIVED: Mapping[str, str] = {

@@ -102,7 +102,8 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return a hash to check for an unknown user: the hash of a known user, always the same one for a name.
+        """Return a hash to check for an unknown user: the hash of a known user. For each name it is always the same
+        hash.
 
         The hashes in the file may differ in kind and cost. A dummy hash of one cost would reveal which names are
         unknown.

@@ -1,4 +1,4 @@
-"""Secret addresses. Each authenticates its user for the feeds of a pattern until it is revoked.
+"""Secret addresses. Each address authenticates its user for the feeds that match its pattern, until it is revoked.
 
 Secret addresses suit feed readers without support for passwords. A leaked address works for every client. Therefore
 each reader gets its own address, which can be revoked. The file stores only hashes of tokens, so it reveals no address.

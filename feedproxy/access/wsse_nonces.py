@@ -1,6 +1,6 @@
 """Used WSSE proofs in a folder that all workers share. They survive a restart.
 
-A proof must be accepted only once. Its record is deleted after the time at which the proof would be refused as too old.
+A proof must be accepted only once. Its record is deleted as soon as the proof is too old to be accepted.
 """
 
 import contextlib

@@ -64,7 +64,8 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 class AdminListener:
     """A listener that serves routes at one address.
 
-    It calls `on_outcome` after each handler. For a success, `reason` returns the reason that is passed.
+    After each handler, the listener calls `on_outcome` with a reason. If the handler succeeded, the function `reason`
+    returns this reason.
     """
 
     def __init__(

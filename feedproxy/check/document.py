@@ -24,7 +24,7 @@ from feedproxy.http.field_values import charset_of
 ENTRIES_MAX = 10_000
 """Maximum number of entries that are checked in a document."""
 _GAPS_MAX = 20
-"""Number of the latest gaps between entries from which the publishing interval is computed."""
+"""Maximum number of gaps between entries from which the publishing interval is computed. The latest gaps are used."""
 _TEXT_LENGTH_MAX = 20_000
 """Maximum length of the part of a text that is checked, in characters."""
 _CHUNK_SIZE = 64 * 1024

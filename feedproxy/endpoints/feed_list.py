@@ -6,8 +6,8 @@ periodically, each with the pseudonyms of a few readers (subscribers/distinct_re
 checked each time the list is built (public_feeds.py), because a rule may have made a feed private.
 
 Imported feeds are fetched in the background, one at a time for each site, at the site's interval. In the schedule, an
-import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the import says so: requests for
-a feed never add a host.
+import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with the
+import. A request for a feed never adds a host.
 """
 
 import asyncio
@@ -48,9 +48,10 @@ SMALL_LIST_MAX = 500
 milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""A list of more than SMALL_LIST_MAX feeds is reused for this number times the time that building it took. Building
-lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never after a
-change of rules."""
+"""Ratio of the time for which a list of more than SMALL_LIST_MAX feeds is reused to the time that building it took.
+Building lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never
+after a change of rules.
+"""
 REUSE_MAX: Seconds = 60
 
 STATE_CHECK_INTERVAL: Seconds = 1.0

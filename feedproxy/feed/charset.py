@@ -3,7 +3,7 @@
 According to XML 1.0, appendix F, a byte order mark decides, then the pattern of zero bytes, then the declaration. The
 `charset` of Content-Type counts only if all are missing: servers add the same charset to every file, while declarations
 in feeds are mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions
-differ on wrong declarations.
+treat wrong declarations differently.
 """
 
 import codecs

@@ -10,7 +10,7 @@ Computing the digest takes longer than the rest of parsing, and it is needed onl
 bytes. Until then, the hash of the bytes represents the digest (`pending_digest`).
 
 A recovering parser may drop an item of an ill-formed document, even the new one. The digest of such a document is
-therefore made from its text. The parts above are found by pattern and left out.
+therefore made from its text. The parts that are not content are found by pattern and left out.
 """
 
 import hashlib

@@ -90,8 +90,8 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
     """Return the first update later than the instant `after` in the syndication module's schedule. Return None without
     such a schedule.
 
-    Without sy:updateBase, the schedule starts at that instant. Months and years are those of the calendar, divided into
-    sy:updateFrequency equal parts.
+    Without sy:updateBase, the schedule starts at the instant `after`. Months and years are those of the calendar,
+    divided into sy:updateFrequency equal parts.
     """
     if schedule.period is None:
         return None

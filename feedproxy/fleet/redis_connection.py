@@ -132,8 +132,9 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Check that Redis answers and can be written to. PING would not do, because a read-only replica answers it,
-        too."""
+        """Check that Redis answers and can be written to. PING is not sufficient, because a read-only replica also
+        answers it.
+        """
         await self._client.ping()
         if self._read_only:
             with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission

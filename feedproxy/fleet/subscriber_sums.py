@@ -32,8 +32,9 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Maximum number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Maximum number of recorded reads that wait to be sent, such as while Redis is unavailable. The next read discards all
-of them, because feed readers poll again."""
+"""Maximum number of recorded reads that wait to be sent, such as while Redis is unavailable. At the limit, the next
+read discards all of them. The feed readers poll again later, and are recorded then.
+"""
 CLIENT_TIMEOUT_FACTOR = 1
 """Factor by which the Redis timeout is multiplied for a request during which a client waits."""
 

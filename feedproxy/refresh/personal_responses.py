@@ -62,8 +62,9 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     """Return the key of the response that a job received.
 
     * Credentials are part of the key. Fields that Vary nominates are not, because they are compared anyway.
-    * A client's User-Agent is part of the key of pages and error responses, which differ by it. It is also part of the
-      key of a feed if it could be markup, since a document may repeat it.
+    * A client's User-Agent is part of the key of pages and error responses, because servers send different pages to
+      different clients. It is also part of the key of a feed if it could be markup, because a document may repeat a
+      User-Agent.
     * A range is part of the key if the response is neither the part (206) nor the whole (200).
     * A credential of the option `shared_fields` is not part of the key if the origin permits sharing, and the response
       is new (`is_new`). It is new if it replaces no shared response.

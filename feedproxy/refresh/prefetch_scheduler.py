@@ -36,8 +36,9 @@ CONCURRENT_MAX = 160
 higher by 40. These 40 connections are for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
-"""Maximum number of concurrent scheduled refreshes of one site: as many as the connections of a client to a server in
-RFC 2616, section 8.1.4."""
+"""Maximum number of concurrent scheduled refreshes of one site. RFC 2616, section 8.1.4, permits a client the same
+number of connections to a server.
+"""
 
 DRAIN_TIME: Seconds = 10
 """Seconds within which all refreshes that are due should be started. This is much shorter than LEAD, the time from a

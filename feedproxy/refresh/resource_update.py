@@ -76,7 +76,9 @@ class RefreshJob:
     accept_encoding: str | None = None
     """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
     client_fields: Fields = field(default_factory=Fields)
-    """Fields of the waiting client if no copy may be stored. The conditions among them are sent to the origin."""
+    """Request fields of the waiting client if no response may be stored, otherwise empty. Conditions in these fields,
+    such as If-None-Match, are sent to the origin.
+    """
     key: Fields = field(default_factory=Fields)
     varying_fields: Fields = field(default_factory=Fields)
     """Fields of the request that only some clients send (see UpstreamRequest)."""
@@ -191,7 +193,8 @@ def _has_date_of_client_language(before: Resource, response: StoredResponse, job
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:
     """Return whether the response replaces none of the stored variants, because Vary names a client field.
 
-    It may then differ from them without a change of the feed. `replaced` is the variant that the same request selected.
+    Such a response may differ from the stored variants although the feed has not changed. `replaced` is the variant
+    that the same request selected.
     """
     return replaced is None and bool(before.variants) and bool(client_fields_in_vary(response.fields))
 

@@ -35,7 +35,9 @@ class Addon:
 
 
 class NotificationAddon[Part](Addon):
-    """An addon that adds a part to the notification service. The service calls `make_part` when it is opened."""
+    """An addon that adds an object of the type `Part`, such as a hub, to the notification service. The service calls
+    `make_part` when it is opened.
+    """
 
     def __init__(self) -> None:
         self._part: Part | None = None
@@ -45,7 +47,7 @@ class NotificationAddon[Part](Addon):
         self.app().notification_plugins[type(self).__name__] = self._add_part
 
     def make_part(self, notifications: NotificationService) -> Part:
-        """Make this addon's part, add its protocols to the service, and return the part."""
+        """Make this addon's part, register the part's protocols with the service, and return the part."""
         raise NotImplementedError
 
     def _add_part(self, notifications: NotificationService) -> None:

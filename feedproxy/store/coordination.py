@@ -29,7 +29,8 @@ class SiteThrottle(Protocol):
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record from after `now` is ignored: the clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record that is later than `now` is ignored, because the
+        clock was wrong.
         """
         ...
 
@@ -116,7 +117,8 @@ class LocalSiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record from after `now` is ignored: the clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record that is later than `now` is ignored, because the
+        clock was wrong.
         """
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         if now is not None and is_set_back(recorded_at, now):

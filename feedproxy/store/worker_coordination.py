@@ -230,7 +230,8 @@ class SharedSiteThrottle:
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
         """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record from after `now` is ignored: the clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record that is later than `now` is ignored, because the
+        clock was wrong.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(_byte(site))

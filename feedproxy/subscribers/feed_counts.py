@@ -114,7 +114,7 @@ def weight_of_name(target: str) -> int:
 
 
 def unpack(data: bytes) -> array[int]:
-    """Return the numbers of 8 bytes in `data`, which is a part of the stored form (counts_codec.py)."""
+    """Return the numbers in `data`, each of 8 bytes. `data` is a part of the stored form (counts_codec.py)."""
     numbers = array("Q", data)
     if sys.byteorder == "big":
         numbers.byteswap()

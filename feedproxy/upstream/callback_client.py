@@ -32,8 +32,9 @@ Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester to which all calls are charged: name look-ups for all callbacks together have the share of one
-client."""
+"""The requester to which all calls are charged. Name look-ups for all callbacks together are limited like those of one
+client.
+"""
 
 
 class AddressTrust(Enum):
@@ -42,8 +43,9 @@ class AddressTrust(Enum):
     UNTRUSTED = "anybody"
     """A callback URL that a client sent: port and address are checked."""
     CONFIGURED_NAME = "configuration"
-    """A service that the operator configured: the addresses to which its name resolves are checked. Its port, and an
-    address that the operator wrote in place of a name, are not checked."""
+    """A service that the operator configured by name or address: if it is a name, the addresses to which it resolves
+    are checked. A configured address and the port are not checked.
+    """
     OPERATOR_HOST = "own"
     """A machine that belongs to the operator: nothing is checked, as for the upstream."""
 

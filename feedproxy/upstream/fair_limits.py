@@ -1,9 +1,10 @@
 """Fair limits for connections to origins and for name look-ups.
 
 Each connection or look-up takes a slot. Three limits prevent one client or one silent server from taking all slots: per
-site (registrable domain), per host and port, and per client. Squid's per-client limit and nginx's `limit_conn` are
-similar. Each limit reserves slots for known feeds. Waiting requests are admitted in their order. If no slot is free for
-a request in one of its shares, later requests are admitted before it.
+site (registrable domain), per host and port, and per client. The slots that one site, host or client may take are its
+*share*. Squid's per-client limit and nginx's `limit_conn` are similar. Each limit reserves slots for known feeds.
+Waiting requests are admitted in their order. While the share of a request's site, host or client is full, later
+requests are admitted before it.
 
 Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of the
 client with the most slots: the exchange that has been silent for longest, at least for SILENT_AFTER seconds. In the

@@ -85,7 +85,7 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the entry for this address, or a new entry if the address is reserved otherwise.
+    """Return the entry for this address, or a new entry if only the standard library says that the address is reserved.
 
     Return None for a public address.
     """

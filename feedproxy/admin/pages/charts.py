@@ -43,7 +43,7 @@ SPANS = (
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The traffic in the time of one column."""
+    """The traffic in the period that one column shows."""
 
     at: Instant
     label: str
@@ -84,7 +84,7 @@ class Chart:
 
 
 def find_span(name: str) -> Span:
-    """Return the span of this name, or 30 days."""
+    """Return the span with this name, or the span of 30 days for an unknown name."""
     return next((span for span in SPANS if span.name == name), SPANS[1])
 
 

@@ -24,8 +24,9 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Maximum number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""A table is reused for this number times the time that making it took. Tables therefore take at most a tenth of a
-core."""
+"""Ratio of the time for which a table is reused to the time that making it took. Tables therefore take at most a tenth
+of a core.
+"""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -85,7 +86,7 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets, which is at most some seconds old."""
+        """Return the number of stored targets, as counted some seconds ago at most."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in yielding(service.store.targets())])

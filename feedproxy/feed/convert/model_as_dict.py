@@ -32,7 +32,7 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return those of the named fields as plain data that differ from their default value."""
+    """Return the named fields that differ from their defaults, as plain data."""
     fields = {field.name: field for field in dataclasses.fields(value)}
     changed = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in changed}

@@ -193,7 +193,9 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration to add, which is empty if the channel declares one."""
+    """Return a prefix for Atom's namespace, and the declaration to add. The declaration is empty if the channel already
+    has a prefix for this namespace.
+    """
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""

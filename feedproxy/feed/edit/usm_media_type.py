@@ -64,7 +64,9 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 
 
 def _is_plausible(label: str, mark: str) -> bool:
-    """Return True if a body with the codec `mark`, if one was found, can be in the encoding of `label`."""
+    """Return True if a document can be in the encoding `label`. `mark` is the codec that its first bytes indicate, or
+    an empty text.
+    """
     codec = codec_of(label)
     if codec is None or not mark:
         return codec is not None

@@ -27,8 +27,9 @@ from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResp
 from feedproxy.lab.replay.timeline import ReplayWorld, Version
 
 _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
-"""Matches a valid value of If-None-Match.  RFC 9110, section 13.1.2 The grammar is applied strictly, because the lab
-tests readers."""
+"""Matches a valid value of If-None-Match (RFC 9110, section 13.1.2). The grammar is applied strictly, because the lab
+tests readers.
+"""
 
 GZIP_MIN = 256
 """Minimum size of a content that is compressed, in bytes. The defaults of servers are between 20 (nginx) and 256."""

@@ -1,7 +1,7 @@
 """XML-RPC: the dispatcher of one endpoint, and reading and writing of calls.
 
-Python's xmlrpc.client reads and writes the values. By itself, it would expand entities. Therefore defusedxml's parser
-reads the calls, and refuses documents with a document type.
+Python's xmlrpc.client reads and writes the values. Its own parser would expand entities. Calls are therefore read with
+defusedxml's parser, which refuses documents with a document type.
 """
 
 import logging

@@ -187,7 +187,7 @@ class _PlanSearch:
     """The search for the cheapest plan by dynamic programming over clusters of polls (CLUSTER_LENGTH).
 
     A refresh that serves cluster n and later ones, but no earlier one, is made at the instant `at[n]`, about LEAD
-    seconds before the first poll of the cluster. Below, it is the refresh *for* cluster n.
+    seconds before the first poll of the cluster. It is called the refresh *for* cluster n.
     """
 
     def __init__(
@@ -220,7 +220,8 @@ class _PlanSearch:
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
         """Return two values: the least total cost of the clusters from `number` on, and the number of the cluster for
-        which the next refresh is made. Until that refresh, the copy is that of `refreshed`, which expires at `expires`.
+        which the next refresh is made. Until that refresh, polls get the copy that was made at the instant `refreshed`
+        and expires at `expires`.
 
         With `before`, the next refresh may be the one for cluster `number` itself.
         """

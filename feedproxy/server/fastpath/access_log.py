@@ -66,8 +66,9 @@ class AccessLogger:
         """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
         self._counters: dict[tuple[str, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of responses logged so far, or more: responses logged by `log` count twice. The garbage collector's
-        schedule uses it."""
+        """Number of responses logged so far. Responses logged by `log` count twice, which does no harm: only the
+        schedule of garbage collections uses the number.
+        """
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._templates_with_lines: list[ResponseTemplate] = []

@@ -5,9 +5,9 @@ number or a date that changes. Their requests are parsed (request_head.py) and l
 requests are stored, so that a request with equal bytes is known to be valid.
 
 The size of all tables together is limited in bytes. The oldest entries are evicted first, in batches, because evicting
-many at once would delay all clients. A request is admitted by its key at once while half of the space is free, and at
-its second occurrence otherwise. It is admitted by its exact bytes at its second occurrence. Requests that never repeat
-therefore evict nothing.
+many at once would delay all clients. A template is stored under a key when a request has this key for the second time.
+While half of the space is free, it is stored at the first time. It is stored under the exact bytes when these bytes
+occur for the second time. Requests that never repeat therefore evict nothing.
 """
 
 from collections import OrderedDict
