@@ -17,8 +17,8 @@ FILES = {
     "cnws": HERE / "test_cnws.py",
     "websub": HERE / "test_websub.py",
     "hub": HERE.parent / "notify" / "test_websub.py",
-    "followers": HERE.parent / "notify" / "test_subscriber_maintenance.py",
-    "callback": HERE.parent / "notify" / "test_callback_policy.py",
+    "followers": HERE.parent / "notify" / "test_moved_and_private_topics.py",
+    "callback": HERE.parent / "notify" / "test_callback_loop.py",
     "clock": HERE.parent / "notify" / "test_clock_steps.py",
     "sinks": HERE.parent / "notify" / "test_ping_sinks.py",
 }

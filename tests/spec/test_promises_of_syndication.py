@@ -25,7 +25,7 @@ FILES = {
     "people": TESTS / "feed" / "convert" / "test_people_and_dates.py",
     "formats": TESTS / "scenarios" / "test_formats.py",
     "interpreters": TESTS / "live" / "test_interpreters.py",
-    "discovery": TESTS / "feed" / "test_discovery.py",
+    "discovery": TESTS / "feed" / "test_autodiscovery.py",
     "opml": TESTS / "feed" / "test_opml.py",
     "wsse": TESTS / "access" / "test_wsse.py",
     "tokens": TESTS / "access" / "test_tokens_and_wallet.py",
