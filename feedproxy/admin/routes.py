@@ -24,6 +24,7 @@ from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
 from feedproxy.admin.pages.relocations import RelocationsPage
+from feedproxy.admin.probes import Probes
 from feedproxy.app import AdminHandler, App
 from feedproxy.telemetry.log_and_page_redaction import redact_text
 from feedproxy.web import templates
@@ -84,7 +85,8 @@ class AdminServer:
 
     def _routes(self) -> list[Route]:
         feed_table = FeedTableCache()
-        pages = FeedPages(self._app, feed_table, self._is_listening)
+        pages = FeedPages(self._app, feed_table)
+        probes = Probes(self._app, pages, feed_table, self._is_listening)
         self._app.metrics.target_updated.subscribe(feed_table.touch)
         reader_scores = ReaderScores(self._app)
         dashboard = Dashboard(self._app, pages, self._is_listening, reader_scores)
@@ -112,9 +114,9 @@ class AdminServer:
             ("/api/notifications", notifications.show),
             ("/readers", readers.show),
             ("/api/readers", readers.show),
-            ("/metrics", pages.metrics),
-            ("/healthz", pages.healthz),
-            ("/readyz", pages.readyz),
+            ("/metrics", probes.metrics),
+            ("/healthz", probes.healthz),
+            ("/readyz", probes.readyz),
             ("/favicon.ico", pages.icon),
         ):
             routes.append(("GET", path, handler))

@@ -1,4 +1,4 @@
-"""Pages about feeds and probes for programs, as HTML or, for clients that prefer it, as JSON."""
+"""Pages about feeds, as HTML or, for clients that prefer it, as JSON."""
 
 import asyncio
 import hashlib
@@ -26,9 +26,8 @@ from feedproxy.http.negotiation import choose_media_type
 from feedproxy.lru import LRU
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
-from feedproxy.telemetry import metrics_aggregation, recent_activity
+from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.log_and_page_redaction import View, public_name
-from feedproxy.telemetry.metrics import CONTENT_TYPE
 from feedproxy.web import templates
 
 PER_PAGE = 50
@@ -72,12 +71,11 @@ class Notice:
 
 
 class FeedPages:
-    """The handlers of pages about feeds and of probes. They change nothing."""
+    """The handlers of pages about feeds. They change nothing."""
 
-    def __init__(self, app: App, feed_table: FeedTableCache, is_listening: Callable[[], bool]) -> None:
+    def __init__(self, app: App, feed_table: FeedTableCache) -> None:
         self._app = app
         self._feed_table = feed_table
-        self._is_listening = is_listening
         self._was_open = False
         self._notices: LRU[str, Notice] = LRU(entries_max=NOTICES_MAX)
 
@@ -152,38 +150,6 @@ class FeedPages:
         if wants_json(request):
             return as_json(view)
         return self.page(request, "feed.html", feed=view, meaning=MEANING)
-
-    # -- programs
-
-    async def metrics(self, _: web.Request) -> web.Response:
-        """Return the metrics in Prometheus's exposition format."""
-        peer_families = await self._app.peer_metrics.families()
-        service = self.service()
-        subscribers = subscribers_of(await self.table())
-        self._app.metrics.observe(
-            stored=await self._feed_table.count(service),
-            under_way=service.admin.active_refreshes,
-            connections=self._app.connections,
-            subscribers=sum(subscribers),
-            feeds_read=len(subscribers),
-            draining=self._app.draining,
-        )
-        body = self._app.metrics.exposition(
-            metrics_aggregation.merge_families(self._app.metrics.families(), peer_families)
-        )
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
-
-    async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, and a line about the fleet if this machine belongs to a fleet."""
-        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
-
-    async def readyz(self, _: web.Request) -> web.Response:
-        """Return 200 while the listeners accept clients, and 503 otherwise."""
-        if self._app.draining or self._app.terminating:
-            return web.Response(status=503, text="draining\n")
-        if not self._is_listening():
-            return web.Response(status=503, text="not listening yet\n")
-        return web.Response(text="ready\n")
 
     async def asset(self, request: web.Request) -> web.Response:
         """Return the style sheet or script of the pages. Its name contains a hash. Raises NotFound."""

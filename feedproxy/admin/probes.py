@@ -1,0 +1,53 @@
+"""Probes for monitoring: /metrics, /healthz and /readyz."""
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from feedproxy.admin.pages.feed_pages import FeedPages, subscribers_of
+from feedproxy.admin.pages.feed_table import FeedTableCache
+from feedproxy.app import App
+from feedproxy.telemetry import metrics_aggregation
+from feedproxy.telemetry.metrics import CONTENT_TYPE
+
+
+class Probes:
+    """The handlers of the probes. `is_listening` returns True while the listeners accept clients."""
+
+    def __init__(
+        self, app: App, pages: FeedPages, feed_table: FeedTableCache, is_listening: Callable[[], bool]
+    ) -> None:
+        self._app = app
+        self._pages = pages
+        self._feed_table = feed_table
+        self._is_listening = is_listening
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """Return the metrics in Prometheus's exposition format."""
+        peer_families = await self._app.peer_metrics.families()
+        service = self._pages.service()
+        subscribers = subscribers_of(await self._pages.table())
+        self._app.metrics.observe(
+            stored=await self._feed_table.count(service),
+            under_way=service.admin.active_refreshes,
+            connections=self._app.connections,
+            subscribers=sum(subscribers),
+            feeds_read=len(subscribers),
+            draining=self._app.draining,
+        )
+        body = self._app.metrics.exposition(
+            metrics_aggregation.merge_families(self._app.metrics.families(), peer_families)
+        )
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """Return `ok`, and a line about the fleet if this machine belongs to a fleet."""
+        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """Return 200 while the listeners accept clients, and 503 otherwise."""
+        if self._app.draining or self._app.terminating:
+            return web.Response(status=503, text="draining\n")
+        if not self._is_listening():
+            return web.Response(status=503, text="not listening yet\n")
+        return web.Response(text="ready\n")
