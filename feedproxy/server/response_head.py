@@ -1,8 +1,23 @@
-"""Encoding of response heads, for mitmproxy's flows and for the fast path."""
+"""Heads of all responses to clients: Date, the fields of the entrance, and their encoding.
+
+mitmproxy's flows and the fast path use the same functions.
+"""
+
+import logging
 
 from mitmproxy.net.http import status_codes
 
-from feedproxy.http.message import Fields
+from feedproxy.cache.cache_status import CacheStatus, append
+from feedproxy.clock import Instant
+from feedproxy.errors import AccessDenied, FeedproxyError
+from feedproxy.http.date import format_http_date
+from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message_syntax import is_well_formed
+from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.gateway_fields import apply_entrance_rules
+from feedproxy.request.problem_details import problem_response
+
+logger = logging.getLogger(__name__)
 
 
 def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
@@ -10,3 +25,35 @@ def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
     phrase = reason or status_codes.RESPONSES.get(status, "")
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
     return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode("latin-1")
+
+
+def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
+    """Return the response with the fields that all responses through this entrance have."""
+    if client.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
+        response = response.with_fields(apply_entrance_rules(response.fields, client, target="", upstream=""))
+    if "date" not in response.fields:
+        # "An origin server with a clock MUST generate a Date header field in all 2xx (Successful), 3xx (Redirection),
+        # and 4xx (Client Error) responses." -- RFC 9110, section 6.6.1
+        response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
+    if not _is_well_formed(response):
+        # The cause may be a manipulated copy or a wrong option. The response is therefore withheld.
+        logger.error("response withheld: its head has control characters")
+        response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
+    return response
+
+
+def _is_well_formed(response: Response) -> bool:
+    try:
+        return is_well_formed(encode_head(response.status, response.fields, response.reason))
+    except UnicodeEncodeError:
+        return False
+
+
+def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
+    """Return the response to a refused request, and its Cache-Status."""
+    status = CacheStatus(detail=error.detail)
+    extra = error.fields if isinstance(error, AccessDenied) else ()
+    response = problem_response(
+        error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra
+    )
+    return response.with_fields(append(response.fields, status)), status

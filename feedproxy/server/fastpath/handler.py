@@ -27,9 +27,8 @@ from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
 from feedproxy.server.fastpath.response_template import ResponseTemplate
-from feedproxy.server.mitm.flow_handler import finish_response, refusal_response
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
-from feedproxy.server.response_head import encode_head
+from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.own_authority import may_be_own
 

@@ -15,18 +15,14 @@ from mitmproxy import http
 
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
-from feedproxy.clock import Instant
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
-from feedproxy.errors import AccessDenied, FeedproxyError, Forbidden, LoopDetected, Unreachable
+from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Unreachable
 from feedproxy.http import uri
-from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.message_syntax import is_well_formed
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
-from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem_details import problem_response
 from feedproxy.server.mitm import landing_preview, passthrough
@@ -48,7 +44,7 @@ from feedproxy.server.mitm.request_routing import (
     incoming_request,
     route,
 )
-from feedproxy.server.response_head import encode_head
+from feedproxy.server.response_head import finish_response, refusal_response
 from feedproxy.upstream.fair_limits import Requester, requesting
 from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.parent_proxy import Parent
@@ -447,37 +443,6 @@ class FlowHandler:
     ) -> None:
         flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
         state.status, state.reason = status, reason
-
-
-def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
-    """Return the response with the fields that all responses through this entrance have."""
-    if client.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
-        response = response.with_fields(apply_entrance_rules(response.fields, client, target="", upstream=""))
-    if "date" not in response.fields:
-        # "An origin server with a clock MUST generate a Date header field in all 2xx (Successful), 3xx (Redirection),
-        response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
-    if not _is_well_formed(response):
-        # The cause may be a manipulated copy or a wrong option. The response is therefore withheld.
-        logger.error("response withheld: its head has control characters")
-        response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
-    return response
-
-
-def _is_well_formed(response: Response) -> bool:
-    try:
-        return is_well_formed(encode_head(response.status, response.fields, response.reason))
-    except UnicodeEncodeError:
-        return False
-
-
-def refusal_response(method: str, fields: Fields, error: FeedproxyError) -> tuple[Response, CacheStatus]:
-    """Return the response to a refused request, and its Cache-Status."""
-    status = CacheStatus(detail=error.detail)
-    extra = error.fields if isinstance(error, AccessDenied) else ()
-    response = problem_response(
-        error.status_hint, error.detail, str(error), request=Request(method, "", fields), extra=extra
-    )
-    return response.with_fields(append(response.fields, status)), status
 
 
 def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
