@@ -9,6 +9,7 @@ import xmlrpc.client
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -25,10 +26,9 @@ from feedproxy.notify.responses import plain_text
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.rpc import xmlrpc as rpc
 from feedproxy.notify.rsscloud import messages
+from feedproxy.notify.rsscloud.cloud import REGISTRATION_LIFETIME
 from feedproxy.notify.rsscloud.messages import (
     NAME,
-    REGISTRATION_LIFETIME,
-    RENEW_AFTER,
     SOAP_NAMESPACE,
     NotificationMethod,
 )
@@ -58,6 +58,10 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
     except BadTarget:
         return None
     return SubscriptionTarget(callback, {"way": cloud.protocol, "procedure": cloud.register_procedure.strip()})
+
+
+RENEW_AFTER: Seconds = 24 * 3600
+"""Seconds until a registration is renewed: "Workstations should register every 24 hours"."""
 
 
 class RssCloudAggregator:

@@ -10,6 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable
 
+from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify.callback_loop import is_callback_to_self
@@ -25,7 +26,6 @@ from feedproxy.notify.rpc import soap
 from feedproxy.notify.rsscloud import messages
 from feedproxy.notify.rsscloud.messages import (
     NAME,
-    REGISTRATION_LIFETIME,
     MalformedCall,
     NotificationMethod,
     Registration,
@@ -38,6 +38,9 @@ from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 
 logger = logging.getLogger(__name__)
+
+REGISTRATION_LIFETIME: Seconds = 25 * 3600
+"""Seconds until a registration expires: "By convention registrations expire after 25 hours"."""
 
 REGISTERED = "Thanks for the registration. It expires after 25 hours: register again every 24 hours."
 METHODS = ("pleaseNotify", "rssPleaseNotify")

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 
-from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
@@ -23,10 +22,6 @@ from feedproxy.notify.rpc.soap import SoapCall
 
 NAME = "rsscloud"
 
-REGISTRATION_LIFETIME: Seconds = 25 * 3600
-"""Seconds until a registration expires: "By convention registrations expire after 25 hours"."""
-RENEW_AFTER: Seconds = 24 * 3600
-"""Seconds until a registration is renewed: "Workstations should register every 24 hours"."""
 
 URLS_MAX = 100
 """Maximum number of feeds in one registration. Each registration causes one verification, for any number of feeds."""

@@ -43,6 +43,10 @@ DENY = "deny"
 
 NO_FEED = "there is no public feed at that URL"
 
+LEASE_MIN: Seconds = 60
+"""Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than feeds are
+polled."""
+
 
 class Hub:
     """The hub. It answers requests, and makes and interprets deliveries."""
@@ -95,7 +99,7 @@ class Hub:
         data = {
             "mode": request.mode,
             "topic": request.topic,
-            "lease": messages.granted_lease(request.lease, settings.websub_lease),
+            "lease": granted_lease(request.lease, settings.websub_lease),
             "secret": request.secret,
             "nonce": messages.token(),
         }
@@ -289,3 +293,13 @@ def _is_unsubscription(delivery: Delivery) -> bool:
     """Return whether a delivery verifies an unsubscription. Subscribers may unsubscribe from private feeds, too."""
     request = delivery.request
     return request.what == "verify" and json.loads(request.data)["mode"] == Mode.UNSUBSCRIBE
+
+
+def granted_lease(requested: int | None, longest: int) -> int:
+    """Return the lease to grant in seconds: the `requested` one, at least LEASE_MIN and at most `longest` seconds.
+
+    A request without a lease gets `longest` seconds.
+
+    "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
+    """
+    return int(max(LEASE_MIN, min(longest if requested is None else requested, longest)))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
-from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
@@ -29,9 +28,6 @@ PARAMETERS_MAX = 100
 TOPICS_MAX = 50
 """Maximum number of topics in one publish request."""
 
-LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than feeds are
-polled."""
 
 SEAL_LENGTH = 16
 """Number of hexadecimal digits in the seal at the end of a token: 64 bits."""
@@ -126,16 +122,6 @@ def read_callback(text: str) -> str:
     if not text.isascii():
         raise InvalidRequest("invalid hub.callback: expected ASCII, with other characters percent-encoded")
     return _PERCENT.sub(lambda match: chr(int(match[1], 16)), text)
-
-
-def granted_lease(requested: int | None, longest: int) -> int:
-    """Return the lease to grant in seconds: the `requested` one, at least LEASE_MIN and at most `longest` seconds.
-
-    A request without a lease gets `longest` seconds.
-
-    "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
-    """
-    return int(max(LEASE_MIN, min(longest if requested is None else requested, longest)))
 
 
 def with_parameters(callback: str, **parameters: str | int) -> str:
