@@ -6,22 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Self
 
-HOP_BY_HOP = frozenset(
-    {
-        # RFC 9110, section 7.6.1, and names that old software sends.
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        # RFC 9110, sections 11.7.1 and 11.7.2: credentials for the next hop only.
-        "proxy-authenticate",
-        "proxy-authentication-info",
-        "proxy-authorization",
-    }
-)
+from feedproxy.http.hop_by_hop import HOP_BY_HOP, hop_by_hop_names
 
 NAMES_MAX = 2048
 """Maximum number of field names for which the lower-case form is cached. Far fewer names are in use."""
@@ -163,12 +148,7 @@ class Fields:
         """Return a copy without hop-by-hop fields: those in HOP_BY_HOP and those that Connection names."""
         if "connection" not in (self._lowered or self._names):
             return self._without(HOP_BY_HOP)
-        connection_names = {
-            token.strip().lower() for value in self.get_all("connection") for token in value.split(",") if token.strip()
-        }
-        # Connection must not name fields that the message needs end to end. Such names are ignored.
-        connection_names -= {"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"}
-        return self._without(HOP_BY_HOP | connection_names)
+        return self._without(hop_by_hop_names(self.get_all("connection")))
 
     def _without(self, removed: AbstractSet[str]) -> Self:
         names = self._names

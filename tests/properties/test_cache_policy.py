@@ -16,7 +16,8 @@ from feedproxy.cache.validation import apply_head, freshen
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import HOP_BY_HOP, Fields, Request, Response
+from feedproxy.http.hop_by_hop import HOP_BY_HOP
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import vary_names
 
 NOW = 1_750_000_000.0

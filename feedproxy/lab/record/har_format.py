@@ -25,7 +25,8 @@ from feedproxy.errors import BadTarget, UsageError
 from feedproxy.feed.charset import declared_encoding
 from feedproxy.http import uri
 from feedproxy.http.field_values import charset_of
-from feedproxy.http.message import HOP_BY_HOP, Fields, Request
+from feedproxy.http.hop_by_hop import HOP_BY_HOP
+from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 OWN_KEY = "_feedproxy"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from feedproxy.errors import UsageError
 from feedproxy.http.field_values import is_token
-from feedproxy.http.message import HOP_BY_HOP
+from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.replay_response import Representation
 

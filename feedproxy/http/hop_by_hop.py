@@ -1,0 +1,29 @@
+"""Hop-by-hop fields, which a proxy does not forward.  RFC 9110, section 7.6.1"""
+
+from collections.abc import Iterable
+
+HOP_BY_HOP = frozenset(
+    {
+        # RFC 9110, section 7.6.1, and names that old software sends.
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        # RFC 9110, sections 11.7.1 and 11.7.2: credentials for the next hop only.
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-authorization",
+    }
+)
+
+_NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"})
+"""Fields that a message needs end to end. Their names in Connection are ignored."""
+
+
+def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:
+    """Return the names in HOP_BY_HOP and those that the values of Connection list, in lower case."""
+    listed = {token.strip().lower() for value in connection for token in value.split(",")}
+    return HOP_BY_HOP | (listed - _NEVER_HOP_BY_HOP - {""})
