@@ -334,7 +334,9 @@ class CLOUD_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
     summary = "The cloud element is incomplete: %(names)s missing."
-    advice = "Readers cannot register. All five attributes are required. For http-post, registerProcedure is empty."
+    advice = """\
+    Readers cannot register at this cloud, because all five attributes are required. For http-post, write an empty
+    registerProcedure."""
     reference = "RSS 2.0, cloud; rssCloud"
 
 

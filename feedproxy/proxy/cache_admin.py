@@ -382,7 +382,7 @@ class CacheAdmin:
         """Return the earliest instant at which a refresh of a feed may be worthwhile, or None if no such instant is
         known.
 
-        A refresh comes shortly before the expected poll of a reader (policy/polling_price.py).
+        A refresh comes shortly before the expected poll of a reader (refresh/policy/polling_price.py).
         """
         now = self._clock.now()
         if not self.owns(target) or self._demand.count_since(target, 0.0):

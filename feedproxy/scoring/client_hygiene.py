@@ -204,7 +204,8 @@ class BROWSER_USER_AGENT(Note):
     category = Category.IDENTITY
     summary = "%(times)s had a browser's User-Agent."
     advice = """\
-    `%(agent)s` requests a page for people and hides the name of the feed reader. Send the reader's own name."""
+    With `%(agent)s`, servers take the reader for a browser, and may send a page for people. Their operators cannot see
+    which feed reader polls. Send the reader's own name."""
     reference = "RFC 9110, section 10.1.5"
 
 

@@ -212,7 +212,7 @@ def held() -> Iterator[Promise]:
 def spared() -> Iterator[Promise]:
     """The origin is not asked, and the copy states the reason."""
     seconds: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=1"}), Ask())
-    name = "Within the floor the copy answers; after it the origin is asked"
+    name = "Within the minimum interval the copy answers; after it the origin is asked"
     yield row(
         name,
         (*seconds, Wait(59)),
