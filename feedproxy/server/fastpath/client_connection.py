@@ -1,12 +1,17 @@
 """One client connection of the fast path: its file descriptor, unparsed input and unsent output."""
 
 import asyncio
+import fcntl
 import os
 import socket
+import termios
 from typing import Any
 
 READ_SIZE = 8_192
 """Bytes per read: more than the request head of any common feed reader."""
+
+_INPUT_SIZE = bytearray(4)
+"""Buffer for the number of unread bytes."""
 
 
 class ClientConnection:
@@ -17,7 +22,8 @@ class ClientConnection:
     response yet, and `unsent` contains output bytes that the socket has not accepted yet. Input is read only if nothing
     is unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline` is true
     while the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet.
-    `lingering` is true after the last response, when input is discarded.
+    `closes` is true if the current response is the last one. `lingering` is true after the last response, when input is
+    discarded.
     """
 
     __slots__ = (
@@ -65,9 +71,15 @@ class ClientConnection:
             return None
 
     def write(self, head: bytes, body: bytes) -> bool:
-        """Send a response. Return False if a part of it remains unsent. Raises OSError."""
+        """Send a response. Return False if a part of it remains unsent. Raises OSError.
+
+        If `closes` is true, the caller must close the connection after the response.
+        """
         try:
-            sent = os.writev(self.fd, (head, body)) if body else os.write(self.fd, head)
+            if self.closes:
+                sent = self._send_last(head, body)
+            else:
+                sent = os.writev(self.fd, (head, body)) if body else os.write(self.fd, head)
         except BlockingIOError:
             sent = 0
         if sent == len(head) + len(body):
@@ -77,6 +89,19 @@ class ClientConnection:
         else:
             self.unsent = [memoryview(body)[sent - len(head) :]]
         return False
+
+    def _send_last(self, head: bytes, body: bytes) -> int:
+        """Send the response before the connection is closed. Return the number of bytes sent. Raises OSError.
+
+        The kernel keeps the last packet until the socket is closed, and sends it together with the FIN. One packet less
+        saves a fifth of the CPU time of a connection (benchmark row "304, one connection per request").
+        """
+        # With all arguments given, the constructor is cheap. sendmsg() does not use the address family.
+        client_socket = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
+        try:
+            return client_socket.sendmsg((head, body), (), socket.MSG_MORE)
+        finally:
+            client_socket.detach()
 
     def send_unsent(self) -> bool:
         """Send more of the unsent bytes. Return True if none remain. Raises OSError."""
@@ -90,6 +115,11 @@ class ClientConnection:
                 return False
             self.unsent.pop(0)
         return True
+
+    def has_unread_input(self) -> bool:
+        """Return True if input has arrived that is not read yet. Raises OSError."""
+        fcntl.ioctl(self.fd, termios.FIONREAD, _INPUT_SIZE)
+        return any(_INPUT_SIZE)
 
     def discard(self) -> bool | None:
         """Discard available input. Return True if some was discarded, None if none has arrived, False at the end of

@@ -192,7 +192,7 @@ class FastPathHandler:
             connection.closes = True
         try:
             if connection.write(template.head, template.body):
-                if not template.closes:
+                if not connection.closes:
                     return True
                 self._connections.lingering_close(connection)
                 return False
@@ -316,7 +316,7 @@ class FastPathHandler:
         try:
             if not connection.write(head, body):
                 self._connections.update_interest(connection)
-            elif closes:
+            elif connection.closes:
                 self._connections.lingering_close(connection)
         except OSError:
             self._connections.close_connection(connection)

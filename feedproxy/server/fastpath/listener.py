@@ -283,7 +283,7 @@ class Listener:
         if connection.fd < 0:
             return
         try:
-            if not connection.discard() and not connection.unparsed:
+            if not connection.unparsed and not connection.has_unread_input():
                 self.close_connection(connection)
                 return
             connection.half_close()
