@@ -23,7 +23,7 @@ from pathlib import Path
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import find_entries, pack, unpack
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.http.coding import compression_dictionary, content_coding
 
 LEVEL = 6
@@ -74,7 +74,7 @@ def updates(versions: Iterable[bytes]) -> Iterator[Update]:
 
 
 def _measured(old: bytes, new: bytes) -> Update:
-    known, channel = parser.read(old, None), parser.read(new, None)
+    known, channel = channel_parser.read(old, None), channel_parser.read(new, None)
     gzip, gzip_seconds = _timed(lambda: content_coding.encode(new, "gzip", LEVEL))
     found = (
         find_entries(old, known) if known is not None else None

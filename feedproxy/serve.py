@@ -45,8 +45,8 @@ from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.http.coding.content_coding import CODINGS
-from feedproxy.server.fastpath.compatibility import select_modes
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
+from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
 from feedproxy.settings import Settings, declare, defaults, listen_address, option_names, restart_names

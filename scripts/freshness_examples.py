@@ -15,7 +15,7 @@ from time import strptime
 
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -61,7 +61,7 @@ class Example:
             response_time=fetched,
         )
         changes = tuple(at(each) for each in self.changes)
-        channel = parser.read(body, "application/rss+xml")
+        channel = channel_parser.read(body, "application/rss+xml")
         resource = Resource(stored.target, (stored,), channel, changes, fetched)
         return assess(resource, stored, Settings(), at(self.now)).description
 

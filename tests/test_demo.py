@@ -15,7 +15,7 @@ import pytest
 
 from feedproxy import cli
 from feedproxy.demo import publishers, simulated_readers
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from tests.live.product import COMMAND, Process
 from tests.waiting import PATIENCE
 

@@ -18,7 +18,7 @@ from benchmarks.week.page import Page
 from benchmarks.week.play import rows
 from benchmarks.week.systems import clock_of
 from feedproxy.feed import publication_history
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.schedule_hints import is_skipped as skipped_by_the_product
 from tests.waiting import PATIENCE
 
@@ -66,7 +66,7 @@ def test_origin_publishes_feeds_whose_content_changes_with_each_revision() -> No
     digests: dict[int, set[str]] = {}
 
     for index in range(min(len(played.moments), 40)):
-        channel = parser.read(played.body(index, zipped=False), None)
+        channel = channel_parser.read(played.body(index, zipped=False), None)
         assert channel is not None
         assert channel.well_formed
         digests.setdefault(played.revisions[index], set()).add(channel.content_digest)
@@ -81,7 +81,7 @@ def test_origin_publishes_feeds_whose_content_changes_with_each_revision() -> No
 def test_simulation_and_product_have_the_same_skipped_hours() -> None:
     feeds = make_feeds("modern", 3000, 1, 1)
     feed = next(each for each in feeds if each.skip_hours and each.skip_days and not each.atom)
-    channel = parser.read(History(feed, 1, START).body(0, zipped=False), None)
+    channel = channel_parser.read(History(feed, 1, START).body(0, zipped=False), None)
 
     assert channel is not None
     for hour in range(7 * 24):

@@ -1,7 +1,7 @@
 """A feed's document as the checks need it: the parsed channel, and details that lenient parsers ignore.
 
-Texts and dates are stored as written, because checks compare them with the specifications. The limits of feed/xml.py
-apply.
+Texts and dates are stored as written, because checks compare them with the specifications. The limits of
+feed/xml_parser.py apply.
 """
 
 import json
@@ -13,12 +13,12 @@ from typing import Any
 from xml.parsers.expat import ErrorString, ExpatError, ParserCreate
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.feed import feed_dates, xml, xml_redirect
+from feedproxy.feed import feed_dates, xml_parser, xml_redirect
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of
 
 ENTRIES_MAX = 10_000
@@ -124,7 +124,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
         return _json(body, text, channel)
     syntax_error, doctype = find_xml_error(text.data)
     collector = _EntryCollector()
-    tree = xml.parse_streaming(text, collector.add)
+    tree = xml_parser.parse_streaming(text, collector.add)
     if tree is None:
         return CheckedDocument(body, text, kind, channel, syntax_error=syntax_error, doctype=doctype)
     channel_element = _find_channel(tree.root, channel.kind)
@@ -169,24 +169,24 @@ class _EntryCollector:
     def __init__(self) -> None:
         self.entries: list[CheckedEntry] = []
 
-    def add(self, element: xml.Element) -> None:
+    def add(self, element: xml_parser.Element) -> None:
         if len(self.entries) < ENTRIES_MAX:
             self.entries.append(self._entry(element))
 
-    def _entry(self, element: xml.Element) -> CheckedEntry:
-        own_namespace, _ = xml.qualified_name(element)
+    def _entry(self, element: xml_parser.Element) -> CheckedEntry:
+        own_namespace, _ = xml_parser.qualified_name(element)
         texts: dict[str, str] = {}
         links: list[str] = []
         written_dates: list[WrittenDate] = []
         content: list[str] = []
         is_permalink = False
         missing_attributes: list[str] = []
-        for namespace, local, child in xml.children(element):
+        for namespace, local, child in xml_parser.children(element):
             name = local.lower()
             text = (
                 _text_with_markup(child)
                 if name in ("title", "summary", "content", "description")
-                else xml.text_of(child)
+                else xml_parser.text_of(child)
             )
             if name in _DATES and namespace in (own_namespace, *_DUBLIN_CORE):
                 written_dates.append(_to_date(local, text))
@@ -208,7 +208,7 @@ class _EntryCollector:
                 if name == "guid":
                     # "isPermaLink is optional, its default value is true" -- RSS 2.0
                     is_permalink = child.get("isPermaLink", "true").strip().lower() != "false"
-        about = element.get(f"{{{xml.RDF}}}about", "").strip()
+        about = element.get(f"{{{xml_parser.RDF}}}about", "").strip()
         return CheckedEntry(
             id=texts.get("id") or texts.get("guid") or about,
             is_permalink=is_permalink,
@@ -221,34 +221,34 @@ class _EntryCollector:
         )
 
 
-def _find_channel(root: xml.Element, kind: Kind) -> xml.Element:
+def _find_channel(root: xml_parser.Element, kind: Kind) -> xml_parser.Element:
     """Return the element that contains the channel's own data."""
     if kind not in (Kind.RSS, Kind.RDF):
         return root
-    return next((child for _, local, child in xml.children(root) if local.lower() == "channel"), root)
+    return next((child for _, local, child in xml_parser.children(root) if local.lower() == "channel"), root)
 
 
-def _channel_texts(channel_element: xml.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
+def _channel_texts(channel_element: xml_parser.Element) -> tuple[dict[str, list[str]], tuple[WrittenDate, ...]]:
     """Return the texts of the channel's elements, keyed by name, and the channel's dates."""
-    own_namespace, _ = xml.qualified_name(channel_element)
+    own_namespace, _ = xml_parser.qualified_name(channel_element)
     texts: dict[str, list[str]] = {}
     written_dates: list[WrittenDate] = []
-    for namespace, local, child in xml.children(channel_element):
+    for namespace, local, child in xml_parser.children(channel_element):
         if namespace in (own_namespace, *_DUBLIN_CORE):
-            text = xml.text_of(child)[:_TEXT_LENGTH_MAX]
+            text = xml_parser.text_of(child)[:_TEXT_LENGTH_MAX]
             texts.setdefault(local.lower(), []).append(text)
             if local.lower() in _DATES:
                 written_dates.append(_to_date(local, text))
     return texts, tuple(written_dates)
 
 
-def _rdf_items(channel_element: xml.Element) -> Iterator[str]:
-    for item in channel_element.iter(f"{{{xml.RDF}}}li"):
-        if target := item.get(f"{{{xml.RDF}}}resource") or item.get("resource"):
+def _rdf_items(channel_element: xml_parser.Element) -> Iterator[str]:
+    for item in channel_element.iter(f"{{{xml_parser.RDF}}}li"):
+        if target := item.get(f"{{{xml_parser.RDF}}}resource") or item.get("resource"):
             yield target.strip()
 
 
-def _self_link_titles(channel_element: xml.Element) -> Iterator[str]:
+def _self_link_titles(channel_element: xml_parser.Element) -> Iterator[str]:
     for _, link in xml_elements.atom_links(channel_element):
         if (title := (link.get("title") or "").strip()) and xml_elements.SELF_RELATIONS & set(
             xml_elements.relations(link)
@@ -256,16 +256,16 @@ def _self_link_titles(channel_element: xml.Element) -> Iterator[str]:
             yield title[:_TEXT_LENGTH_MAX]
 
 
-def _wrong_namespaces(channel_element: xml.Element) -> Iterator[str]:
-    for namespace, local, child in xml.children(channel_element):
-        if local == "link" and namespace not in (xml.ATOM, xml.ATOM03) and child.get("rel") == "self":
+def _wrong_namespaces(channel_element: xml_parser.Element) -> Iterator[str]:
+    for namespace, local, child in xml_parser.children(channel_element):
+        if local == "link" and namespace not in (xml_parser.ATOM, xml_parser.ATOM03) and child.get("rel") == "self":
             yield namespace
 
 
-def _text_with_markup(element: xml.Element) -> str:
+def _text_with_markup(element: xml_parser.Element) -> str:
     """Return the text of an element. If the element contains XHTML elements, the text begins with `<xhtml>`."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
-    return marked + xml.text_of(element)
+    return marked + xml_parser.text_of(element)
 
 
 def _to_date(name: str, text: str) -> WrittenDate:

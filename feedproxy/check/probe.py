@@ -17,7 +17,7 @@ from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
 from feedproxy.feed.autodiscovery import page_address, self_address
 from feedproxy.feed.channel import Channel, Cloud
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date

@@ -8,9 +8,9 @@ from feedproxy.errors import BadTarget
 from feedproxy.feed.autodiscovery import FEED_TYPES, discover_feeds, self_address
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.xml_elements import SELF_RELATIONS
-from feedproxy.feed.xml import ATOM
+from feedproxy.feed.xml_parser import ATOM
 from feedproxy.http import uri
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.link import parse_links

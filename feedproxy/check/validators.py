@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import EntityTag, parse_tag, strong_match
 from feedproxy.notes import Category, Level, Note

@@ -20,7 +20,7 @@ from feedproxy.feed.autodiscovery import (
     strip_feed_scheme,
 )
 from feedproxy.feed.channel import Channel
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields

@@ -83,7 +83,7 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
 
 
 def _is_no_feed(observations: Any) -> bool:
-    from feedproxy.feed.parse.parser import read  # noqa: PLC0415
+    from feedproxy.feed.parse.channel_parser import read  # noqa: PLC0415
 
     return read(observations.last.content or b"", observations.last.fields.get("content-type")) is None
 

@@ -19,7 +19,7 @@ import re
 
 from lxml import etree
 
-from feedproxy.feed.xml import Element, attributes, qualified_name
+from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 
 VOLATILE = frozenset(
     # RSS; Atom 1.0; Atom 0.3; RSS 1.0: dc:date, admin:generatorAgent.

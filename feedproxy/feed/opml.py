@@ -1,8 +1,8 @@
 """Subscription lists: OPML of any version is read, OPML 2.0 is written.
 
 "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds": outlines with an address are
-feeds, outlines without are folders. Lists are as untrusted as feeds and are parsed with the same restrictions (xml.py):
-in pieces, without entities, within limits. An invalid outline is skipped.
+feeds, outlines without are folders. Lists are as untrusted as feeds and are parsed with the same restrictions
+(xml_parser.py): in pieces, without entities, within limits. An invalid outline is skipped.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.convert.xml_nodes import clean
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.format_detection import find_document_start
-from feedproxy.feed.xml import Element, attributes, qualified_name, safe_length, text_of
+from feedproxy.feed.xml_parser import Element, attributes, qualified_name, safe_length, text_of
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"

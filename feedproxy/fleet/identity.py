@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from feedproxy.clock import Seconds
-from feedproxy.fleet.keys import RedisKeys
 from feedproxy.fleet.redis_connection import host_and_port, redis_library
+from feedproxy.fleet.redis_keys import RedisKeys
 
 logger = logging.getLogger("feedproxy.fleet")
 

@@ -15,8 +15,8 @@ import zstandard
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.fleet import lua_scripts
-from feedproxy.fleet.keys import RedisKeys
 from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, ScriptCall
+from feedproxy.fleet.redis_keys import RedisKeys
 
 LOG_MAX = 10_000
 """Maximum number of events in the log, which take about 2 MB. A machine that has missed more events compares all its

@@ -21,8 +21,8 @@ from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import lua_scripts
-from feedproxy.fleet.keys import RedisKeys
 from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
+from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.lru import LRU
 from feedproxy.subscribers.pseudonyms import Pseudonym

@@ -13,7 +13,7 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.cooperative_iteration import throttled
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot, snapshot_of
 from feedproxy.notify.database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue

@@ -14,7 +14,7 @@ from feedproxy.clock import Clock
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
-from feedproxy.http.target_uri.query_variance import no_vary_search, parse_no_vary_search, without_parameters
+from feedproxy.http.target_uri.no_vary_search import no_vary_search, parse_no_vary_search, without_parameters
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lru import LRU
 from feedproxy.proxy.public_feeds import is_public

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Schedule
-from feedproxy.feed.parse import parser as feeds
+from feedproxy.feed.parse import channel_parser as feeds
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields

@@ -16,7 +16,7 @@ from feedproxy.feed.autodiscovery import (
     self_address,
     strip_feed_scheme,
 )
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 

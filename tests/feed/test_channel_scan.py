@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.channel_scan import scan_channel
-from feedproxy.feed.parse.parser import read
 from tests.feed.test_corpus import feeds
 
 ITEM = b"<item><title>A</title></item>"

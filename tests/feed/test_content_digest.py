@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 FEED = """\
 <?xml version="1.0" encoding="utf-8"?>

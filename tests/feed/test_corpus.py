@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from feedproxy.feed import xml
+from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.format_detection import detect_kind
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from tests.waiting import PATIENCE
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -123,7 +123,7 @@ def test_parse_small_equals_parse_streaming(corpus: Path, monkeypatch: pytest.Mo
     undigested = {
         name: read((corpus / record["file"]).read_bytes(), None, digest=False) for name, record, _ in feeds(corpus)
     }
-    monkeypatch.setattr(xml, "_SMALL_DOCUMENT_MAX", 0)
+    monkeypatch.setattr(xml_parser, "_SMALL_DOCUMENT_MAX", 0)
 
     for name, _, channel in feeds(corpus):
         assert at_once[name] == channel, name

@@ -9,7 +9,7 @@ import pytest
 
 from feedproxy.feed.delta.delta_document import Delta, make_delta
 from feedproxy.feed.delta.entry_identities import find_entries, pack, unpack
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "delta"
 BASES = sorted(GOLDEN.glob("*.base.*"))

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.feed.delta.entry_identities import IdentifiedEntry, find_entries, pack, unpack
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 FEED = """\
 <?xml version="1.0" encoding="utf-8"?>

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Cloud
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement, add_link_fields, announce
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.http.message import Fields
 
 HUB = "https://feeds.example/-/hub"
@@ -24,7 +24,7 @@ RDF = b"""<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns
 
 
 def channel_of(body: bytes) -> Channel:
-    channel = parser.read(body, None)
+    channel = channel_parser.read(body, None)
     assert channel is not None
     return channel
 
@@ -118,7 +118,7 @@ def test_corpus_feeds_keep_their_channel_and_items(corpus: Path) -> None:
     changed = 0
     for record in json.loads((corpus / "feeds.json").read_text("utf-8")):
         body = (corpus / record["file"]).read_bytes()
-        channel = parser.read(body, None)
+        channel = channel_parser.read(body, None)
         if channel is None:
             continue
         edited = announce(body, channel, Announcement(HUB, CLOUD))

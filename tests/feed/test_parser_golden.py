@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.feed.channel import Channel
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "feeds"
 FEEDS = sorted(path for path in GOLDEN.iterdir() if path.with_name(path.name + ".json").is_file())

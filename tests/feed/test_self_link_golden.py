@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.feed.edit.self_link import apply_self_link
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "usm"
 HREF = "https://example.com/feed?a=1&b=2"

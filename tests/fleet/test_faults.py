@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import UsageError
-from feedproxy.fleet.keys import RedisKeys
 from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
+from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
 from tests.fleet.conftest import Start
 from tests.fleet.machines import until

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from feedproxy.fleet.keys import RedisKeys
 from feedproxy.fleet.redis_connection import RedisConnection
+from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource

@@ -6,7 +6,7 @@ import pytest
 import zstandard
 
 from feedproxy.errors import StoreError
-from feedproxy.fleet.keys import RedisKeys
+from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import FleetEvent, compress, decompress, parse_event
 
 TARGET = "https://example.com/feed"

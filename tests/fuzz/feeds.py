@@ -22,7 +22,7 @@ from feedproxy.feed.convert.read import from_document as convert
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import find_entries
 from feedproxy.feed.edit.self_link import apply_self_link
-from feedproxy.feed.parse import parser as read
+from feedproxy.feed.parse import channel_parser as read
 from tests.security.junk import DOCUMENTS, PIECES
 from tests.security.readings import HREF, READINGS
 

@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 from feedproxy.clock import Instant
 from feedproxy.feed import xml_redirect
 from feedproxy.feed.channel import Schedule
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import format_http_date, parse_http_date

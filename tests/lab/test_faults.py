@@ -11,7 +11,7 @@ from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date, parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.replay.faults import CATALOGUE
-from feedproxy.lab.replay.faults.base import Fault
+from feedproxy.lab.replay.faults.fault import Fault
 from feedproxy.proxy.service import Service
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse

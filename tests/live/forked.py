@@ -153,13 +153,13 @@ def import_feedproxy() -> Callable[[list[str]], int | None]:
     import feedproxy.cli
     from feedproxy import serve, supervisor  # noqa: F401
     from feedproxy.http.target_uri.registrable_domain import site_of_host
-    from feedproxy.server.fastpath import compatibility, proxy_mode  # noqa: F401
+    from feedproxy.server.fastpath import mitmproxy_compatibility, mitmproxy_modes  # noqa: F401
     from feedproxy.web import templates
 
     feedproxy.cli.make_parser()
     templates.make_ready()
     site_of_host("www.example")
-    compatibility.find_missing()
+    mitmproxy_compatibility.find_missing()
     return feedproxy.cli.main
 
 

@@ -20,7 +20,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.feed.edit import self_link
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.request.client_and_entrance import Entrance
 from tests.feed.test_corpus import DEVIATIONS, NO_FEEDS, meant

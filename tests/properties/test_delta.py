@@ -10,7 +10,7 @@ from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import IdentifiedEntry, find_entries, pack, unpack
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 ENCODINGS = [
     "utf-8",

@@ -7,7 +7,7 @@ from lxml import etree
 
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.edit.self_link import apply_self_link, plain_title
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
 MARKED = {"utf-8-sig": "utf-8", "utf-16": "utf-16", "utf-32": "utf-32"}

@@ -12,7 +12,7 @@ from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import find_entries
 from feedproxy.feed.edit import hub_and_cloud_links, self_link
 from feedproxy.feed.edit.hub_and_cloud_links import Announcement
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest.ingest import ingest, ingest_fast_path
@@ -27,19 +27,19 @@ def as_response(document: bytes) -> Response:
 
 
 def _delta(document: bytes) -> object:
-    channel = parser.read(document, None)
+    channel = channel_parser.read(document, None)
     found = find_entries(document, channel) if channel is not None else None
     base = [(each.identity, each.digest) for each in found[1:]] if found else []
     return make_delta(document, channel, base) if channel is not None else None
 
 
 def _self_link(document: bytes) -> object:
-    channel = parser.read(document, None, digest=False)
+    channel = channel_parser.read(document, None, digest=False)
     return self_link.apply_self_link(document, channel, href=HREF, mode="correct") if channel is not None else None
 
 
 def _announce(document: bytes) -> object:
-    channel = parser.read(document, None, digest=False)
+    channel = channel_parser.read(document, None, digest=False)
     return hub_and_cloud_links.announce(document, channel, _SAID) if channel is not None else None
 
 
@@ -56,7 +56,7 @@ def _rendered(name: str) -> Callable[[bytes], object]:
 
 
 READINGS: dict[str, Callable[[bytes], object]] = {
-    "read": lambda document: parser.read(document, None),
+    "read": lambda document: channel_parser.read(document, None),
     "prepare": lambda document: ingest(as_response(document), Settings(), self_href=HREF, now=1e9),
     "at first sight": lambda document: ingest_fast_path(
         as_response(document), Settings(), self_href=HREF, now=1e9, accept_encoding=None

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from feedproxy.server.fastpath import compatibility, sockets
+from feedproxy.server.fastpath import mitmproxy_compatibility, sockets
 from feedproxy.server.fastpath.response_cache import AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
@@ -248,11 +248,11 @@ def test_admission_filter_is_bounded_and_recognizes_repeated_requests() -> None:
 def test_fast_path_is_off_with_an_incompatible_mitmproxy(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert compatibility.find_missing() == []
-    assert compatibility.select_modes(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
+    assert mitmproxy_compatibility.find_missing() == []
+    assert mitmproxy_compatibility.select_modes(["regular@127.0.0.1:0"]) == ["front@127.0.0.1:0"]
     monkeypatch.delattr("mitmproxy.proxy.layers.http.HttpLayer.make_stream")
 
-    assert compatibility.select_modes(["regular"]) == ["regular"]
+    assert mitmproxy_compatibility.select_modes(["regular"]) == ["regular"]
 
     assert "fast path: off" in caplog.text
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.http.target_uri.query_variance import (
+from feedproxy.http.target_uri.no_vary_search import (
     DEFAULT,
     QueryVariance,
     no_vary_search,

@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Period, Schedule
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.schedule_hints import HintExpiry, hint_expiry, is_skipped, next_update
 
 HOUR = 3600.0

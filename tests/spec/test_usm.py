@@ -6,7 +6,7 @@ from lxml import etree
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.self_link import EditResult, apply_self_link
 from feedproxy.feed.edit.usm_media_type import media_type_of
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"
 ATOM_03 = "http://purl.org/atom/ns#"

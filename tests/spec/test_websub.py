@@ -440,13 +440,13 @@ async def test_delivery_failure_keeps_the_subscription_until_its_lease_ends(
 
 
 def test_discovery_prefers_link_fields_to_the_document() -> None:
-    from feedproxy.feed.parse import parser
+    from feedproxy.feed.parse import channel_parser
 
     body = a_feed(
         extra='<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="hub" href="//inside.example/"/>'
         '<x:link xmlns:x="http://www.w3.org/2005/Atom" rel="self" href="/inside"/>'
     )
-    channel = parser.read(body, None)
+    channel = channel_parser.read(body, None)
     assert channel is not None
 
     by_field = discover(TARGET, Fields([("Link", LINKS)]), channel)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import ManualClock
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base

@@ -10,7 +10,7 @@ from lxml import etree
 from feedproxy.feed.convert.model import Text
 from feedproxy.feed.convert.namespaces import XHTML
 from feedproxy.feed.convert.xml_nodes import clean
-from feedproxy.feed.xml import Element, text_of
+from feedproxy.feed.xml_parser import Element, text_of
 
 _ELEMENTS = (
     "a abbr acronym address area article aside audio b base bdi bdo big blockquote body br button canvas caption "

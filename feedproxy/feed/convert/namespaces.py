@@ -1,6 +1,6 @@
 """Namespaces of feeds, and the prefixes with which they are written."""
 
-from feedproxy.feed.xml import ATOM, ATOM03, RDF, SY
+from feedproxy.feed.xml_parser import ATOM, ATOM03, RDF, SY
 
 __all__ = ["ATOM", "ATOM03", "RDF", "SY"]
 
@@ -61,6 +61,6 @@ ALIASES = {
     "http://www.itunes.com/dtds/Podcast-1.0.dtd": ITUNES,
     "https://www.itunes.com/dtds/podcast-1.0.dtd": ITUNES,
     "http://purl.org/atom/ns": ATOM03,
-    # An undeclared prefix ends in a colon (feed/xml.py) and stands for its customary namespace.
+    # An undeclared prefix ends in a colon (feed/xml_parser.py) and stands for its customary namespace.
     **{f"{prefix}:": namespace for namespace, prefix in PREFIXES.items()},
 }

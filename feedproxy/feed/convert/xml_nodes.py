@@ -10,7 +10,7 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Node
 from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
-from feedproxy.feed.xml import Element, attributes, qualified_name
+from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Matches characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""

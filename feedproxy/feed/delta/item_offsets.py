@@ -12,7 +12,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.content_digest import ATTRIBUTE, END, REFERENCE, START, TEXT, VALUE, VOLATILE
 from feedproxy.feed.edit.tag_offsets import EditRefused, tag_at
-from feedproxy.feed.xml import RDF
+from feedproxy.feed.xml_parser import RDF
 
 # expat reports a name as namespace, separator, local name, and accepts no namespace that contains the separator.
 _SEPARATOR = "}"

@@ -4,7 +4,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import FEED, Items, has_feed_structure
 from feedproxy.feed.parse.rss import first
-from feedproxy.feed.xml import ATOM, ATOM03, Element, XmlTree, qualified_name
+from feedproxy.feed.xml_parser import ATOM, ATOM03, Element, XmlTree, qualified_name
 
 _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 

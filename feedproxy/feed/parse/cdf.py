@@ -9,7 +9,7 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import schedule_elements
 from feedproxy.feed.parse.feed_structure import Items
-from feedproxy.feed.xml import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
+from feedproxy.feed.xml_parser import Element, XmlTree, attributes, children, named_children, qualified_name, text_of
 
 _UNITS = {"day": 86400.0, "hour": 3600.0, "min": 60.0, "sec": 1.0}
 _ELEMENTS = frozenset(("item", "schedule", "logo", "abstract", "a", "usage", "intropage"))

@@ -2,7 +2,8 @@
 
 Items are most of a feed and take most of the parsing time. For a feed that is fetched for the first time, only their
 number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same as
-that of a full parse if the items follow each other with nothing between them. parser.py parses every other document.
+that of a full parse if the items follow each other with nothing between them. channel_parser.py parses every other
+document.
 
 Faults within items are not detected: until the feed is parsed, `well_formed` describes the rest of the document.
 """
@@ -10,10 +11,10 @@ Faults within items are not detected: until the feed is parsed, `well_formed` de
 import re
 from dataclasses import replace
 
-from feedproxy.feed import xml
+from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import Utf8Text, to_utf8
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.feed_structure import Items
 from feedproxy.http.field_values import charset_of
 
@@ -31,7 +32,8 @@ a quarter of a millisecond. A larger one is parsed with its feed in a helper pro
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the channel as `parser.read` does, but without a check of the items. Return None if they must be parsed.
+    """Return the channel as `channel_parser.read` does, but without a check of the items. Return None if they must be
+    parsed.
 
     `digest` is stored in place of the content digest, which is not computed.
     """
@@ -50,11 +52,13 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     text = to_utf8(body, charset_of(content_type))
     if text.data is not body:
         return None
-    without_items = xml.parse_small(Utf8Text(body[: first.start()] + others[-1], text.encoding, text.sound))
+    without_items = xml_parser.parse_small(Utf8Text(body[: first.start()] + others[-1], text.encoding, text.sound))
     if without_items is None or without_items.items:
         return None
     count = len(others)
-    channel = parser.channel_of(without_items.document, Items(entries=count) if name == b"entry" else Items(count))
+    channel = channel_parser.channel_of(
+        without_items.document, Items(entries=count) if name == b"entry" else Items(count)
+    )
     if channel is None or _ITEM_NAMES[channel.kind] != name or not channel.version:
         return None  # without version and namespace, the structure of items decides (feed/parse/feed_structure.py)
     return replace(channel, items=count, content_digest=digest)

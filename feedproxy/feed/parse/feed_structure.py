@@ -11,7 +11,7 @@ unknown elements. Empty elements are accepted. Elements in other namespaces are 
 import re
 from dataclasses import dataclass
 
-from feedproxy.feed.xml import Element, attributes, children
+from feedproxy.feed.xml_parser import Element, attributes, children
 
 _VERSION = re.compile(r"\s*[0-9]")
 

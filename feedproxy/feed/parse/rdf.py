@@ -4,7 +4,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure
 from feedproxy.feed.parse.rss import first
-from feedproxy.feed.xml import XmlTree, children, qualified_name
+from feedproxy.feed.xml_parser import XmlTree, children, qualified_name
 
 _RSS10 = "http://purl.org/rss/1.0/"
 

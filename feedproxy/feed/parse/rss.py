@@ -3,7 +3,7 @@
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
-from feedproxy.feed.xml import Element, XmlTree, children, qualified_name, text_of
+from feedproxy.feed.xml_parser import Element, XmlTree, children, qualified_name, text_of
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:

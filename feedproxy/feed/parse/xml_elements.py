@@ -5,7 +5,7 @@ from itertools import islice
 
 from feedproxy.feed.channel import Schedule, SelfLink
 from feedproxy.feed.parse import schedule_elements
-from feedproxy.feed.xml import ATOM, ATOM03, SY, Element, children, text_of
+from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Element, children, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
 """Relations of self links. `start` is the older form, because Atom 0.3 had no `self` (USM)."""

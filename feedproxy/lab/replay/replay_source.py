@@ -10,7 +10,7 @@ from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Recording, merge_recordings
 from feedproxy.lab.replay import timeline, version_folder
 from feedproxy.lab.replay.faults import CATALOGUE
-from feedproxy.lab.replay.faults.base import parse_fault
+from feedproxy.lab.replay.faults.fault import parse_fault
 from feedproxy.lab.replay.hint_overrides import parse_changes
 from feedproxy.lab.replay.replay_origin import ReplayOrigin
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 from defusedxml.ElementTree import fromstring
 
-from feedproxy.feed.xml import safe_length
+from feedproxy.feed.xml_parser import safe_length
 from feedproxy.http.message import Response
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response

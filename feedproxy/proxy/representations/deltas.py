@@ -19,7 +19,7 @@ from feedproxy.clock import Seconds
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import unpack
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.coding.delta_encoding import IM_USED, Bases, im_used_fields, requested_bases

@@ -17,7 +17,7 @@ from feedproxy.feed.content_digest import pending_digest, pending_hash
 from feedproxy.feed.delta.entry_identities import find_entries, pack
 from feedproxy.feed.edit import hub_and_cloud_links, self_link
 from feedproxy.feed.edit.usm_media_type import media_type_of
-from feedproxy.feed.parse import parser
+from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http.cache_control import CacheControl
@@ -148,7 +148,7 @@ def ingest(
         raw = Content({"identity": identity})  # the label is wrong: the bytes are not coded
         is_offered = is_offered and not layers
     declared = response.fields.get("content-type")
-    channel = parser.read(identity, declared, digest=False)
+    channel = channel_parser.read(identity, declared, digest=False)
     if channel is None:
         return IngestedContent(
             raw,
@@ -248,7 +248,7 @@ def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> P
 
 def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Channel:
     """Return the channel with its content digest."""
-    return channel if channel.content_digest else parser.read(identity, declared) or channel
+    return channel if channel.content_digest else channel_parser.read(identity, declared) or channel
 
 
 def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
@@ -269,7 +269,7 @@ def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredRespon
         ),
         None,
     )
-    return parser.read(stored.content.bodies["identity"], stored.fields.get("content-type")) if stored else None
+    return channel_parser.read(stored.content.bodies["identity"], stored.fields.get("content-type")) if stored else None
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
@@ -284,7 +284,7 @@ def read_stored_channel(channel: Channel | None, variants: Sequence[StoredRespon
     body = stored.content.bodies.get("identity") if stored is not None else None
     if stored is None or body is None or len(body) > FAST_PATH_DECODED_MAX:
         return channel
-    return parser.read(body, stored.fields.get("content-type"), digest=False) or channel
+    return channel_parser.read(body, stored.fields.get("content-type"), digest=False) or channel
 
 
 def _publication_dates(document: bytes, first_seen: Instant | None) -> tuple[Instant, ...] | None:
@@ -357,7 +357,7 @@ def make_delta_base(stored: StoredResponse) -> DeltaBase | None:
     """Return a stored feed as the base of deltas, or None if its entries cannot be determined exactly."""
     declared = stored.fields.get("content-type")
     body = stored.content.bodies.get("identity")
-    channel = parser.read(body, declared) if body is not None else None
+    channel = channel_parser.read(body, declared) if body is not None else None
     if body is None or channel is None or stored.content.tag is None:
         return None
     entries = find_entries(body, channel, charset=charset_of(declared))
@@ -396,8 +396,8 @@ def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool
         return False
     if stored_body == body:
         return True
-    channel = parser.read(body, media_type)
-    return channel is not None and channel.well_formed and channel == parser.read(stored_body, media_type)
+    channel = channel_parser.read(body, media_type)
+    return channel is not None and channel.well_formed and channel == channel_parser.read(stored_body, media_type)
 
 
 def _media_type(channel: Channel, declared: str | None, identity: bytes, settings: Settings) -> str | None:

@@ -1,13 +1,13 @@
 """Parsing of a feed's document into the model.
 
-feed/parse/parser.py decides whether a document is a feed. The limits for hostile documents are those of feed/xml.py:
-one bounded pass, in which each item is released after reading.
+feed/parse/channel_parser.py decides whether a document is a feed. The limits for hostile documents are those of
+feed/xml_parser.py: one bounded pass, in which each item is released after reading.
 """
 
 import dataclasses
 from typing import Any
 
-from feedproxy.feed import xml
+from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert import markup
@@ -18,7 +18,7 @@ from feedproxy.feed.convert.read.from_xml import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import xml_elements
-from feedproxy.feed.parse.parser import read as read_channel
+from feedproxy.feed.parse.channel_parser import read as read_channel
 from feedproxy.http.field_values import charset_of
 
 ITEMS_MAX = 10_000
@@ -64,7 +64,7 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
 def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
     """Return the model of a document. Return None if the document cannot be parsed.
 
-    `parsed` is the channel that feed/parse/parser.py has read from the same document.
+    `parsed` is the channel that feed/parse/channel_parser.py has read from the same document.
     """
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
@@ -74,7 +74,7 @@ def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *
     if detect_utf8_kind(text.data) is not DocumentKind.XML:
         return None
     reading = _ModelReader(parsed, address)
-    document = xml.parse_streaming(text, reading.on_element)
+    document = xml_parser.parse_streaming(text, reading.on_element)
     return _limit_feed(reading.feed(document.root)) if document is not None else None
 
 
@@ -88,20 +88,20 @@ class _ModelReader:
         self._base: str | None = None
         self._items: list[Item] = []
 
-    def on_element(self, element: xml.Element) -> None:
+    def on_element(self, element: xml_parser.Element) -> None:
         """Read an element, once it is complete, if it is an item."""
-        if len(self._items) >= ITEMS_MAX or xml.qualified_name(element)[1].lower() != self._local:
+        if len(self._items) >= ITEMS_MAX or xml_parser.qualified_name(element)[1].lower() != self._local:
             return
         parent = element.getparent()
         base = self._base_of(parent) if parent is not None else self._address
         if self._parsed.kind is Kind.CDF:
             self._items.append(from_cdf.item(element, base))
             return
-        core = xml.qualified_name(element)[0]
+        core = xml_parser.qualified_name(element)[0]
         statements = extract(element, core=core, is_atom=self._parsed.kind is Kind.ATOM, base=base, is_item=True)
         self._items.append(element_precedence.item(statements))
 
-    def feed(self, root: xml.Element) -> Feed:
+    def feed(self, root: xml_parser.Element) -> Feed:
         """Return the feed after all elements were read."""
         kind = self._parsed.kind
         if kind is Kind.CDF:
@@ -111,9 +111,9 @@ class _ModelReader:
         items = tuple(element_precedence.drop_inherited(item, channel) for item in self._items)
         return dataclasses.replace(channel, items=items)
 
-    def _channel(self, root: xml.Element, kind: Kind) -> Feed:
+    def _channel(self, root: xml_parser.Element, kind: Kind) -> Feed:
         container = root if kind is Kind.ATOM else _channel_in(root)
-        core = xml.qualified_name(container)[0]
+        core = xml_parser.qualified_name(container)[0]
         schedule = self._parsed.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
             schedule = xml_elements.schedule(container, RSS2)
@@ -131,13 +131,13 @@ class _ModelReader:
             )
         return element_precedence.channel(statements, kind, self._parsed.version, schedule)
 
-    def _base_of(self, element: xml.Element) -> str:
+    def _base_of(self, element: xml_parser.Element) -> str:
         base = self._fallback(element)
         for parent in [*reversed(list(element.iterancestors())), element]:
             base = element_base(parent, base)
         return base
 
-    def _fallback(self, element: xml.Element) -> str:
+    def _fallback(self, element: xml_parser.Element) -> str:
         """Return the document's address, or, if it is unknown, its self link or its page.
 
         The result is fixed at the first call: all items must get the same base, even if later elements name another.
@@ -146,7 +146,9 @@ class _ModelReader:
             root = next(reversed(list(element.iterancestors())), element)
             own = self._address
             if not own and self._parsed.kind is not Kind.CDF:
-                links = xml_elements.atom_links(root, (xml.qualified_name(root)[0], xml.ATOM, xml.ATOM03))
+                links = xml_elements.atom_links(
+                    root, (xml_parser.qualified_name(root)[0], xml_parser.ATOM, xml_parser.ATOM03)
+                )
                 links += xml_elements.atom_links(_channel_in(root))
                 own = next((link.href for link in xml_elements.self_links(links) if markup.is_web(link.href)), "")
             if not own and markup.is_web(self._parsed.link):
@@ -155,11 +157,11 @@ class _ModelReader:
         return self._base
 
 
-def _channel_in(root: xml.Element) -> xml.Element:
-    return next((child for _, local, child in xml.children(root) if local.lower() == "channel"), root)
+def _channel_in(root: xml_parser.Element) -> xml_parser.Element:
+    return next((child for _, local, child in xml_parser.children(root) if local.lower() == "channel"), root)
 
 
-def _inherited(element: xml.Element, local: str) -> str:
+def _inherited(element: xml_parser.Element, local: str) -> str:
     key = "{http://www.w3.org/XML/1998/namespace}" + local
     return next((ancestor.get(key) or "" for ancestor in element.iterancestors() if ancestor.get(key)), "").strip()
 

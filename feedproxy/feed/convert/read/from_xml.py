@@ -41,7 +41,7 @@ from feedproxy.feed.convert.namespaces import (
     XML,
 )
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, clean, make_node
-from feedproxy.feed.xml import Element, qualified_name, text_of
+from feedproxy.feed.xml_parser import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure of unknown type. RSS requires a type."""

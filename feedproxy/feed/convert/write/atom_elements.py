@@ -6,7 +6,7 @@ from feedproxy.feed.convert.namespaces import ATOM
 from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
-from feedproxy.feed.xml import Element
+from feedproxy.feed.xml_parser import Element
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:

@@ -15,7 +15,7 @@ from feedproxy.feed.convert.namespaces import ATOM, DCTERMS, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.atom_elements import atom_channel, source
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
-from feedproxy.feed.xml import Element
+from feedproxy.feed.xml_parser import Element
 
 
 def render(feed: Feed) -> bytes:

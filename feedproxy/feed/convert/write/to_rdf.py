@@ -14,7 +14,7 @@ from feedproxy.feed.convert.write.atom_elements import channel_beyond_rss, sourc
 from feedproxy.feed.convert.write.to_atom import feed_id, item_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
-from feedproxy.feed.xml import Element
+from feedproxy.feed.xml_parser import Element
 
 _ABOUT, _RESOURCE = f"{{{RDF}}}about", f"{{{RDF}}}resource"
 

@@ -13,7 +13,7 @@ from feedproxy.feed.convert.write.atom_elements import channel_beyond_rss, sourc
 from feedproxy.feed.convert.write.to_atom import own_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
-from feedproxy.feed.xml import Element
+from feedproxy.feed.xml_parser import Element
 
 _DOCS = "https://www.rssboard.org/rss-specification"
 

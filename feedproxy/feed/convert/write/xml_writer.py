@@ -27,7 +27,7 @@ from feedproxy.feed.convert.model import (
 )
 from feedproxy.feed.convert.namespaces import ATOM, CONTENT, DC, ITS, ITUNES, MEDIA, PREFIXES, RSS1, RSS2, SY, XML
 from feedproxy.feed.convert.xml_nodes import add, assign_prefixes, clark_name
-from feedproxy.feed.xml import Element
+from feedproxy.feed.xml_parser import Element
 from feedproxy.http.date import WEEKDAYS
 
 _HEADLINE = 80

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, Representation
 
 

@@ -8,7 +8,7 @@ from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
-from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 CHALLENGE = b"""<!DOCTYPE html>

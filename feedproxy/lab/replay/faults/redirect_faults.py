@@ -6,7 +6,7 @@ from typing import ClassVar
 from feedproxy.errors import UsageError
 from feedproxy.feed import xml_redirect
 from feedproxy.http.message import Fields
-from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 _REASONS = {

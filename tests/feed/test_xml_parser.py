@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from feedproxy.feed.parse.parser import read
+from feedproxy.feed.parse.channel_parser import read
 
 MB = 1024 * 1024
 MANY = MB // 4

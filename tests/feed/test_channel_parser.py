@@ -4,8 +4,8 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.format_detection import DocumentKind, detect_kind
+from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.channel_scan import scan_channel
-from feedproxy.feed.parse.parser import read
 
 RSS = """\
 <rss version="2.0"><channel><title>Čaj, 茶, чай</title><ttl>45</ttl>\

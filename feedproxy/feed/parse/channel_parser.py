@@ -7,7 +7,7 @@ or items. The content of a document never causes an exception.
 
 import dataclasses
 
-from feedproxy.feed import xml
+from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
@@ -42,11 +42,11 @@ def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
 
     Return None for a document that must be streamed.
     """
-    parsed = xml.parse_small(text)
+    parsed = xml_parser.parse_small(text)
     if parsed is None:
         return None
     items, digest = parsed.items, ContentDigest()
-    local = xml.qualified_name(items[0])[1].lower() if items else ""
+    local = xml_parser.qualified_name(items[0])[1].lower() if items else ""
     if with_digest:
         for item in items:
             digest.add_item(item)
@@ -68,13 +68,13 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
     counts_by_name = {"item": 0, "entry": 0}
     first: frozenset[str] | None = None
 
-    def on_item(item: xml.Element) -> None:
+    def on_item(item: xml_parser.Element) -> None:
         nonlocal first
         first = local_names(item) if first is None else first
-        counts_by_name[xml.qualified_name(item)[1].lower()] += 1
+        counts_by_name[xml_parser.qualified_name(item)[1].lower()] += 1
         digest.add_item(item)
 
-    document = xml.parse_streaming(text, on_item)
+    document = xml_parser.parse_streaming(text, on_item)
     if document is None:
         return None
     removed_items = Items(counts_by_name["item"], counts_by_name["entry"], first)
@@ -88,7 +88,7 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
     )
 
 
-def channel_of(document: xml.XmlTree, items: Items) -> Channel | None:
+def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
     """Return the channel of a document. Return None if it is not a feed.
 
     `items` describes the items that were removed from the document.
@@ -99,8 +99,8 @@ def channel_of(document: xml.XmlTree, items: Items) -> Channel | None:
     return dataclasses.replace(channel, title=channel.title[:_TEXT_MAX], link=channel.link[:_TEXT_MAX])
 
 
-def _channel_of(document: xml.XmlTree, items: Items) -> Channel | None:
-    match xml.qualified_name(document.root)[1].lower():
+def _channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
+    match xml_parser.qualified_name(document.root)[1].lower():
         case "rss":
             return rss.read(document, items)
         case "rdf":

@@ -93,7 +93,7 @@ def select_modes(modes: Iterable[str]) -> list[str]:
         logger.warning("fast path: off, because mitmproxy lacks %s; responses are slower", ", ".join(missing))
         return list(modes)
     # Importing the module registers its modes with mitmproxy.
-    import feedproxy.server.fastpath.proxy_mode  # noqa: F401, PLC0415
+    import feedproxy.server.fastpath.mitmproxy_modes  # noqa: F401, PLC0415
 
     fast_path_modes = {"regular": "front", "reverse": "frontreverse"}
     changed = []

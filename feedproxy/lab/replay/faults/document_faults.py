@@ -11,7 +11,7 @@ from feedproxy.errors import UsageError
 from feedproxy.feed.charset import declared_encoding
 from feedproxy.http.date import WEEKDAYS, format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
-from feedproxy.lab.replay.faults.base import Fault, FaultContext
+from feedproxy.lab.replay.faults.fault import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
 
 

@@ -1,8 +1,8 @@
 """The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode.
 
 mitmproxy finds modes and their server instances by class. It starts and stops the modes of this module like its own.
-Its connection handler serves connections that are handed off. compatibility.py checks the names of mitmproxy that this
-module uses.
+Its connection handler serves connections that are handed off. mitmproxy_compatibility.py checks the names of mitmproxy
+that this module uses.
 """
 
 import asyncio
