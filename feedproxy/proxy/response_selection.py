@@ -116,6 +116,9 @@ class ResponseSelector:
         match decision:
             case Reuse(stored, stored_freshness, detail):
                 return self._hit(context, stored, stored_freshness, detail)
+            case ReuseAndRevalidate(stored) if stored.authorized or (context.has_credentials and len(stored.key)):
+                # Only a request of the client itself can refresh this response.
+                return await self._validate_or_fetch(context, stored, freshness, Fwd.STALE, is_retry=is_retry)
             case ReuseAndRevalidate(stored, stored_freshness, detail):
                 return self._hit_and_refresh(context, stored, stored_freshness, detail, now)
             case NotInCache(reason):
@@ -171,8 +174,12 @@ class ResponseSelector:
         resource, target = context.resource, context.request.target
         permission = self._coordinator.check_fetch_allowed(resource, target, context.settings)
         is_resting = partial(self._is_resting, target, stored, freshness, context.settings, now)
-        if isinstance(permission, throttle.Allowed) and not stored.authorized and not is_resting():
-            self._coordinator.refresh_stale(target, is_resting)
+        if isinstance(permission, throttle.Allowed) and not is_resting():
+            is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0
+            if is_of_some_clients and not context.has_credentials:
+                self._coordinator.refresh_variant(_with_get(context), stored)
+            else:
+                self._coordinator.refresh_stale(target, is_resting)
         return self._hit(context, stored, freshness, detail)
 
     def _is_resting(

@@ -288,6 +288,14 @@ class RefreshCoordinator:
             work = partial(self._refresh_after_history, target, resource.fetched, is_resting)
             self._start_once(self._histories, target, work)
 
+    def refresh_variant(self, context: RequestContext, variant: StoredResponse) -> None:
+        """Refresh a variant in the background with the client's fields that select it. The request has no
+        credentials."""
+        resource, target = context.resource, context.request.target
+        key = _collapse_keys(context, resource)[-1]
+        with requesting(Requester(client_network(context.client.address), is_known=_is_known_feed(resource))):
+            self._join_or_start(target, key, lambda: self._run_shared(context, resource, variant))
+
     async def _refresh_after_history(self, target: str, fetched: Instant, is_resting: Callable[[], bool]) -> None:
         await self._read_history(target)
         resource = self._store.get(target)

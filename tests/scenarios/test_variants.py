@@ -415,3 +415,45 @@ async def test_languages_in_turn_are_no_changes_of_the_feed(stage, control):
 
     assert changed == []
     assert len(proxy.service.store.get(origin.url("/feed.rss")).changes) == before
+
+
+# -- background refreshes of variants
+
+
+SWR = "public, max-age=60, stale-while-revalidate=86400"
+
+
+async def test_stale_variant_is_refreshed_in_the_background_with_its_own_fields(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    edition = 0
+
+    def answer(request: Request) -> Response:
+        language = request.fields.get("accept-language") or "en"
+        fields = {"Content-Type": "text/plain", "Cache-Control": SWR, "Vary": "Accept-Language"}
+        return Response(200, Fields(fields.items()), f"{language} {edition}".encode())
+
+    origin.speak(answer)
+    await proxy.get("/page")
+    await proxy.get("/page", accept_language="de")
+
+    for edition in range(1, 4):
+        clock.advance(minutes=10)
+        seen = (await proxy.get("/page", accept_language="de")).expect(200, cache="detail=stale-while-revalidate")
+        assert seen.body == f"de {edition - 1}".encode()
+        await proxy.settled()
+
+    assert [request.fields.get("accept-language") for request in origin.log] == [None, *["de"] * 4]
+
+
+@pytest.mark.parametrize("name", ["authorization", "cookie"])
+async def test_stale_response_to_credentials_is_refreshed_before_it_is_sent(stage, name):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/page", b"old", content_type="text/plain", cache_control=SWR)
+    await proxy.get("/page", entrance=Entrance.PROXY, **{name: "mine"})
+
+    origin.publish("/page", b"new", content_type="text/plain", cache_control=SWR)
+    clock.advance(minutes=10)
+
+    seen = await proxy.get("/page", entrance=Entrance.PROXY, **{name: "mine"})
+    seen.expect(200, cache="fwd=stale", body=b"new")
+    assert [request.fields.get(name) for request in origin.log] == ["mine", "mine"]
