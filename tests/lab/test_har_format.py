@@ -131,7 +131,13 @@ def test_har_that_is_truncated_is_read_to_last_complete_exchange(tmp_path: Path)
     assert har_format.parse(document[: len(har_format.HEAD)]).exchanges == ()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"log": {"entries": 3}}', '{"log": {"entries": [{}]}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "[]", '{"log": {"entries": 3}}'),
+        *(f'{{"log": {{"entries": [{entry}]}}}}' for entry in ("{}", "1", '"x"', "null", "[]", '{"request": null}')),
+    ],
+)
 def test_har_that_is_invalid_is_reported_by_file_name(text: str) -> None:
     with pytest.raises(UsageError, match=r"^week\.har: "):
         har_format.parse(text.encode(), "week.har")

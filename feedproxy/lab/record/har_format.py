@@ -195,14 +195,23 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
     for number, har_entry in enumerate(entries):
         try:
             exchange, content = _parse_exchange(har_entry)
-        except (KeyError, TypeError, ValueError, AttributeError, BadTarget) as error:
-            if OWN_KEY not in har_entry and not str(har_entry.get("request", {}).get("url", "http")).startswith("http"):
-                continue  # browsers also record requests for data: URLs and URLs of extensions
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, BadTarget) as error:
+            if _has_other_scheme(har_entry):
+                continue
             raise UsageError(f"{name}: entry {number} is invalid: {error}") from error
         exchanges.append(exchange)
         if content:
             contents[exchange.digest] = content
     return Recording(tuple(sorted(exchanges, key=lambda exchange: exchange.at)), contents)
+
+
+def _has_other_scheme(har_entry: Any) -> bool:
+    """Return True for an entry of a browser for a data: URL, or a URL of an extension."""
+    if not isinstance(har_entry, Mapping) or OWN_KEY in har_entry:
+        return False
+    request = har_entry.get("request")
+    url = request.get("url") if isinstance(request, Mapping) else None
+    return isinstance(url, str) and not url.startswith("http")
 
 
 def _parse_exchange(entry: Mapping[str, Any]) -> tuple[Exchange, bytes]:
