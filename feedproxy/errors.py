@@ -11,6 +11,12 @@ class FeedproxyError(Exception):
     status_hint = 500
     detail = "internal-error"
 
+    def as_value(self) -> "FeedproxyError":
+        """Return this error, without its causes and tracebacks. A task that has a traceback in its result refers to
+        itself, so that only a garbage collection would free it."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
+
 
 class UsageError(FeedproxyError):
     """The command line or the configuration is wrong. The message is one line, and the exit code is 2."""

@@ -245,7 +245,7 @@ class RefreshPipeline:
             chain = await self._follow_redirects(job)
             return await self._ingest(chain, job)
         except FeedproxyError as error:
-            return error
+            return error.as_value()
         except MemoryError:
             local_failure.complaints.warn("no memory is left to ingest a response")
             return Overload("no memory is left to ingest the response")
