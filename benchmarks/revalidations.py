@@ -98,7 +98,7 @@ def aims(feeds: int, rounds: int, profile: Path | None = None) -> list[Aim]:
             handler = LineHandler((folder / "feedproxy.log").open("w", encoding="utf-8"))
             handler.set_form("text")
             logging.basicConfig(handlers=[handler], level=logging.INFO)
-            freeze_startup_objects(has_scheduler=True)
+            freeze_startup_objects()
             first, again = asyncio.run(play(folder / "store", port, feeds, rounds, profile, process.pid))
     return [
         Aim("a first fetch by the schedule, CPU", first, "ms"),

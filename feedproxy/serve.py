@@ -411,7 +411,7 @@ class _Lifecycle:
             self._master.shutdown()
             return
         self._app.ready = True
-        freeze_startup_objects(has_scheduler=True)
+        freeze_startup_objects()
         if not any(mode.startswith("front") for mode in self._master.options.mode):
             self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCH_INTERVAL)

@@ -106,12 +106,11 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told = list[str]()
     for name in ("collect", "freeze", "unfreeze"):
         monkeypatch.setattr(gc, name, lambda name=name: told.append(name))
-    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, 0))
     return told
 
 
 def test_full_collection_runs_when_clients_are_idle_and_at_least_once_a_day(looked: list[str]) -> None:
-    held = GcScheduler(0.0, perf_counter=lambda: 0.0)
+    held = GcScheduler(0.0)
 
     for now in range(int(gc_policy.FULL_INTERVAL_WHEN_IDLE), int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 10):
         held.maybe_collect(float(now), now)
@@ -122,34 +121,13 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_once_a_day(look
     assert looked.count("unfreeze") == 2
 
 
-def test_partial_collection_runs_each_minute_under_load(looked: list[str]) -> None:
-    held = GcScheduler(0.0, perf_counter=lambda: 0.0)
-
-    times = [now for now in range(1, 301) if held.maybe_collect(float(now), now)]
-
-    assert times == [60, 120, 180, 240, 300]
-    assert looked == ["collect"] * 5
-
-
-def test_partial_collection_runs_early_if_many_objects_were_added(
-    looked: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = GcScheduler(0.0, perf_counter=lambda: 0.0)
-    assert not held.maybe_collect(1.0, 1)
-
-    monkeypatch.setattr(gc, "get_count", lambda: (0, 0, gc_policy.PARTIAL_AFTER))
-
-    assert held.maybe_collect(2.0, 2)
-    assert looked == ["collect"]
-
-
 def test_free_memory_is_returned_each_minute(looked: list[str]) -> None:
-    held = GcScheduler(0.0, perf_counter=lambda: 0.0, trim=lambda: looked.append("trim"))
+    held = GcScheduler(0.0, trim=lambda: looked.append("trim"))
 
     for now in range(1, 121):
         held.maybe_collect(float(now), now)
 
-    assert looked == ["collect", "trim"] * 2
+    assert looked == ["trim"] * 2
 
 
 def test_trim_without_c_library_support_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,11 +136,13 @@ def test_trim_without_c_library_support_does_nothing(monkeypatch: pytest.MonkeyP
     gc_policy.trim()
 
 
-def test_slow_collection_freezes_the_surviving_objects(looked: list[str]) -> None:
-    clock = iter([0.0, 0.01, 1.0, 1.05])
-    held = GcScheduler(0.0, perf_counter=lambda: next(clock))
+@pytest.mark.parametrize(
+    ("phase", "generation", "calls"),
+    [("stop", 0, []), ("start", 1, []), ("stop", 1, ["freeze"]), ("start", 2, []), ("stop", 2, ["freeze"])],
+)
+def test_survivors_of_two_collections_are_frozen(
+    looked: list[str], phase: str, generation: int, calls: list[str]
+) -> None:
+    gc_policy.freeze_survivors(phase, {"generation": generation, "collected": 0, "uncollectable": 0})
 
-    held.maybe_collect(gc_policy.PARTIAL_INTERVAL, 1)
-    held.maybe_collect(2 * gc_policy.PARTIAL_INTERVAL, 2)
-
-    assert looked == ["collect", "collect", "freeze"]
+    assert looked == calls
