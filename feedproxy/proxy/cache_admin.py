@@ -425,5 +425,6 @@ class CacheAdmin:
         ):
             self.scheduler.note(target)  # the feed changes rarely, or was fetched while its history was read
             return
+        await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
         self._observer.scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))

@@ -208,8 +208,9 @@ class PrefetchScheduler:
             async for target in yielding(self._surprises(), THROTTLED_BLOCKING_TIME):
                 self.note(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
-            while self._collect() or self._launch():
-                if time.monotonic() >= until:
+            while (has_collected := self._collect()) or self._launch():
+                # The plan of a launch takes as long as several collections: hits are served before the next launch.
+                if not has_collected or time.monotonic() >= until:
                     await asyncio.sleep(0)
                     until = time.monotonic() + THROTTLED_BLOCKING_TIME
             await self._wait(wake_event)
@@ -285,6 +286,7 @@ class PrefetchScheduler:
     async def _run_refresh(self, target: str, lane: str, due: Instant) -> None:
         """Refresh a feed that has been due since the instant `due`."""
         try:
+            await asyncio.sleep(0)  # the plan has taken as long: hits are served before the refresh starts
             await self._refresh(target)
         except Exception:
             logger.exception("scheduler: refresh failed")

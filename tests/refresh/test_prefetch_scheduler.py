@@ -113,8 +113,27 @@ async def test_start_plans_all_feeds_that_are_read(world: World) -> None:
     await _until(lambda: len(world.scheduler) == 30)
 
     await world.pass_time(60)
+    await _until(lambda: len(world.refreshed) == 30)
 
     assert sorted(world.refreshed) == sorted(world.due)
+
+
+async def test_other_callbacks_run_between_the_starts_of_two_refreshes(world: World) -> None:
+    world.due = {str(number): NOON + 10 for number in range(CONCURRENT_MIN)}
+    for target in world.due:
+        world.scheduler.note(target)
+    loop, started = asyncio.get_running_loop(), [0]
+
+    def count_started() -> None:
+        started.append(len(world.refreshed))
+        if started[-1] < CONCURRENT_MIN:
+            loop.call_soon(count_started)
+
+    loop.call_soon(count_started)
+    world.clock.advance(20)
+    await _until(lambda: started[-1] == CONCURRENT_MIN)
+
+    assert max(later - earlier for earlier, later in pairwise(started)) == 1
 
 
 async def test_start_plans_a_feed_at_its_earliest_possible_instant(world: World) -> None:
