@@ -3,8 +3,11 @@
 import asyncio
 import contextlib
 import datetime
+import fcntl
 import os
 import ssl
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import ServePlan, make_master
+from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.tls_connection import (
     BATCHES_PER_WRITE,
     ENCRYPT_BATCH,
@@ -119,6 +123,24 @@ async def test_session_is_resumed(front: Opened, tmp_path: Path) -> None:
     assert client.session_reused
 
 
+async def test_session_of_another_worker_is_not_resumed_and_the_handshake_succeeds(
+    front: Opened, tmp_path: Path
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    context = trusting(certificate)
+    first = await line_to(await front(tls_certificate=certificate, tls_key=key), context)
+    other = await front(tls_certificate=certificate, tls_key=key)
+    await first.ask(other.get("/-/health"))
+    known = first.writer.get_extra_info("ssl_object").session
+
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = context.wrap_bio(incoming, outgoing, server_hostname="localhost", session=known)
+    await handshake(client, await other.line(), incoming, outgoing)
+
+    assert known.has_ticket
+    assert not client.session_reused
+
+
 async def test_end_of_the_handshake_is_answered_before_the_first_request(front: Opened, tmp_path: Path) -> None:
     """A client whose system delays small packets (Nagle's algorithm) sends no request before that."""
     certificate, key = make_certificate(tmp_path)
@@ -134,6 +156,68 @@ async def test_end_of_the_handshake_is_answered_before_the_first_request(front: 
     incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
     with pytest.raises(ssl.SSLWantReadError):
         client.read()  # and not the end of the connection, which an idle connection reaches in time
+
+
+async def client_before_finished(proxy: Front, certificate: str) -> tuple[Line, ssl.SSLObject, list[ssl.MemoryBIO]]:
+    """Return a connection, its client with the end of the handshake unsent, and the client's input and output."""
+    buffers = [ssl.MemoryBIO(), ssl.MemoryBIO()]
+    client = trusting(certificate).wrap_bio(*buffers, server_hostname="localhost")
+    raw = await proxy.line()
+    await handshake(client, raw, *buffers)
+    proxy.listener._timer.cancel()  # no deadline is checked meanwhile
+    return raw, client, buffers
+
+
+async def decrypted(client: ssl.SSLObject, raw: Line, incoming: ssl.MemoryBIO) -> bytes:
+    """Return the next decrypted bytes that the client receives."""
+    while True:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            return client.read()
+        incoming.write(await asyncio.wait_for(raw.reader.read(65_536), PATIENCE))
+
+
+def waiting_bytes(connection: ClientConnection) -> int:
+    """Return the number of bytes in the kernel's buffer of a connection that are not read yet."""
+    return int.from_bytes(fcntl.ioctl(connection.fd, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+async def test_end_of_the_handshake_is_read_together_with_the_first_request(front: Opened, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    proxy = await front(tls_certificate=certificate, tls_key=key)
+    raw, client, (incoming, outgoing) = await client_before_finished(proxy, certificate)
+    (connection,) = proxy.listener._connections.values()
+
+    await raw.say(finished := outgoing.read())
+    await until(lambda: waiting_bytes(connection) == len(finished))
+    assert connection.handshake_pending
+    client.write(proxy.get("/feed.rss", "Connection: close"))
+    await raw.say(outgoing.read())
+
+    assert (await decrypted(client, raw, incoming)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_short_rest_of_the_first_request_is_read(front: Opened, tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    proxy = await front(tls_certificate=certificate, tls_key=key)
+    raw, client, (incoming, outgoing) = await client_before_finished(proxy, certificate)
+    (connection,) = proxy.listener._connections.values()
+    request = proxy.get()
+
+    client.write(request[:-1])
+    await raw.say(outgoing.read())
+    await until(lambda: connection.unparsed == request[:-1])
+    client.write(request[-1:])
+    await raw.say(outgoing.read())
+
+    assert (await decrypted(client, raw, incoming)).startswith(b"HTTP/1.1 ")
+
+
+async def test_short_request_after_the_first_one_is_read(front: Opened, tmp_path: Path) -> None:
+    proxy, context = await secured(front, tmp_path)
+    line = await line_to(proxy, context)
+    await line.ask(proxy.get())
+
+    assert (await line.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")).status
 
 
 async def test_incomplete_handshake_times_out_earlier_than_an_idle_connection(front: Opened, tmp_path: Path) -> None:

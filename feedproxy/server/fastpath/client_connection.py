@@ -70,6 +70,9 @@ class ClientConnection:
         except BlockingIOError:
             return None
 
+    def remove_low_water_mark(self) -> None:
+        """Make the kernel report input of any length from now on. Raises OSError."""
+
     def write(self, head: bytes, body: bytes) -> bool:
         """Send a response. Return False if a part of it remains unsent. Raises OSError.
 

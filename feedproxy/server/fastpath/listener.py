@@ -23,7 +23,12 @@ from feedproxy.server.fastpath.handler import FastPathHandler
 from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.response_cache import FastPathCache
-from feedproxy.server.fastpath.tls_connection import CERTIFICATE_CHECK_INTERVAL, ReloadingCertificate, TlsConnection
+from feedproxy.server.fastpath.tls_connection import (
+    CERTIFICATE_CHECK_INTERVAL,
+    ReloadingCertificate,
+    TlsConnection,
+    set_low_water_mark,
+)
 from feedproxy.server.mitm.connection_limits import ConnectionLimiter
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
@@ -86,8 +91,10 @@ class Listener:
         self._handler = FastPathHandler(app, self)
         self._now = self._loop.time()
         self._idle_checked = self._certificate_checked = self._now
-        for descriptor in self._listen_sockets:
+        for descriptor, listen_socket in self._listen_sockets.items():
             self._epoll.register(descriptor, IN)
+            if certificate is not None:
+                set_low_water_mark(listen_socket)
         self._loop.add_reader(self._epoll.fileno(), self._on_readable)
         self._stop_preempting = call_between_callbacks(self._loop, self._on_readable)
         self._gc = GcScheduler(self._now)
@@ -222,7 +229,9 @@ class Listener:
             if self._certificate is None:
                 connection = ClientConnection(descriptor, peer, address, cache)
             else:
-                connection = TlsConnection(descriptor, peer, address, cache, self._certificate.context)
+                connection = TlsConnection(
+                    descriptor, peer, address, cache, self._certificate.context, has_low_water_mark=True
+                )
         except OSError:
             return None
         count = settings.max_connections_per_address
@@ -367,6 +376,9 @@ class Listener:
                     with contextlib.suppress(OSError):
                         connection.write(error_page(408, "The head of this request did not come in time."), b"")
                 self.close_connection(connection)
+            elif connection.handshake_pending:
+                with contextlib.suppress(OSError):
+                    connection.remove_low_water_mark()  # the client may have ended the handshake without a request
         if self._now - self._idle_checked > self._idle_timeout / 8:
             self._idle_checked = self._now
             limit = self._now - self._idle_timeout

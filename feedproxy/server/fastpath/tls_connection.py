@@ -1,9 +1,11 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
 OpenSSL works on two memory buffers. A connection fills and empties the buffers when the listener's epoll reports
-events. A request takes one read and one write, independent of the number of its records. The last response is sent
-together with close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of
-plain sockets (tls_relay.py). Sessions are resumed by tickets. A ticket is valid only for the process that issued it.
+events. A request takes one read and one write, independent of the number of its records. The end of the handshake is
+read together with the first request, and the session ticket is sent together with its response. The last response is
+sent together with close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair
+of plain sockets (tls_relay.py). Sessions are resumed by tickets. A ticket is valid only for the process that issued it
+(docs/decisions/tls-sessions-per-worker.md).
 """
 
 import contextlib
@@ -32,6 +34,13 @@ client. Encrypted bytes belong to one connection, while the plain response is sh
 BATCHES_PER_WRITE = 8
 """Number of encrypted batches that are sent to one client before other connections are served. Sending them takes about
 a millisecond."""
+
+LOW_WATER_MARK = 81
+"""Bytes of input from which the kernel reports a connection as readable during the handshake (SO_RCVLOWAT).
+
+A client's change_cipher_spec and Finished of TLS 1.3 have 80 bytes together at most. The request follows them, and is
+longer. In TLS 1.2, the client's last messages of a full handshake are longer, too.
+"""
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
 """Seconds between two checks of the certificate files. A renewed certificate needs no restart."""
@@ -75,15 +84,41 @@ class ReloadingCertificate:
         return times
 
 
-class TlsConnection(ClientConnection):
-    """A TLS connection. Input advances the handshake until it is complete."""
+def set_low_water_mark(listen_socket: socket.socket) -> None:
+    """Set LOW_WATER_MARK for all connections that this socket accepts. Raises OSError."""
+    listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_MARK)
 
-    __slots__ = ("_close_sent", "_incoming", "_outgoing", "_tls", "_unencrypted", "handshake_pending")
+
+class TlsConnection(ClientConnection):
+    """A TLS connection. Input advances the handshake until it is complete.
+
+    `has_low_water_mark` is true if the socket has LOW_WATER_MARK.
+    """
+
+    __slots__ = (
+        "_close_sent",
+        "_has_low_water_mark",
+        "_incoming",
+        "_outgoing",
+        "_tls",
+        "_unencrypted",
+        "handshake_pending",
+    )
 
     secure = True
 
-    def __init__(self, fd: int, peer: str, address: str, table: Any, context: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        fd: int,
+        peer: str,
+        address: str,
+        table: Any,
+        context: ssl.SSLContext,
+        *,
+        has_low_water_mark: bool = False,
+    ) -> None:
         super().__init__(fd, peer, address, table)
+        self._has_low_water_mark = has_low_water_mark
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.handshake_pending, self._close_sent = True, False
@@ -100,16 +135,39 @@ class TlsConnection(ClientConnection):
         self._incoming.write(received)
         if self.handshake_pending:
             self._handshake()
-        return (
-            self._decrypt() if not self.handshake_pending and (self._incoming.pending or self._tls.pending()) else None
-        )
+        if self.handshake_pending or not (self._incoming.pending or self._tls.pending()):
+            return None
+        data = self._decrypt()
+        if self._has_low_water_mark and not (data and data.endswith(b"\r\n\r\n")):
+            self.remove_low_water_mark()  # the rest of the request may be short
+        return data
+
+    def remove_low_water_mark(self) -> None:
+        if self._has_low_water_mark:
+            self._set_option(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            self._has_low_water_mark = False
+
+    def _set_option(self, level: int, option: int, value: int) -> None:
+        # With a family, no system call asks for it. Any family will do.
+        client_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=self.fd)
+        try:
+            client_socket.setsockopt(level, option, value)
+        finally:
+            client_socket.detach()
 
     def _handshake(self) -> None:
         """Continue the handshake. If it fails, an alert is sent. Raises OSError."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            pass
+            if self._has_low_water_mark:
+                if self._outgoing.pending:
+                    self._send_outgoing()
+                    # A client's system may delay the request until its Finished is acknowledged (RFC 9293,
+                    # section 3.7.4). Acknowledge it at once, because it is read together with the request.
+                    self._set_option(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                else:
+                    self.remove_low_water_mark()  # the rest of an incomplete message may be short
         except ssl.SSLError:
             self._send_outgoing()
             raise
@@ -117,8 +175,7 @@ class TlsConnection(ClientConnection):
             self.handshake_pending = False
             if self._incoming.pending:
                 return  # the request has arrived already: the ticket is sent with its response
-            # Send at once: a client's system may delay the request until its Finished is acknowledged (RFC 9293,
-            # section 3.7.4).
+            self.remove_low_water_mark()
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
@@ -136,6 +193,8 @@ class TlsConnection(ClientConnection):
         return data
 
     def write(self, head: bytes, body: bytes) -> bool:
+        if self._has_low_water_mark and not self.closes:
+            self.remove_low_water_mark()
         if len(body) > ENCRYPT_BATCH:
             self._tls.write(head)
             self._unencrypted = memoryview(body)
@@ -192,6 +251,7 @@ class TlsConnection(ClientConnection):
     def detach_socket(self) -> socket.socket:
         """Return one end of a socket pair. A TlsRelay copies between the TLS connection and the other end. Raises
         OSError."""
+        self.remove_low_water_mark()
         near, far = socket.socketpair()
         TlsRelay(copy(self), near)  # the listener keeps this object, and clears its descriptor
         return far
