@@ -4,7 +4,7 @@
 
 The feeds, the readers and the count of staleness are those of benchmarks.polling. The decision is not the product's:
 rate, forecast and plan are computed here from docs/explanation/schedule.md, in the simplest way. The plan enumerates
-all refreshes before the next POLLS polls. Printed per price are both results, and their ratios.
+all refreshes before the next POLLS polls. For each price, the output has both results and their ratios.
 """
 
 import argparse
@@ -19,17 +19,21 @@ from benchmarks.polling import Played, Result, world
 from benchmarks.week.model import DAY, HOUR, PROFILES
 
 POLLS = 24
-"""Expected polls that a plan weighs."""
+"""Maximum number of expected polls that a plan considers."""
 
 LEAD, TOGETHER, WAIT = 60.0, 90.0, 3.0
-"""Seconds from a refresh to its poll, seconds within which polls share one, and the price of a poll that waits."""
+"""Seconds from a refresh to its poll, seconds within which polls share a refresh, and the cost of a wait as a multiple
+of the price.
+"""
 
 MONTH = 30 * DAY
 
 
 @dataclass
 class Habit:
-    """What is known of one reader: polls of the session, length of the last session, and when each one began."""
+    """The observed habits of one reader: its polls, the last intervals, the beginnings of its sessions, and the length
+    of the last complete session.
+    """
 
     polls: list[float] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
@@ -37,7 +41,7 @@ class Habit:
     length: float = 0.0
 
     def poll(self, now: float) -> None:
-        """Note a poll."""
+        """Record a poll."""
         if self.polls:
             gap = now - self.polls[-1]
             if self.gaps and gap > 2.5 * self.usual:
@@ -55,7 +59,7 @@ class Habit:
         return statistics.median_low(self.gaps)
 
     def forecast(self, now: float, until: float) -> list[tuple[float, float]]:
-        """When polls are expected, and how probable each is."""
+        """Return the instants at which polls are expected, each with its probability."""
         if not self.gaps or now - self.polls[-1] >= DAY:
             return []
         found: list[tuple[float, float]] = []
@@ -91,7 +95,7 @@ class Habit:
 
 
 class Independent:
-    """One feed under one price."""
+    """The simulation of one feed with one price."""
 
     def __init__(self, played: Played, price: float, result: Result) -> None:
         self._played = played
@@ -104,7 +108,7 @@ class Independent:
         self._due: float | None = None
 
     def run(self) -> None:
-        """Play the feed's polls."""
+        """Simulate the feed's polls."""
         for now, reader in self._played.polls:
             while self._due is not None and self._due <= now:
                 self._decide(self._due)
@@ -152,7 +156,7 @@ class Independent:
             self._fetch(now)
 
     def _plan(self, now: float) -> float | None:
-        """Return the first refresh of the cheapest plan."""
+        """Return the instant of the first refresh of the cheapest plan, or None if the plan has no refresh."""
         forecasts = [habit.forecast(now, now + 30 * HOUR) for habit in self._habits.values()]
         polls: list[list[float]] = []
         for at, weight in sorted(itertools.chain.from_iterable(forecasts)):
@@ -165,12 +169,15 @@ class Independent:
 
         @functools.cache
         def best(number: int, copy: float) -> tuple[float, float | None]:
-            """Return the least cost from this poll on with a copy of that time, and the first refresh."""
+            """Return the least cost from poll `number` on, with a copy made at the instant `copy`, and the instant of
+            the first refresh or None.
+            """
             if number == len(polls):
                 return 0.0, None
             at, weight = polls[number]
             if at >= copy + self._lifetime:
-                # The reader waits, and renews the copy; which of several possible polls it is, is not known.
+                # The reader waits, and its request renews the copy. If the poll is improbable, the plan assumes that it
+                # does not come.
                 later, first = best(number + 1, at if weight > 0.5 else copy)
                 cost = later + min(1.0, weight) * WAIT * self._price
             else:
@@ -187,7 +194,7 @@ class Independent:
 
 
 def play(worlds: list[Played], price: float) -> Result:
-    """Return what a price comes to."""
+    """Return the result for a price."""
     result = Result()
     for played in worlds:
         Independent(played, price, result).run()

@@ -1,1 +1,1 @@
-"""The polling week: what origins and readers are spared by a cache between them."""
+"""The polling week: a simulated week of polls, which measures what a cache saves for origins and readers."""

@@ -23,23 +23,23 @@ from benchmarks.week.play import Play, Revisions, System, said
 from benchmarks.week.systems import PROGRAMS, Feedproxy, Nothing, clock_of, feedproxy, installed, peer
 
 START = float(calendar.timegm((2026, 11, 16, 0, 0, 0)))
-"""A Monday."""
+"""The instant at which the week begins: a Monday."""
 
 MINUTES = 12.0
-"""The longest that one system may play, if nothing else is said."""
+"""Default of the time limit for one system, in minutes."""
 
 FEEDS = 200
 OPERATOR: dict[str, Any] = {"stale_while_refreshing": 86_400, "reload_interval": 86_400}
-"""What feedproxy is told beside its defaults: what the peers do by theirs, or by their configuration."""
+"""Options with which feedproxy differs from its defaults, so that it behaves like the peers."""
 
 
 def say(line: str) -> None:
-    """Progress."""
+    """Print a line of progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 class Week:
-    """One profile's week, and its performances. To be closed."""
+    """The week of one profile, and the runs of systems in this week. The caller must call `close`."""
 
     def __init__(
         self, profile: str, readers: int, seed: int, days: float, folder: Path, minutes: float = MINUTES
@@ -55,11 +55,13 @@ class Week:
         self.origin = Publishers(self.feeds, seed, START, self.page)
 
     def close(self) -> None:
-        """End the origin."""
+        """End the origin's process."""
         self.origin.close()
 
     def system(self, name: str, fixed: int | None, options: dict[str, Any]) -> AbstractContextManager[System]:
-        """What is played through."""
+        """Return the system with this name, in a context that starts and ends it. `fixed` is the peers' lifetime in
+        seconds, or None.
+        """
         port = self.origin.port
         if name == "nothing":
             return nullcontext(Nothing(port, self.page, START))
@@ -69,7 +71,7 @@ class Week:
         return feedproxy(name, port, self.feeds, self.page, START, self.folder, {**OPERATOR, **options})
 
     def perform(self, name: str, *, fixed: int | None = None, options: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One performance, as figures."""
+        """Play the week through one system. Return the figures."""
         label = name if fixed is None else f"{name}, {fixed // 60} min"
         self.origin.reset()
         self.page.now = START
@@ -100,7 +102,7 @@ def _when(poll: Poll) -> float:
 
 
 def counted(tally: Tally, feeds: Sequence[Feed]) -> dict[str, Any]:
-    """What the origin was asked, and of whom: by what the publisher says of how long a copy is good."""
+    """Return the counts of the origin, in total and by the kind of lifetime that a feed states (`said`)."""
     of: dict[str, list[int]] = {}
     for feed in feeds:
         row = of.setdefault(said(feed), [0, 0, 0])
@@ -119,7 +121,7 @@ def counted(tally: Tally, feeds: Sequence[Feed]) -> dict[str, Any]:
 
 
 def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str, Any]) -> None:
-    """All performances of one profile; what there is of them is written after each."""
+    """Play one profile through all systems. The results so far are written to the file after each run."""
     shown: dict[str, Any] = {"readers": args.readers, "systems": [], "frontier": [], "oracle": 0, "oracle_kept": 0}
     results["profiles"][profile] = shown
     wanted = args.systems or ("nothing", *PROGRAMS, "feedproxy")
@@ -132,7 +134,7 @@ def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str
         shown["polls"] = len(week.polls)
         peers = [each for each in PROGRAMS if week.clock is not None and installed(each) and each in wanted]
         for name in sorted({*PROGRAMS} & {*wanted} - {*peers}):
-            say(f"{name} is left out: it is not installed, or no C compiler is")
+            say(f"{name} is left out: it, or a C compiler, is not installed")
         for name in ("nothing", *peers, "feedproxy"):
             if name in wanted:
                 note("systems", week.perform(name))
@@ -155,15 +157,15 @@ def play(args: argparse.Namespace, profile: str, folder: Path, results: dict[str
 
 
 def main() -> int:
-    """Play, show, write."""
+    """Play the profiles, write the results to the file, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.week", description=__doc__)
-    parser.add_argument("--profile", choices=PROFILES, action="append", help="one of them; all if none is named")
-    parser.add_argument("--readers", type=int, default=60, help="of the 2,000 (60)")
+    parser.add_argument("--profile", choices=PROFILES, action="append", help="play this profile only; may be repeated")
+    parser.add_argument("--readers", type=int, default=60, help="number of readers, at most 2000 (60)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--days", type=float, default=7.0)
-    parser.add_argument("--systems", nargs="+", help="nothing, nginx, Varnish, Squid, feedproxy; all if none is named")
-    parser.add_argument("--frontier", action="store_true", help="also feedproxy and the peers with other settings")
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="the longest that one system may play (12)")
+    parser.add_argument("--systems", nargs="+", help="systems to play: nothing, nginx, Varnish, Squid, feedproxy (all)")
+    parser.add_argument("--frontier", action="store_true", help="also play feedproxy and the peers with other settings")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="time limit for one system, in minutes (12)")
     parser.add_argument("--json", type=Path, default=Path("build/bench-week.json"), metavar="FILE")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)

@@ -1,9 +1,9 @@
-"""Staleness at equal requests to the origin: tables and plot.
+"""Staleness at equal numbers of requests to the origin: tables and plot.
 
-The tables are of the feeds that leave their lifetime to the cache, and of all that HTTP lets a cache keep. Each system
-is played with several settings. The peers keep everything for a fixed lifetime, feedproxy weighs each refresh by a
-price (`polling`), and is played with the feeds' hints and without. A budget is the number of requests that nginx makes
-with one of the lifetimes; the staleness of the others with as many requests is read off straight lines between their
+One table is for the feeds that state no lifetime, another for all feeds that HTTP permits a cache to store. Each system
+is played with several settings. The peers store everything for a fixed lifetime. feedproxy is played with several
+prices of a request (`polling`), with the feeds' hints and without them. A budget is the number of requests that nginx
+makes with one of the lifetimes. The staleness of another system at this budget is interpolated linearly between its
 settings. The oracle makes the fewest requests with which no poll is stale.
 """
 
@@ -21,29 +21,33 @@ type Point = tuple[float, float]
 """Requests to the origin, and mean staleness in seconds."""
 
 LIFETIMES = (300, 900, 3600, 10_800, 21_600)
-"""Seconds for which the peers keep everything; each makes a budget."""
+"""Seconds for which the peers store everything. The requests of nginx with each lifetime are a budget."""
 
 PRICES = ("1min", "5min", "30min", "2h", "8h")
-"""Values of `polling` that feedproxy is played with, without the feeds' hints."""
+"""Values of `polling` with which feedproxy is played without the feeds' hints."""
 
 PRICES_WITH_HINTS = ("5min", "2h")
-"""The same with hints; the default, 30 minutes, is played anyway."""
+"""Values of `polling` with which feedproxy is played with the feeds' hints, in addition to the default of 30
+minutes.
+"""
 
 OURS, WITHOUT_HINTS = "feedproxy", "feedproxy without hints"
 
 PEERS = ("nginx", "Varnish", "Squid")
 
 WAITED_MAX = 0.01
-"""The part of polls, where HTTP lets a copy answer, that may wait for the origin."""
+"""Largest fraction of polls that may wait for the origin, of those for which HTTP permits a copy."""
 
 AIM = 0.45
-"""The part of the best peer's staleness that feedproxy shall stay within at every budget."""
+"""Target at every budget: feedproxy's staleness as a fraction of the best peer's."""
 
 
 def oracle(
     feeds: Sequence[Feed], histories: Sequence[History], polls: Sequence[Poll], counts: Callable[[Feed], bool]
 ) -> int:
-    """Return the fewest requests with which no poll of these feeds is stale: one before each that would be."""
+    """Return the fewest requests with which no poll is stale: one before each poll that would be stale otherwise. Only
+    feeds for which `counts` returns True count.
+    """
     fetched: dict[int, int] = {}
     requests = 0
     for poll in polls:
@@ -56,12 +60,12 @@ def oracle(
 
 
 def of_silent(figures: Figures) -> Point:
-    """Return what a performance comes to for the feeds that leave their lifetime to the cache."""
+    """Return the requests and the staleness of a run, for the feeds that state no lifetime."""
     return figures["origin_by_kind"]["silent"]["requests"], figures["silent_stale_mean"]
 
 
 def of_kept(figures: Figures) -> Point:
-    """Return what a performance comes to for all feeds that HTTP lets a cache keep."""
+    """Return the requests and the staleness of a run, for all feeds that HTTP permits a cache to store."""
     return figures["origin_requests"] - figures["origin_requests_withheld"], figures["kept_stale_mean"]
 
 
@@ -74,9 +78,10 @@ def curves(systems: Sequence[Figures], point: Callable[[Figures], Point]) -> dic
 
 
 def staleness_at(points: Sequence[Point], requests: float) -> float | None:
-    """Return the staleness between two settings that were played, by straight lines.
+    """Return the staleness at this number of requests, interpolated linearly between two played settings.
 
-    None where every setting makes more requests; the staleness of the busiest where every setting makes fewer.
+    If every setting makes more requests, return None. If every setting makes fewer, return the staleness of the setting
+    with the most requests.
     """
     ordered = sorted(points)
     if not ordered or requests < ordered[0][0]:
@@ -90,8 +95,8 @@ def staleness_at(points: Sequence[Point], requests: float) -> float | None:
 def table(systems: Sequence[Figures], oracle_requests: int, point: Callable[[Figures], Point]) -> str:
     """Return the table of budgets as Markdown.
 
-    Peers are compared where at most WAITED_MAX of the polls waited: a cache that asks the origin for each poll leaves
-    no staleness at any budget.
+    A setting of a peer counts only if at most WAITED_MAX of its polls waited: a cache that asks the origin at each poll
+    has no staleness.
     """
     quick = [figures for figures in systems if figures["system"].startswith(OURS) or _waited(figures) <= WAITED_MAX]
     found = curves(quick, point)

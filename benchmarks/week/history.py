@@ -1,4 +1,6 @@
-"""One feed's history: what its publisher's server has of it at each moment, the same bytes on every machine."""
+"""The history of one feed: the document at its publisher's server at each instant. The bytes are the same on every
+machine.
+"""
 
 import bisect
 import gzip
@@ -28,7 +30,7 @@ WORDS = [
 
 
 class History:
-    """One feed's documents, made when they are asked for."""
+    """The documents of one feed, which are made when they are requested."""
 
     def __init__(self, feed: Feed, seed: int, start: float) -> None:
         self.feed = feed
@@ -36,9 +38,9 @@ class History:
         self._seed = f"{seed}/{feed.number}"
         self.moments = [feed.first, *(update.at for update in feed.updates)]
         self.revisions: list[int] = []
-        """Of each document, that of its content: churn makes none."""
+        """For each document, the revision of its content. An update of the kind `churn` makes no new revision."""
         self.revised: list[float] = [feed.first]
-        """When each revision was published."""
+        """The instant at which each revision was published."""
         self._items: list[tuple[tuple[int, int, float], ...]] = []
         self._play()
         self._texts: dict[tuple[int, int], bytes] = {}
@@ -46,7 +48,9 @@ class History:
         self._plain: tuple[int, bytes] = -1, b""
 
     def _play(self) -> None:
-        """Which items each document has: (serial number, revision, when published), the newest in front."""
+        """Compute the items of each document, the newest first. An item is its serial number, its revision, and the
+        instant of its publication.
+        """
         random = Random(f"{self._seed}/history")
         at, items = self.feed.first, []
         for serial in range(self.feed.items):
@@ -74,19 +78,21 @@ class History:
             self.revisions.append(revision)
 
     def index(self, at: float) -> int:
-        """The document of that moment."""
+        """Return the number of the document that is current at this instant."""
         return max(0, bisect.bisect_right(self.moments, at) - 1)
 
     def revision(self, at: float) -> int:
-        """The content of that moment."""
+        """Return the revision that is current at this instant."""
         return self.revisions[self.index(at)]
 
     def tag(self, index: int) -> str:
-        """The entity tag, as its publisher forms it."""
+        """Return the entity tag of a document, in the form that its publisher uses."""
         return self.feed.tag_form % hashlib.md5(f"{self._seed}/{index}".encode()).hexdigest()[:16]
 
     def body(self, index: int, zipped: bool) -> bytes:
-        """The document, with gzip or without. Its compressed form is kept: every performance asks for it."""
+        """Return a document, compressed with gzip or not. The compressed form is cached, because every run requests
+        it.
+        """
         found = self._zipped.get(index)
         if found is None:
             found = self._zipped[index] = gzip.compress(self._document(index), 4, mtime=0)
@@ -134,7 +140,7 @@ class History:
             return known
         feed, size = self.feed, max(40, self.feed.size // self.feed.items - 200)
         random = Random(f"{self._seed}/item/{serial}")
-        # Prose and what does not compress, about two to one.
+        # Two thirds of the text are words, the rest is noise that does not compress.
         text = random.choices(WORDS, k=size // 7)
         noise = random.randbytes(4 * len(text[::3])).hex()
         text[::3] = [noise[at : at + 8] for at in range(0, len(noise), 8)]

@@ -1,4 +1,4 @@
-"""feedproxy as `feedproxy serve` runs it, in a process of its own that lives by the play's clock."""
+"""feedproxy as `feedproxy serve` runs it, in a process of its own that uses the play's clock."""
 
 import asyncio
 import contextlib
@@ -22,11 +22,13 @@ from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 
 PATIENCE = 240.0
-"""Seconds of the machine's time for the process to say something."""
+"""Seconds of real time within which the process must answer."""
 
 
 class PlayClock:
-    """The page's time. Whoever sleeps is woken by `step`; the page says when that is wanted next."""
+    """A clock with the time of the page. `step` wakes the tasks that sleep. The page contains the instant of the next
+    wake.
+    """
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -46,11 +48,11 @@ class PlayClock:
         await waiter
 
     def step(self, until: Instant) -> bool:
-        """Move to the next moment at which somebody wants to be woken, and wake him; to `until`, and False, if none
-        is before it.
+        """Advance to the instant of the next wake, and wake the tasks that are due. If there is none up to the instant
+        `until`, advance to `until` and return False.
         """
         at = self._tell()
-        # The page counts nanoseconds: none is to be woken before his time.
+        # The page counts nanoseconds. The added microsecond ensures that no task wakes too early.
         self._page.now = min(at + 1e-6, until) if at <= until else until
         if at > until:
             return False
@@ -69,7 +71,7 @@ class PlayClock:
 
 @dataclass
 class Asked:
-    """What the schedule asked for."""
+    """The number of scheduled refreshes: in total, in skipped hours, and by feed."""
 
     ahead: int = 0
     in_skipped_hours: int = 0
@@ -77,7 +79,7 @@ class Asked:
 
 
 class Watching(Metrics):
-    """Counts what the schedule asks for, and what of it falls where the publisher wants to be left alone."""
+    """Metrics that also count the scheduled refreshes, and those in hours and on days that the publisher skips."""
 
     def __init__(self, feeds: Sequence[Feed], clock: PlayClock, start: float) -> None:
         super().__init__()
@@ -93,7 +95,7 @@ class Watching(Metrics):
 
 
 class Host:
-    """The process, from outside. Raises RuntimeError where it does not start, or says nothing."""
+    """Handle for the process. Raises RuntimeError if the process does not start or does not answer."""
 
     def __init__(self, feeds: Sequence[Feed], start: float, page: Page, options: dict[str, Any]) -> None:
         self._pipe, theirs = multiprocessing.Pipe()
@@ -108,22 +110,24 @@ class Host:
         with contextlib.suppress(EOFError):
             if self._pipe.poll(PATIENCE):
                 return self._pipe.recv()
-        raise RuntimeError("feedproxy says nothing")
+        raise RuntimeError("feedproxy does not answer")
 
     def settle(self, until: float) -> None:
-        """Let all happen that is due before this moment (Unix seconds), each at its own."""
+        """Advance the clock to this instant (Unix seconds) in steps, so that all work that is due before it is done at
+        its own time.
+        """
         self._pipe.send(until)
         self._said()
 
     def asked(self) -> Asked:
-        """What its schedule has asked for."""
+        """Return the counts of scheduled refreshes."""
         self._pipe.send(None)
         found = self._said()
         assert isinstance(found, Asked)
         return found
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._pipe.close()
         self._process.join(20)
         if self._process.is_alive():
@@ -171,13 +175,13 @@ async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[s
     finally:
         made.shutdown()
         page.wakes = NEVER
-        # What still waits for our clock would wait for ever.
+        # A task that still sleeps on this clock would never wake.
         await asyncio.wait([running], timeout=5)
         running.cancel()
 
 
 async def _quiet(service: Any) -> None:
-    """Return when nothing is under way that was begun."""
+    """Return when no refresh is in progress."""
     for _ in range(8):
         await asyncio.sleep(0)
     while service.admin.active_refreshes:  # noqa: ASYNC110 -- nobody tells when; its threads need the time

@@ -1,7 +1,7 @@
-"""The week as a model: feeds and their histories, readers and their habits. Everything follows from the seed.
+"""The model of the week: feeds with their updates, and readers with their polls. The same seed gives the same week.
 
-Shares and rhythms are those published or measured of real feeds and readers (benchmarks/README.md names the sources);
-what nobody has measured is an assumption, and said there. Virtual time 0 is Monday 00:00 GMT.
+Shares and rhythms are from publications and measurements of real feeds and readers. benchmarks/README.md names the
+sources, and the values that are assumptions. Virtual time 0 is Monday 00:00 GMT.
 """
 
 import math
@@ -14,7 +14,9 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A world of feeds. `gaps` are (share, from, to) of the mean time between updates, None: no update in the week."""
+    """The properties of a set of feeds. `gaps` contains shares of the feeds, each with the least and the largest mean
+    time between two updates in seconds, or None for feeds without an update in the week.
+    """
 
     median_size: int
     sigma: float
@@ -29,7 +31,7 @@ class Profile:
     cache_control: float
     validators: tuple[tuple[str, float], ...]
     hints_follow: bool = False
-    """Hints go with the feed's rhythm, rather than by lot."""
+    """True if a feed's hints follow its update rate, and False if they are random."""
 
 
 PROFILES = {
@@ -112,14 +114,16 @@ RSS_TYPES = (
 FATES = (("stays", 0.955), ("moves", 0.015), ("ends", 0.01), ("outage", 0.02))
 OUTAGE = 90 * MINUTE
 LIMITED_FIRST, LIMITED_EVERY = 3, 20
-"""One feed in twenty stands at one site, which limits what it is asked; the first is the fourth in popularity."""
+"""Number of the first feed at the site that limits requests, and distance to the next such feed: one feed in twenty,
+beginning with the fourth in popularity.
+"""
 DATED = 0.96
-"""Feeds whose entries have dates: 191 of 198."""
+"""Fraction of the feeds with dates in their entries: 191 of 198."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """`churn` writes the date of build anew and nothing else; it does not count as a revision."""
+    """An update of a feed. An update of the kind `churn` changes only the build date, and makes no new revision."""
 
     at: float
     kind: str
@@ -127,7 +131,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """One feed, all its week long."""
+    """A feed with its updates in the week."""
 
     number: int
     atom: bool
@@ -135,7 +139,7 @@ class Feed:
     items: int
     usual_gap: float
     first: float
-    """When its newest entry was published before the week; negative."""
+    """Instant of the newest entry that was published before the week; negative."""
     updates: tuple[Update, ...]
     validators: str
     tag_form: str
@@ -151,32 +155,32 @@ class Feed:
 
     @property
     def path(self) -> str:
-        """Where it stands at the origin."""
+        """Path of the feed at the origin."""
         return f"/f/{self.number}.xml"
 
     @property
     def is_withheld(self) -> bool:
-        """HTTP lets no cache answer without asking."""
+        """True if HTTP permits no answer without a request to the origin."""
         return self.cache_control is not None and "no-" in self.cache_control
 
     @property
     def is_limited(self) -> bool:
-        """It stands at the site that limits what each address may ask."""
+        """True if the feed is at the site that limits the requests of each address."""
         return self.number % LIMITED_EVERY == LIMITED_FIRST
 
     @property
     def is_silent(self) -> bool:
-        """Nobody says for how long a copy is good: it is for the cache to find out."""
+        """True if neither HTTP nor the feed states a lifetime."""
         return self.cache_control is None and self.ttl in (None, 0) and self.syndication is None
 
 
 def pick[T](random: Random, table: Sequence[tuple[T, float]]) -> T:
-    """One of these, by share."""
+    """Return a random value from a table of values and their shares."""
     return random.choices([each for each, _ in table], [share for _, share in table])[0]
 
 
 def make_feeds(name: str, count: int, seed: int, days: float) -> list[Feed]:
-    """The feeds of a profile, the most read first."""
+    """Return the feeds of a profile, the most popular first."""
     profile = PROFILES[name]
     return [_feed(profile, number, Random(f"{seed}/feed/{number}"), days) for number in range(count)]
 
@@ -255,7 +259,7 @@ def _updates(profile: Profile, gap: float | None, diurnal: bool, random: Random,
 
 
 def _rate(diurnal: bool, at: float) -> float:
-    """How busy publishers are then: by day, and on weekdays."""
+    """Return the relative frequency of updates at this instant. It is higher by day and on weekdays."""
     if not diurnal:
         return 1.0
     return (1.6 if 7 <= at % DAY / HOUR < 22 else 0.16) * (0.5 if at // DAY % 7 >= 5 else 1.2)
@@ -263,7 +267,9 @@ def _rate(diurnal: bool, at: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """A sort of reader. `validators` are shares of always, sometimes, never, broken."""
+    """A kind of reader. `validators` contains the shares of readers that send validators always, sometimes, never, or
+    with errors.
+    """
 
     name: str
     share: float
@@ -294,7 +300,7 @@ AGENTS = ("NetNewsWire", "FreshRSS/1.24.3", "Miniflux/2.2.0", "newsboat/2.36", "
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Somebody with a feed reader. `kind` of validators: both, date, tag."""
+    """A feed reader. `kind` names the validators that it sends: both, date, or tag."""
 
     number: int
     manner: Manner
@@ -313,12 +319,14 @@ class Reader:
 
     @property
     def address(self) -> str:
-        """As the load balancer tells it (RFC 2544's addresses)."""
+        """The reader's address in X-Forwarded-For, from the range of RFC 2544."""
         return f"198.18.{self.number // 250}.{self.number % 250 + 1}"
 
 
 def make_readers(name: str, count: int, feeds: int, seed: int) -> list[Reader]:
-    """The readers of a profile. Fewer readers have the same shares; feeds are read by Zipf's law."""
+    """Return `count` readers of a profile, with the same shares of kinds for every `count`. The popularity of feeds
+    follows Zipf's law.
+    """
     manners = [each for each in MANNERS for _ in range(round(each.share * count))]
     manners = (manners + [MANNERS[0]] * count)[:count]
     Random(f"{seed}/manners").shuffle(manners)
@@ -332,7 +340,9 @@ def make_readers(name: str, count: int, feeds: int, seed: int) -> list[Reader]:
 
 
 def _subscriptions(appetite: dict[int, float], zipf: float, feeds: int, seed: int) -> dict[int, list[int]]:
-    """An exact Zipf count of subscribers for each feed; who has more appetite has more of them."""
+    """Return the feeds that each reader subscribes to. The subscribers of the feeds follow Zipf's law exactly. Readers
+    with a larger `appetite` subscribe to more feeds.
+    """
     total = sum(min(feeds / 2, each) for each in appetite.values())
     low, high = 0.0, float(len(appetite) * feeds + 1)
     for _ in range(60):
@@ -373,14 +383,14 @@ def _reader(number: int, manner: Manner, subscribed: dict[int, list[int]], feeds
         no_cache=random.random() < 0.04,
         authorized=random.random() < 0.003,
         at_once=random.random() < 0.7,
-        # Who knows RFC 3229 knows conditional requests.
+        # Readers that support RFC 3229 also send conditional requests.
         wants_deltas=validators == "always" and random.random() < 0.1 / 0.8,
     )
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Poll:
-    """A reader asks for a feed."""
+    """A request of a reader for a feed."""
 
     at: float
     reader: int
@@ -389,7 +399,7 @@ class Poll:
 
 
 def polls_of(reader: Reader, seed: int, days: float) -> Iterator[Poll]:
-    """A reader's week."""
+    """Yield the polls of a reader in the week."""
     random, end, at = Random(f"{seed}/trace/{reader.number}"), days * DAY, reader.phase
     while at < end:
         if _is_online(reader, at):

@@ -1,6 +1,6 @@
-"""The origin: plays the feeds' histories by the play's clock, and counts what it is asked and what it sends.
+"""The origin: it serves the feeds' histories by the play's clock, and counts requests and bytes.
 
-A process of its own, as origins are: `Publishers` starts it, and asks for the counts.
+It runs in a process of its own, which `Publishers` starts.
 """
 
 import asyncio
@@ -18,15 +18,17 @@ from benchmarks.week.page import Page
 from feedproxy.http.date import format_http_date, parse_http_date
 
 LIMIT = 20
-"""Requests an hour that the one site which limits them grants each address, for all its feeds together."""
+"""Maximum number of requests per hour that the limiting site permits for each address, for all of its feeds
+together.
+"""
 
 PATIENCE = 240.0
-"""Seconds of the machine's time for the process to say something."""
+"""Seconds of real time within which the process must answer."""
 
 
 @dataclass
 class Tally:
-    """What the origin was asked, and what it gave; bytes with heads, as they go over the wire."""
+    """Counts of requests and responses. Bytes include heads, as on the wire."""
 
     requests: int = 0
     sent: int = 0
@@ -37,7 +39,7 @@ class Tally:
 
 
 class Publishers:
-    """The origin's process, from outside."""
+    """Handle for the origin's process."""
 
     def __init__(self, feeds: Sequence[Feed], seed: int, start: float, page: Page) -> None:
         self._process = multiprocessing.get_context("spawn").Process(
@@ -49,23 +51,23 @@ class Publishers:
 
     def _said(self) -> Any:
         if not self._pipe.poll(PATIENCE):
-            raise RuntimeError("the origin says nothing")
+            raise RuntimeError("the origin does not answer")
         return self._pipe.recv()
 
     def reset(self) -> None:
-        """A new performance."""
+        """Begin a new run: reset the counts."""
         self._pipe.send("reset")
         self._said()
 
     def tally(self) -> Tally:
-        """What it has counted in this performance."""
+        """Return the counts of this run."""
         self._pipe.send("tally")
         found = self._said()
         assert isinstance(found, Tally)
         return found
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._process.terminate()
         self._process.join(10)
 
@@ -96,7 +98,7 @@ async def _serve(origin: "Origin", pipe: Connection) -> None:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection of somebody who asks."""
+    """A connection of a client."""
 
     def __init__(self, origin: "Origin") -> None:
         self._origin = origin
@@ -120,7 +122,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Origin:
-    """All the feeds' publishers, behind one port of loopback."""
+    """The origin of all feeds, at one port on loopback."""
 
     def __init__(self, feeds: Sequence[Feed], seed: int, start: float, page: Page) -> None:
         self.histories = [History(feed, seed, start) for feed in feeds]
@@ -130,12 +132,12 @@ class Origin:
         self._asked: dict[str, deque[float]] = {}
 
     def reset(self) -> None:
-        """A new performance."""
+        """Begin a new run: reset the counts and the limits."""
         self.tally = Tally()
         self._asked.clear()
 
     def answer(self, path: str, asked: dict[str, str]) -> tuple[bytes, bytes]:
-        """Head and body of what is said to this request; counted."""
+        """Return the head and the body of the response, and count both."""
         self.page.begun += 1
         now = self.page.now - self._start
         number = path.removeprefix("/moved").removeprefix("/f/").removesuffix(".xml")
@@ -211,5 +213,5 @@ def _unchanged(asked: dict[str, str], tag: str | None, modified: float | None) -
 
 
 def is_skipped(feed: Feed, at: float) -> bool:
-    """Whether the publisher asks not to be read then."""
+    """Return whether this instant is in a skipped hour or on a skipped day of the feed."""
     return int(at % DAY // HOUR) in feed.skip_hours or int(at // DAY) % 7 in feed.skip_days

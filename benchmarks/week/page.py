@@ -1,6 +1,7 @@
-"""What player, origin and systems see at once: the time of the play, and how far the origin is.  A page of memory.
+"""A page of memory that player, origin and systems share: the time of the play, and the requests that the origin has
+read and answered.
 
-clock.c reads the first number, so that the peers live by it; the rest is ours.
+clock.c reads the first number, so that the peers use the play's time.
 """
 
 import mmap
@@ -14,8 +15,8 @@ NEVER = float("inf")
 
 
 class Page:
-    """The page in this file, made if there is none. Each number has one writer: the origin counts its requests, the
-    player moves the time, but while it waits for feedproxy to move it.
+    """The page in a file, which is created if it is missing. Each number has one writer at a time: the origin counts
+    its requests. The player advances the time, except while it waits for feedproxy to do so.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,7 +29,8 @@ class Page:
             memory = memoryview(mmap.mmap(file, _SIZE))
         finally:
             os.close(file)
-        # Assigned in one piece; struct.pack_into would write zeros first, and somebody reads at that moment.
+        # Each number is assigned in one piece. struct.pack_into would write zeros first, which another process could
+        # read.
         self._integers = memory.cast("q")
         self._reals = memory.cast("d")
         if made:
@@ -36,7 +38,7 @@ class Page:
 
     @property
     def now(self) -> float:
-        """The play's time, in Unix seconds; nanoseconds for the peers."""
+        """The play's time, in Unix seconds. The page contains it in nanoseconds, for the peers."""
         return self._integers[_WALL] / 1e9
 
     @now.setter
@@ -45,7 +47,7 @@ class Page:
 
     @property
     def begun(self) -> int:
-        """Requests that the origin has read."""
+        """Number of requests that the origin has read."""
         return self._integers[_BEGUN]
 
     @begun.setter
@@ -54,7 +56,7 @@ class Page:
 
     @property
     def ended(self) -> int:
-        """Requests that it has answered."""
+        """Number of requests that the origin has answered."""
         return self._integers[_ENDED]
 
     @ended.setter
@@ -63,7 +65,7 @@ class Page:
 
     @property
     def wakes(self) -> float:
-        """When feedproxy wants to be woken next, in Unix seconds; nothing happens in it by itself before."""
+        """The instant in Unix seconds up to which feedproxy has no work of its own."""
         return self._reals[_WAKES]
 
     @wakes.setter

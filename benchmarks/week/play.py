@@ -1,4 +1,4 @@
-"""The play: every poll of the week, one after the other, against one system; and what came of it."""
+"""The play: it sends all polls of the week to one system, in order, and computes the figures."""
 
 import re
 from array import array
@@ -16,21 +16,25 @@ from feedproxy.http.date import format_http_date
 _REVISION = re.compile(rb"\[r(\d+)\]")
 
 WAITS = ("no-cache, no-store", "the reader's no-cache", "with a password", "a feed's first request", "other")
-"""Why a reader waited for the origin. But for the last, HTTP lets no cache spare him that, or nobody has a copy."""
+"""Reasons why a reader waited for the origin. Except for the last reason, HTTP permits no copy, or no copy exists."""
 
 
 STEP = 15.0
-"""Seconds by which time goes on: who asks within one of these steps asks at its end."""
+"""Seconds by which the play's time advances at once. Polls within such a step are sent at its end."""
 
 ROW = 32
-"""Requests that are sent before the first answer is read; each is answered before the next is looked at."""
+"""Number of requests that are sent before the first answer is read. A server answers each of them before it reads the
+next.
+"""
 
 type Revisions = dict[tuple[object, ...], int | None]
-"""The newest revision in each body that has been seen, by what tells bodies apart."""
+"""The newest revision in each received body, keyed by properties that distinguish bodies."""
 
 
 def rows(polls: Sequence[Poll], most: int) -> Iterator[tuple[float, list[Poll]]]:
-    """Polls, in their order, that are played together, and when. A reader asks for no feed twice in one of them."""
+    """Yield rows of at most `most` polls in order, each with the instant at which its polls are sent. In one row, no
+    reader polls a feed twice.
+    """
     row: list[Poll] = []
     step = 0.0
     for poll in polls:
@@ -44,14 +48,14 @@ def rows(polls: Sequence[Poll], most: int) -> Iterator[tuple[float, list[Poll]]]
 
 
 class System(Protocol):
-    """What is played through. `settle` moves the time before each poll, `answered_from_store` says whether the reader
-    of this answer did not wait for the origin.
+    """A system between readers and origin. `settle` advances the time before each row of polls. `answered_from_store`
+    returns whether the reader got this answer without waiting for the origin.
     """
 
     name: str
     port: int
     row: int
-    """How many requests may be sent to it before the first answer is read."""
+    """Maximum number of requests that are sent before the first answer is read."""
 
     def settle(self, at: float) -> None: ...
 
@@ -60,7 +64,7 @@ class System(Protocol):
 
 @dataclass
 class Held:
-    """What a reader has of a feed."""
+    """The state that a reader stores of a feed."""
 
     path: str
     tag: str = ""
@@ -68,32 +72,36 @@ class Held:
     asked: float | None = None
     revision: int | None = None
     conditional: bytes = b""
-    """The request with these validators; written when it is asked for."""
+    """The request with these validators, or empty bytes until it is first needed."""
 
 
 @dataclass
 class Seen:
-    """What came of the polls, as readers saw it."""
+    """The results of the polls, as the readers see them."""
 
     polls: int = 0
     received: int = 0
     waits: Counter[str] = field(default_factory=Counter)
     allowed: int = 0
-    """Polls that HTTP lets a cache answer without asking: a copy was there before, nobody forbade its use."""
+    """Number of polls that HTTP permits a cache to answer without a request to the origin: a copy existed, and nothing
+    forbade its use.
+    """
     statuses: Counter[int] = field(default_factory=Counter)
     behind: array[float] = field(default_factory=lambda: array("d"))
-    """For each poll with something to be had: seconds since what the reader misses was published; 0 for nothing."""
+    """For each poll of an available feed: seconds since the first revision that the reader lacks was published, or 0 if
+    it lacks none.
+    """
     behind_silent: array[float] = field(default_factory=lambda: array("d"))
-    """The same of feeds that say nothing of how long a copy is good."""
+    """The values of `behind` for feeds that state no lifetime."""
     behind_kept: array[float] = field(default_factory=lambda: array("d"))
-    """The same of all feeds that HTTP lets a cache keep."""
+    """The values of `behind` for all feeds that HTTP permits a cache to store."""
     behind_by_manners: Counter[str] = field(default_factory=Counter)
     delta_polls: int = 0
     delta_received: int = 0
     delta_statuses: Counter[int] = field(default_factory=Counter)
 
     def summary(self) -> dict[str, Any]:
-        """The figures of this performance."""
+        """Return the figures of this run."""
         ordered = sorted(self.behind)
         waited = self.waits.total()
         return {
@@ -118,7 +126,7 @@ class Seen:
 
 
 class Play:
-    """The readers of one performance."""
+    """The readers of one run."""
 
     def __init__(
         self,
@@ -139,7 +147,7 @@ class Play:
         self.seen = Seen()
 
     def perform(self, system: System, polls: Sequence[Poll], say: Callable[[int], None]) -> Seen:
-        """Play them all. Raises OSError, EOFError or TimeoutError where no answer comes."""
+        """Send all polls. Return the results. Raises OSError, EOFError or TimeoutError if an answer is missing."""
         self._fields = [_fields(reader, system) for reader in self._readers]
         wire, done = Wire(system.port), 0
         try:
@@ -179,7 +187,7 @@ class Play:
         if not poll.conditional or held.asked is None:
             return first + self._fields[reader.number] + b"\r\n"
         if reader.validators == "broken":
-            # The reader's own clock, as if it were the document's date.
+            # The reader sends the time of its last request as if it were the document's date.
             since = f"If-Modified-Since: {format_http_date(self._start + held.asked)}\r\n\r\n".encode("latin-1")
             return first + self._fields[reader.number] + since
         if not held.conditional:
@@ -223,8 +231,8 @@ class Play:
                 held.revision = found if received.status == 200 else max(found, held.revision or 0)
 
     def _newest(self, received: Received, feed: int) -> int | None:
-        """The newest revision in a body. The beginning tells the date of build, also where it is coded; the end of
-        gzip has its CRC.
+        """Return the newest revision in a body. Bodies are distinguished by their beginning, which contains the build
+        date even in coded form, and by their end, which contains the CRC in gzip.
         """
         body, coding = received.body, received.fields.get(b"content-encoding", b"").decode("latin-1")
         key = (feed, received.status, coding, len(body), body[:1024], body[-64:])
@@ -234,7 +242,7 @@ class Play:
         return self._revisions[key]
 
     def _compare(self, held: Held, feed: Feed, reader: Reader, at: float) -> None:
-        """How much later than it was published does the reader learn what is new?"""
+        """Record for how long the reader has lacked the first revision that it does not have."""
         if held.revision is None or (feed.fate == "ends" and at >= feed.fate_at):
             return
         if feed.fate == "outage" and 0 <= at - feed.fate_at < OUTAGE:
@@ -252,7 +260,7 @@ class Play:
 
 
 def said(feed: Feed) -> str:
-    """What the publisher says of how long a copy is good, in a word."""
+    """Return the kind of lifetime that HTTP or the feed states, in one word."""
     if feed.is_withheld:
         return "withheld"
     if feed.cache_control:
@@ -261,7 +269,7 @@ def said(feed: Feed) -> str:
 
 
 def _fields(reader: Reader, system: System) -> bytes:
-    """What a reader says with every request."""
+    """Return the fields that a reader sends with every request."""
     lines = ["Host: origin.test", f"User-Agent: {reader.agent}", f"X-Forwarded-For: {reader.address}"]
     if system.name == "nothing":
         lines.append(f"X-Direct-From: {reader.address}")

@@ -1,4 +1,4 @@
-"""What the week is played through: nothing, the peers as a good operator has them, and feedproxy."""
+"""The systems of the week: no cache, the peers in the configuration of a good operator, and feedproxy."""
 
 import contextlib
 import os
@@ -22,11 +22,11 @@ from benchmarks.week.wire import Received
 HERE = Path(__file__).parent
 SYSTEM_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
 DEFAULT_TTL = 600
-"""Seconds that the peers keep what says nothing of its freshness."""
+"""Seconds for which the peers store a response that states no lifetime."""
 
 
 def clock_of(page: Page, folder: Path) -> dict[str, str] | None:
-    """The environment in which a program lives by the page's time; None without a C compiler."""
+    """Return the environment in which a program uses the page's time, or None without a C compiler."""
     if shutil.which("cc") is None:
         return None
     library = folder / "clock.so"
@@ -36,7 +36,7 @@ def clock_of(page: Page, folder: Path) -> dict[str, str] | None:
 
 
 class Nothing:
-    """Readers ask the origin itself."""
+    """No cache: the readers send their requests to the origin."""
 
     name = "nothing"
     row = ROW
@@ -45,7 +45,7 @@ class Nothing:
         self.port, self._page, self._start = port, page, start
 
     def settle(self, at: float) -> None:
-        """Nothing is done by itself."""
+        """Set the time. There is no work in the background."""
         self._page.now = self._start + at
 
     def answered_from_store(self, received: Received, feed: int) -> bool:
@@ -53,21 +53,21 @@ class Nothing:
 
 
 class Peer:
-    """A cache of others, in a process of its own."""
+    """A peer: another cache, in a process of its own."""
 
     def __init__(self, name: str, port: int, page: Page, start: float) -> None:
         self.name, self.port, self._page, self._start = name, port, page, start
-        self.row = 1 if name == "Squid" else ROW  # of which it asks the origin for several at once
+        self.row = 1 if name == "Squid" else ROW  # with more, Squid requests several feeds from the origin at once
         self._stale: set[int] = set()
-        """The feeds that the origin is to be asked for yet."""
+        """The feeds that the peer will request from the origin in the background."""
         self._waited = 0
         self._asked = 0
 
     def settle(self, at: float) -> None:
-        """Let it finish what it does in the background before time goes on."""
+        """Wait until the peer has finished its requests in the background, and set the time."""
         page = self._page
         if self._stale:
-            # It answers first, and asks the origin then.
+            # The peer answers the client first, and then requests the feed from the origin.
             until, expected = time.monotonic() + 0.25, self._asked + self._waited + len(self._stale)
             while (page.begun < expected or page.ended < page.begun) and time.monotonic() < until:
                 time.sleep(0.00005)
@@ -79,7 +79,8 @@ class Peer:
 
     def answered_from_store(self, received: Received, feed: int) -> bool:
         if self.name == "Squid":
-            # It says HIT of what it has just revalidated, too; and does nothing in the background.
+            # Squid also reports a HIT for a response that it has just validated. It makes no requests in the
+            # background.
             before, self._asked = self._asked, self._page.begun
             return self._asked == before
         said = received.fields.get(b"x-cache", b"")
@@ -94,7 +95,7 @@ PROGRAMS = {"nginx": "nginx", "Varnish": "varnishd", "Squid": "squid"}
 
 
 def installed(name: str) -> str | None:
-    """The program of a peer."""
+    """Return the path of a peer's program, or None if it is not installed."""
     return shutil.which(PROGRAMS[name], path=SYSTEM_PATH)
 
 
@@ -102,10 +103,9 @@ def installed(name: str) -> str | None:
 def peer(
     name: str, origin: int, clock: dict[str, str], page: Page, start: float, folder: Path, fixed: int | None
 ) -> Iterator[Peer]:
-    """A peer that runs in front of this port. With `fixed`, everything is kept for so many seconds, whatever the
-    origin says.
+    """Run a peer in front of the origin's port. With `fixed`, it stores every response for this number of seconds.
 
-    Raises RuntimeError where it does not start.
+    Raises RuntimeError if the peer does not start.
     """
     port = _free_port()
     process, log = _begun(name, port, origin, clock, folder, fixed)
@@ -134,7 +134,7 @@ def _begun(
         "origin": origin,
         "ttl": ttl,
         "minutes": ttl // 60,
-        # What comments out the lines of the other case.
+        # These values comment out the lines for the other case.
         "obey": "# " if fixed else "",
         "fixed": "" if fixed else "# ",
         "as_root": "" if os.geteuid() == 0 else "# ",
@@ -149,10 +149,10 @@ def _begun(
         "Varnish": [
             *(program, "-F", "-j", "none", "-a", f"127.0.0.1:{port}", "-T", "none", "-n", str(place / "work")),
             *("-f", str(conf), "-s", "malloc,4G", "-p", f"default_ttl={ttl}"),
-            # By the play's clock every connection is idle for long.
+            # By the play's clock, every connection is idle for long.
             *("-p", "timeout_idle=3600", "-p", "backend_idle_timeout=3600"),
         ],
-        # A name of its own: Squid's shared memory is named after it.
+        # Squid names its shared memory after this name, so that each instance needs another one.
         "Squid": [program, "-N", "-n", f"week{port}", "-f", str(conf)],
     }[name]
     log = place / "log"
@@ -162,7 +162,7 @@ def _begun(
 
 
 class _Conf(Template):
-    """`@{name}`: nginx and VCL have dollars of their own."""
+    """A template with placeholders `@{name}`, because nginx and VCL use the dollar sign themselves."""
 
     delimiter = "@"
 
@@ -188,7 +188,7 @@ def _free_port() -> int:
 
 
 class Feedproxy:
-    """feedproxy, which does things by itself."""
+    """feedproxy, which also refreshes feeds by its schedule."""
 
     row = ROW
 
@@ -198,7 +198,7 @@ class Feedproxy:
         self._plain = False
 
     def settle(self, at: float) -> None:
-        """What is due before this moment is done at its own."""
+        """Advance the time, and let feedproxy do the work that is due before it, each piece at its own instant."""
         moment = self._start + at
         if self._plain and self._page.wakes > moment:
             self._page.now = moment
@@ -209,7 +209,7 @@ class Feedproxy:
     def answered_from_store(self, received: Received, feed: int) -> bool:
         said = received.fields.get(b"cache-status", b"").rpartition(b",")[2]
         words = [word.strip() for word in said.split(b";")]
-        # A hit with a detail may have begun something.
+        # A hit with a detail may have started a refresh.
         self._plain = self._plain and b"hit" in words and b"detail" not in said
         return b"hit" in words or not any(word.startswith(b"fwd") for word in words)
 
@@ -218,7 +218,7 @@ class Feedproxy:
 def feedproxy(
     name: str, origin: int, feeds: Sequence[Feed], page: Page, start: float, folder: Path, options: dict[str, Any]
 ) -> Iterator[Feedproxy]:
-    """A whole feedproxy in front of this port, as its publisher or an office would have it."""
+    """Run a complete feedproxy in front of the origin's port, in reverse mode."""
     given = {
         "listen_host": "127.0.0.1",
         "listen_port": 0,

@@ -1,6 +1,6 @@
 """The tables of the polling week, as Markdown: python -m benchmarks.week.table FILE.json … [--into README.md]
 
-Systems of the same play may have been played one after another, into several files: `--systems` selects them.
+The systems of one play may be in several files, if `--systems` selected some of them for each run.
 """
 
 import argparse
@@ -17,7 +17,7 @@ type Figures = dict[str, Any]
 
 
 def title(profile: str, shown: dict[str, Any], results: dict[str, Any]) -> str:
-    """Return what was played, in a line."""
+    """Return the profile, and the numbers that describe the play, in one line."""
     return (
         f"{profile}: {shown['polls']:,} polls of {shown['readers']} readers, "
         f"{results['days']:g} days, seed {results['seed']}"
@@ -25,7 +25,7 @@ def title(profile: str, shown: dict[str, Any], results: dict[str, Any]) -> str:
 
 
 def page(results: dict[str, Any]) -> str:
-    """All of it."""
+    """Return all tables of one play."""
     parts: list[str] = []
     for profile, shown in results["profiles"].items():
         parts.append(f"### {title(profile, shown, results)}\n")
@@ -71,7 +71,7 @@ def _percent(share: float) -> str:
 
 
 def _share(each: Figures, status: int) -> str:
-    # Once written and read, the statuses are text.
+    # In JSON, the statuses are texts.
     count = each["statuses"].get(status, each["statuses"].get(str(status), 0))
     return f"{100 * count / each['polls']:.1f} %"
 
@@ -103,7 +103,7 @@ def _aims(systems: Sequence[Figures]) -> str:
 
 
 def _waits(systems: Sequence[Figures]) -> str:
-    """Why readers waited."""
+    """Return the table of the reasons why readers waited."""
     kinds = list(systems[0]["waits"])
     lines = ["| waited for the origin | " + " | ".join(each["system"] for each in systems) + " |"]
     lines.append("|---|" + "---:|" * len(systems))
@@ -112,7 +112,7 @@ def _waits(systems: Sequence[Figures]) -> str:
 
 
 def _kinds(systems: Sequence[Figures]) -> str:
-    """Of which feeds the origin was asked, and how much it sent."""
+    """Return the table of requests and bytes by the kind of lifetime that a feed states."""
     kinds = list(systems[0]["origin_by_kind"])
     names = " | ".join(each["system"] for each in systems)
     lines = [f"| requests to the origin (MB from it), by what the feed states | {names} |"]
@@ -137,7 +137,7 @@ BLOCK = re.compile(r"(?<=<!-- week: begin -->\n).*?(?=<!-- week: end -->)", re.D
 
 
 def dated(results: Figures) -> str:
-    """All of it, with day and machine."""
+    """Return all tables of one play, with the day and the machine."""
     machine, versions = (
         results["machine"],
         ", ".join(f"{name} {number}" for name, number in results["versions"].items()),
@@ -150,7 +150,7 @@ SYSTEMS = ("nothing", *PEERS, "feedproxy")
 
 
 def merged(results: Sequence[Figures]) -> list[Figures]:
-    """Return the results with the systems of equal plays together."""
+    """Return the results, with all systems of the same play in one result."""
     found: dict[tuple[Any, ...], Figures] = {}
     for each in results:
         key = tuple((name, shown["polls"]) for name, shown in each["profiles"].items()), each["seed"], each["days"]
@@ -165,7 +165,7 @@ def merged(results: Sequence[Figures]) -> list[Figures]:
 
 
 def main() -> None:
-    """Show what was written, or put it into a page."""
+    """Print the tables, or insert them into a page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.week.table", description=__doc__)
     parser.add_argument("json", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--into", type=Path, metavar="PAGE")

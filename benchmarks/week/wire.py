@@ -1,6 +1,6 @@
-"""HTTP as far as the play needs it, every byte counted: one connection that is kept, requests in a row (pipelined).
+"""A minimal HTTP client that counts every byte: one persistent connection with pipelined requests.
 
-Without asyncio: the player does nothing but wait for answers, of which there are some hundred thousand.
+It does not use asyncio, because the player only waits for answers, of which there are some hundred thousand.
 """
 
 import re
@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 PATIENCE = 120.0
-"""Seconds of the machine's time for an answer."""
+"""Seconds of real time within which an answer must arrive."""
 
 TRIES = 3
-"""A server may hang up between two rows of requests: by the play's clock a connection is idle for long."""
+"""Number of attempts at a request. A server may close the connection between two rows of requests, because the
+connection is idle for long by the play's clock.
+"""
 
 _LINE = re.compile(
     rb"\r\n(content-length|content-encoding|transfer-encoding|connection|etag|last-modified|location|cache-status|x-cache)"
@@ -23,8 +25,8 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """An answer; `size` is what went over the wire for it. Of its fields those that the play looks at, names in lower
-    case.
+    """An answer. `size` is its number of bytes on the wire. `fields` contains only the fields that the play reads, with
+    names in lower case.
     """
 
     status: int
@@ -34,7 +36,7 @@ class Received:
 
 
 class Wire:
-    """One connection to one port of loopback, made when it is needed and made anew where it was closed."""
+    """A connection to one port on loopback. It is opened at the first request, and again after it was closed."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -44,8 +46,8 @@ class Wire:
         self._begin = self._end = 0
 
     def get(self, asked: Sequence[bytes]) -> Iterator[Received]:
-        """Send these requests and read their answers, in order. Raises OSError, EOFError, TimeoutError where none
-        comes.
+        """Send these requests, and yield their answers in order. Raises OSError, EOFError or TimeoutError if an answer
+        is missing.
         """
         done, tries = 0, 0
         while done < len(asked):
@@ -56,7 +58,7 @@ class Wire:
                     done, tries = done + 1, 0
                     yield received
                     if self._socket is None:
-                        break  # it said that it would close
+                        break  # the server announced that it closes the connection
             except (OSError, EOFError) as error:
                 self.close()
                 tries += 1
@@ -92,7 +94,9 @@ class Wire:
         return Received(status, fields, body, framing + len(body))
 
     def _more(self) -> int:
-        """Read on; by how much what was there has moved to the front."""
+        """Read more bytes. Return the number of bytes by which the unread ones were moved to the front of the
+        buffer.
+        """
         moved = 0
         if self._end == len(self._room):
             moved, held = self._begin, bytes(self._view[self._begin : self._end])
@@ -140,7 +144,7 @@ class Wire:
                 return b"".join(parts), framing
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._begin = self._end = 0
         if self._socket is not None:
             self._socket.close()
