@@ -1,8 +1,8 @@
 """feedproxy and mitmdump, forked from processes that have imported them already.
 
 A start costs a fifth of a second of processor time then instead of one and a half. The process is a real one in every
-other way: its own pid, environment, folder, standard streams and signals. What depends on how the interpreter itself is
-started (preloaded libraries, inherited sockets) is started by exec, as `Process` decides.
+other way: its own pid, environment, folder, standard streams, inherited sockets and signals. What depends on how the
+interpreter itself is started (preloaded libraries) is started by exec, as `Process` decides.
 """
 
 import functools
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,6 +26,8 @@ from mitmproxy.options import CONF_BASENAME
 
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX = 200_000
+PASSED_MAX = 8
+"""Number of descriptors that a process can inherit."""
 
 
 class Forked:
@@ -75,15 +77,22 @@ class Nursery:
         self._codes: dict[int, int] = {}
         self._processes: dict[int, Forked] = {}
 
-    def start(self, arguments: list[str], environment: dict[str, str], folder: Path, stderr: IO[bytes]) -> Forked:
-        """Start the program with these arguments."""
+    def start(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        folder: Path,
+        stderr: IO[bytes],
+        passed: Sequence[int] = (),
+    ) -> Forked:
+        """Start the program with these arguments. It inherits the descriptors `passed` from 3 on, as from systemd."""
         with self._lock:
             control = self._control or self._open()
             ours, theirs = os.pipe()
             try:
                 order = json.dumps([arguments, environment, str(folder)]).encode()
                 assert len(order) < MESSAGE_MAX
-                socket.send_fds(control, [order], [theirs, stderr.fileno()])
+                socket.send_fds(control, [order], [theirs, stderr.fileno(), *passed])
             finally:
                 os.close(theirs)
             with self._begun:
@@ -183,7 +192,7 @@ def _served(control: socket.socket) -> list[str] | None:
             _tell_ends(control)
         if control not in ready:
             continue
-        message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_MAX, 2)
+        message, descriptors, _, _ = socket.recv_fds(control, MESSAGE_MAX, 2 + PASSED_MAX)
         if not message:
             return None
         if pid := os.fork():
@@ -203,9 +212,11 @@ def _settled(order: Any, descriptors: list[int]) -> list[str]:
     with open(os.devnull, "rb") as nothing:
         for number, each in enumerate((nothing.fileno(), *descriptors)):
             os.dup2(each, number)
-    os.closerange(3, 1024)
+    os.closerange(1 + len(descriptors), 1024)
     os.environ.clear()
     os.environ.update(environment)
+    if passed := len(descriptors) - 2:
+        os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(passed)}
     os.chdir(folder)
     random.seed()  # otherwise all processes would have the same random numbers
     arguments: list[str] = command

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPMessage, HTTPResponse
 from pathlib import Path
@@ -22,7 +23,7 @@ from tests.waiting import PATIENCE
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "feedproxy.cli"]
 MITMDUMP = [str(Path(sys.executable).with_name("mitmdump"))]
-_OF_THE_START = ("LD_PRELOAD", "LISTEN_FDS")
+_OF_THE_START = ("LD_PRELOAD",)
 """Variables that count when the interpreter begins: with one of them it is started by exec."""
 
 LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
@@ -58,7 +59,14 @@ def copy_authority(confdir: Path) -> None:
 class Process:
     """A running program: its output lines, and its end by its own pid."""
 
-    def __init__(self, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        folder: Path,
+        environment: dict[str, str] | None = None,
+        *,
+        passed: Sequence[int] = (),
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / f"log-{time.monotonic_ns()}"
         self._log = self.log.open("wb")
@@ -66,8 +74,9 @@ class Process:
         self.process: subprocess.Popen[str] | Forked
         if not any(name in environment for name in _OF_THE_START) and (found := _program_of(command)):
             program, arguments = found
-            self.process = nurseries[program].start(arguments, environment, folder, self._log)
+            self.process = nurseries[program].start(arguments, environment, folder, self._log, passed)
         else:
+            assert not passed, "only a forked process inherits sockets"
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

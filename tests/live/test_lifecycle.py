@@ -4,8 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,7 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.live.origin import Gate, Origin, a_feed, until
-from tests.live.product import COMMAND, LISTENS, Feedproxy, Process, product_environment, read_answer
+from tests.live.product import (
+    COMMAND,
+    LISTENS,
+    Feedproxy,
+    Process,
+    copy_authority,
+    product_environment,
+    read_answer,
+)
 from tests.live.worker_processes import TOLD_BY_PROC, admin, connections, workers
 from tests.waiting import PATIENCE
 
@@ -145,15 +151,6 @@ def test_sighup_reloads_the_configuration_without_ending_connections(
 # -- a restart without lost requests
 
 
-PASS_ON = """
-import os, sys
-for place, handle in ((3, 1), (4, 2)):
-    os.dup2(int(sys.argv[handle]), place)
-os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2", "LISTEN_FDNAMES": "reader:admin"}
-os.execv(sys.argv[3], sys.argv[3:])
-"""
-
-
 class Activated:
     """Acts like systemd for a service with a socket: opens the socket, passes it on, and receives notifications."""
 
@@ -169,13 +166,11 @@ class Activated:
     def start(self) -> Process:
         environment = product_environment(self.folder)
         environment |= {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "1000000"}
+        environment |= {"LISTEN_FDNAMES": "reader:admin"}
+        copy_authority(self.folder / "conf")
         options = ["--store", str(self.folder / "store"), "--set", f"confdir={self.folder / 'conf'}", "--allow-private"]
-        serve = [*COMMAND, "serve", *options, *self.arguments]
         passed = [self.reader.fileno(), self.admin.fileno()]
-        process = subprocess.Popen
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(subprocess, "Popen", lambda *args, **more: process(*args, pass_fds=passed, **more))
-            return Process([sys.executable, "-c", PASS_ON, *map(str, passed), *serve], self.folder, environment)
+        return Process([*COMMAND, "serve", *options, *self.arguments], self.folder, environment, passed=passed)
 
     def wait_for(self, state: str) -> None:
         while state not in self.told.recv(4096).decode().splitlines():
