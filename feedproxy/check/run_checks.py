@@ -43,8 +43,9 @@ def check_feed(observations: FeedObservations, *, challenge: str | None = None) 
     if document.channel is not None:
         notes += validators.check(observations, now)
         notes += caching.check(observations, document, now)
-        second = _parse_response(observations.repeat) if observations.repeat is not None else None
-        if second is not None:
+        repeat = observations.repeat
+        # The same bytes have the same identifiers.
+        if repeat is not None and repeat.content != observations.last.content and (second := _parse_response(repeat)):
             notes += entries.check_stable_ids(document, second, observations.target)
     notes += _check_document(document, observations, observations.target, now)
     return tuple(notes)
