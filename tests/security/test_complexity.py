@@ -2,53 +2,30 @@
 
 import functools
 import gc
-import time
 from collections.abc import Callable
 
 import pytest
 
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
+from tests.growth import grows_no_faster
 from tests.security.junk import DOCUMENTS
 from tests.security.readings import READINGS, to_model
+from tests.steps import steps
 
 SIZE = 600
 FEW = 150
 """Of documents whose every piece is an item, for which much is done."""
 
-TIMES = 6
-"""How much larger the second document is: what is quadratic takes 36 times as long."""
+SEVERAL = 3000
+"""Of documents that are processed in the event loop."""
 
-WORST = 3 * TIMES
-MOMENT = 0.05
-"""Seconds below which a cost is noise."""
+STEPS_MAX = 10_000
+"""Lines of Python, which take about a millisecond."""
 
 QUICKLY_READ = ("prepare", "delta", "discovery", "opml", "model")
 WRITTEN = ("rdf", "html", "json", "csv")
 """Formats whose renderers are measured alone, without the reading of the document."""
-
-
-def cost(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began
-
-
-def grows_no_faster(work: Callable[[int], Callable[[], object]], size: int) -> str:
-    """Return an empty text if the time of `work` grows with the size, else the times.
-
-    A failed measurement is repeated.
-    """
-    told = ""
-    for _ in range(3):
-        large = cost(work(TIMES * size))
-        if large < MOMENT:
-            return ""
-        small = cost(work(size))
-        if large <= WORST * small:
-            return ""
-        told = f"{small:.4f} s, and {large:.4f} s for {TIMES} times as much"
-    return told
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -74,10 +51,16 @@ def _rendering(name: str, feed: Feed | None) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("name", ["at first sight", "scan_channel"])
-def test_document_processed_in_the_event_loop_takes_a_moment(name: str) -> None:
-    slow = {
-        each: took
-        for each, make in DOCUMENTS.items()
-        if (took := min(cost(_reading(name, make(3000))) for _ in range(2))) > MOMENT
-    }
+def test_document_processed_in_the_event_loop_takes_few_steps(name: str) -> None:
+    slow: dict[str, str | int] = {}
+    for each, make in DOCUMENTS.items():
+        if (count := steps(_reading(name, make(SEVERAL)))) > STEPS_MAX:
+            slow[each] = count
+        elif told := grows_no_faster(lambda size, make=make: _reading(name, make(size)), SEVERAL):
+            slow[each] = told
     assert not slow
+
+
+def test_parser_of_a_whole_document_takes_more_steps_than_the_event_loop_permits() -> None:
+    """Show that the bound of the test above distinguishes a scan from a parser that reads every item."""
+    assert steps(_reading("model", DOCUMENTS["items of no name"](SEVERAL))) > STEPS_MAX
