@@ -125,25 +125,27 @@ def a_usual_feed(number: int) -> Resource:
     return Resource(target, (stored,), channel, (1.7e9 - number,), 1.7e9 + number)
 
 
+def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty the caches that feeds share, which do not belong to the size of a feed."""
+    monkeypatch.setattr(resource_codec, "_INTERNER", Interner())
+    head_parser._DECODED.clear()
+    gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
+
+
 @pytest.mark.parametrize("count", [10, 100, 1000])
 @pytest.mark.parametrize("source", ["origin", "disk"])
 def test_size_of_unpacked_feeds_is_within_15_percent_of_their_memory(
     source: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def empty_caches() -> None:
-        monkeypatch.setattr(resource_codec, "_INTERNER", Interner())
-        head_parser._DECODED.clear()
-        gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
-
     stored = [dump(a_usual_feed(number)) for number in range(count)] if source == "disk" else []
     store = MemoryStore(10**9)
-    empty_caches()
+    empty_caches(monkeypatch)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(count):
             store.put_now(load(stored[number]) if stored else a_usual_feed(number))
-        empty_caches()
+        empty_caches(monkeypatch)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -155,7 +157,7 @@ def test_size_of_unpacked_feeds_is_within_15_percent_of_their_memory(
     ("lines", "name_length", "value_length"), [(7, 8000, 1), (300, 30, 128), (5000, 8, 1), (12, 20, 4000)]
 )
 def test_size_of_feed_with_unusual_field_lines_is_not_below_nine_tenths_of_its_memory(
-    lines: int, name_length: int, value_length: int
+    lines: int, name_length: int, value_length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def a_feed_of(number: int) -> Resource:
         fields = Fields(
@@ -167,11 +169,13 @@ def test_size_of_feed_with_unusual_field_lines_is_not_below_nine_tenths_of_its_m
         return Resource(target, (StoredResponse(target, 200, fields, Content({}), 1.7e9, 1.7e9),))
 
     store = MemoryStore(10**9)
+    empty_caches(monkeypatch)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(8):
             store.put_now(a_feed_of(number))
+        empty_caches(monkeypatch)
         taken = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
