@@ -43,6 +43,13 @@ the log. Writes try several times (shard.py)."""
 OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for the lock of another process. diskcache waits for 60 s."""
 
+_FILES_OF = "SELECT filename FROM Cache WHERE raw = 1 AND filename IS NOT NULL AND key IN ({marks})"
+_STORE_INLINE = (
+    "INSERT INTO Cache (key, raw, store_time, access_time, mode, value) VALUES {marks}"
+    " ON CONFLICT (key, raw) DO UPDATE SET store_time = excluded.store_time, access_time = excluded.access_time,"
+    " access_count = 0, size = 0, mode = excluded.mode, filename = NULL, value = excluded.value"
+)
+_VOLUME = "SELECT page_count, value FROM pragma_page_count, Settings WHERE key = 'size'"
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
 _SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
@@ -210,10 +217,31 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 self._remove_later = None
 
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
-        """Store several values in one transaction."""
-        with self._transact():
+        """Store several values in one transaction.
+
+        One statement stores all values without a file. Each statement releases Python's interpreter lock, and may have
+        to wait for the event loop to get it back.
+        """
+        with self._transact() as (sql, cleanup):
+            inline: dict[str, bytes] = {}
             for key, value in values:
-                self.set(key, value)
+                if len(value) < FILE_MIN:
+                    inline[key] = value
+                else:
+                    self.set(key, value)
+            if not inline:
+                return
+            for (name,) in sql(_FILES_OF.format(marks=", ".join("?" * len(inline))), tuple(inline)).fetchall():
+                cleanup(name)
+            now = time.time()
+            columns = [column for key, value in inline.items() for column in (key, 1, now, now, MODE_RAW, value)]
+            sql(_STORE_INLINE.format(marks=", ".join(["(?, ?, ?, ?, ?, ?)"] * len(inline))), columns)
+
+    def volume(self) -> int:
+        """Return the size of the file and of the files beside it, in bytes, by one statement."""
+        ((page_count, size_of_files),) = self._sql(_VOLUME).fetchall()
+        volume: int = self._page_size * page_count + size_of_files
+        return volume
 
     def cull_slice(self, limit: int) -> int:
         """Remove at most `limit` of the least recently stored values if all values together exceed `size_max`. Return

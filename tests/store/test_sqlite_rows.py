@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import diskcache
 import pytest
 from diskcache.core import MODE_PICKLE, MODE_RAW, MODE_TEXT
 
@@ -206,3 +207,15 @@ def test_rows_remove_replaced_files_of_committed_transaction(rows: Rows, folder:
 
     assert rows.get("a") == bytes([2]) * FILE_MIN
     assert len(list(folder.glob("??/??/*.val"))) == 2
+
+
+def test_rows_stored_together_replace_values_with_and_without_files(rows: Rows, folder: Path) -> None:
+    large, small = b"1" * FILE_MIN, b"2"
+    rows.set_all([("a", large), ("b", small), ("c", small)])
+
+    rows.set_all([("a", small), ("b", large), ("d", small)])
+
+    assert {key: rows.get(key) for key in rows.iter_keys()} == {"a": small, "b": large, "c": small, "d": small}
+    assert len(rows) == 4
+    assert len(list(folder.glob("??/??/*.val"))) == 1
+    assert rows.volume() == diskcache.Cache.volume(rows) >= FILE_MIN
