@@ -213,6 +213,8 @@ class TieredStore:
 
         Return None if neither has the resource.
         """
+        if self._shared is None and target in self._absent:
+            return None  # `put` removes the target from `_absent` before the write queue has the value
         key = (EnvelopeKind.RESOURCE, target)
         entry = self._queue.pending(key) if self._shared is None else None
         if entry is not None:
