@@ -33,6 +33,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
+PAUSED_RETRY: Seconds = 86_400
+"""Seconds in Retry-After for a paused feed without a usable copy: the operator may end the pause at any time."""
+
 
 @dataclass(frozen=True, slots=True)
 class SelectedResponse:
@@ -235,6 +238,9 @@ class ResponseSelector:
                     return self._hit(context, variant, freshness, None if freshness.fresh(now) else detail, reason)
                 if response := self._relocations.as_last_resort(context, resource, now, CacheStatus()):
                     return response
+                if detail is Detail.PAUSED:
+                    tomorrow = now + PAUSED_RETRY
+                    return self._local.service_unavailable(context.request, context.client, tomorrow, detail, reason)
                 # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
                 may_try = detail is Detail.BACK_OFF and throttle.is_past_min_interval(resource, now, settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:

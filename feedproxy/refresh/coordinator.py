@@ -138,8 +138,10 @@ class RefreshCoordinator:
         A request with credentials is deferred only by failures of the whole origin. The minimum interval of the shared
         copy and refusals of other requests do not apply to it.
         """
-        if not context.has_credentials or resource is None:
-            return self.check_fetch_allowed(resource, context.request.target, context.settings)
+        permission = self.check_fetch_allowed(resource, context.request.target, context.settings)
+        is_paused = isinstance(permission, throttle.Deferred) and permission.detail is Detail.PAUSED
+        if not context.has_credentials or resource is None or is_paused:
+            return permission
         failures = resource.failures
         failures = failures if failures.detail in _ORIGIN_FAILURES else Failures()
         return throttle.check_fetch_allowed(

@@ -5,11 +5,15 @@ import asyncio
 import pytest
 
 from feedproxy.admin.pages import versions
+from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.refresh.resource_update import VERSION_RECORDS_MAX
 from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE
+
+PAUSE = {"polling": "off", "feed_min_interval": PAUSE_INTERVAL, "stale_max": PAUSE_INTERVAL}
+"""The rule of a paused feed (refresh/paused_and_blocked.py)."""
 
 
 async def a_copy(stage, **settings):
@@ -356,6 +360,36 @@ async def test_rule_applies_to_its_feeds_only(stage):
 
     (await proxy.get("/passed.rss")).expect(404)
     (await proxy.get("/kept.rss")).expect(200, cache="detail=refused")
+
+
+@pytest.mark.parametrize("fields", [{}, {"authorization": "Basic eDp5"}], ids=["without", "with credentials"])
+async def test_paused_feed_is_not_fetched_even_if_http_forbids_its_stale_copy(stage, fields):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed(), cache_control="max-age=60, must-revalidate")
+    await proxy.get("/feed.rss", **fields)
+    asked = origin.requests
+    proxy.rule("/feed.rss", **PAUSE)
+
+    clock.advance(minutes=10)
+    for _ in range(2):
+        seen = (await proxy.get("/feed.rss", **fields)).expect(503, cache="detail=paused")
+        assert seen.fields.get("retry-after") == "86400"
+    proxy.rule("/feed.rss", feed_min_interval=60)
+
+    assert origin.requests == asked
+    (await proxy.get("/feed.rss", **fields)).expect(200)
+
+
+async def test_paused_feed_is_not_fetched_after_its_copy_was_purged(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed())
+    await proxy.get("/feed.rss")
+    proxy.rule("/feed.rss", **PAUSE)
+
+    await proxy.service.admin.purge(origin.url("/feed.rss"))
+
+    (await proxy.get("/feed.rss")).expect(503, cache="detail=paused")
+    assert origin.requests == 1
 
 
 async def test_feed_min_interval_rule_postpones_requests(stage):

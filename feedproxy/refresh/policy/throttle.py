@@ -9,7 +9,8 @@ determines the `detail` of the response:
     retry-after    the origin stated when to retry.
     back-off       the origin failed: each further failure doubles the pause.
 
-The first two rules apply to known feeds only. The others apply to every target.
+The first two rules apply to known feeds only. The others apply to every target. A feed that the operator has paused is
+not fetched at all.
 """
 
 import math
@@ -68,6 +69,9 @@ def check_fetch_allowed(
     was set back, a stored instant may lie in the future: the last fetch then counts as made now, and a deferral ends
     within DEFER_MAX seconds.
     """
+    if settings.feed_min_interval >= PAUSE_INTERVAL:
+        fetched = now if resource is None else min(resource.fetched, now)
+        return Deferred(fetched + PAUSE_INTERVAL, Detail.PAUSED, "the operator has paused this feed")
     if resource is None:
         return Allowed()
     next_try = min(resource.failures.next_try, now + DEFER_MAX)
@@ -81,8 +85,6 @@ def check_fetch_allowed(
     if latest <= now:
         return Allowed()
     detail, reason = _describe(rule, resource.failures, settings)
-    if detail is Detail.PAUSED:
-        return Deferred(latest, detail, reason)
     return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s")
 
 
@@ -95,8 +97,6 @@ _MIN_INTERVAL, _SITE, _FAILING = range(3)
 
 
 def _describe(rule: int, failures: Failures, settings: Settings) -> tuple[Detail, str]:
-    if rule == _MIN_INTERVAL and settings.feed_min_interval >= PAUSE_INTERVAL:
-        return Detail.PAUSED, "the operator has paused this feed"
     if rule == _MIN_INTERVAL:
         return Detail.FLOOR, f"fetched less than {float(settings.feed_min_interval):.0f} s ago (feed_min_interval)"
     if rule == _SITE:
