@@ -36,6 +36,11 @@ TRIES_MAX = 5
 next client request refreshes the feed."""
 
 
+POSTPONE_MAX: Seconds = 3600
+"""Longest time in seconds until a deferred refresh is considered again. The operator may have ended the reason, such as
+a pause, in the meantime."""
+
+
 class TooManyRequests(FeedproxyError):
     """Raised if a client exceeds `source_limit`."""
 
@@ -125,7 +130,7 @@ class RefreshRequests:
                 due = max(now, last + interval)
                 db.execute(
                     "INSERT INTO errands (target, due, tries, pings) VALUES (?, ?, 0, 1)"
-                    " ON CONFLICT (target) DO UPDATE SET pings = pings + 1",
+                    " ON CONFLICT (target) DO UPDATE SET pings = pings + 1, due = min(due, excluded.due)",
                     (target, due),
                 )
 
@@ -182,7 +187,7 @@ class RefreshRequests:
         for row in rows:
             target = row["target"]
             if (next_allowed := self._cache_admin.next_allowed_fetch(target)) is not None:
-                await self._postpone(target, next_allowed, row["tries"])
+                await self._postpone(target, min(next_allowed, now + POSTPONE_MAX), row["tries"])
             else:
                 refresh = self._run(target, row["tries"], row["pings"])
                 self._running[target] = asyncio.ensure_future(refresh)

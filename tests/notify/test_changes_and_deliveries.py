@@ -20,7 +20,9 @@ from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY, Change, DeliveryRequest
+from feedproxy.notify.refresh_requests import POSTPONE_MAX
 from feedproxy.notify.subscription_table import Role, State, Subscription, Subscriptions, SubscriptionsFull
+from feedproxy.refresh.paused_and_blocked import FeedDecision
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 
@@ -469,3 +471,39 @@ CREATE TABLE subscriptions (
     renew_at REAL, secret TEXT NOT NULL, data TEXT NOT NULL, last_try REAL, last_success REAL,
     failures INTEGER NOT NULL, note TEXT NOT NULL, UNIQUE (role, protocol, topic, callback));
 """
+
+
+# -- pings and pauses
+
+
+async def test_ping_during_a_pause_refreshes_the_feed_after_the_pause(stand: Stand) -> None:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    pings, decisions = stand.notifications.refresh_requests, stand.app.decisions
+    await decisions.decide(TARGET, FeedDecision.PAUSED)
+    asked = stand.origin.requests
+
+    await stand.pass_time(120)
+    await pings.accept_ping([TARGET], "192.0.2.1")
+    await stand.settled()
+    assert stand.origin.requests == asked
+    await decisions.decide(TARGET, None)
+    await stand.pass_time(POSTPONE_MAX)
+    assert stand.origin.requests == asked + 1
+
+
+async def test_ping_after_a_pause_refreshes_the_feed_at_once(stand: Stand) -> None:
+    stand.origin.publish("/feed.xml", a_feed("one"))
+    await stand.read()
+    pings, decisions = stand.notifications.refresh_requests, stand.app.decisions
+    await decisions.decide(TARGET, FeedDecision.PAUSED)
+    await stand.pass_time(120)
+    await pings.accept_ping([TARGET], "192.0.2.1")
+    await stand.settled()
+    asked = stand.origin.requests
+
+    await decisions.decide(TARGET, None)
+    await pings.accept_ping([TARGET], "192.0.2.1")
+    await stand.settled()
+
+    assert stand.origin.requests == asked + 1
