@@ -48,13 +48,15 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"client", "demo", "supervisor"}),
     frozenset({"commands", "cli", "__main__"}),
 )
-"""From what is used to who uses it. The empty name is feedproxy/__init__.py."""
+"""Layers of the parts of the project. A part may import from all earlier layers. The empty name is
+feedproxy/__init__.py.
+"""
 
 FRIENDS = LAYERS[0] | LAYERS[-1]
-"""Of one layer, and still allowed to know one another. Other neighbours are not."""
+"""Parts that may import from each other although they are in one layer. Other parts of one layer may not."""
 
 FOLDER_MAX = 20
-"""Modules of one folder. A folder with more holds two subjects."""
+"""Maximum number of modules in a folder. A folder with more has more than one subject."""
 
 KNOW_MITMPROXY = frozenset({"server", "addons", "serve"})
 

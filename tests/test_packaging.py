@@ -62,7 +62,7 @@ def wheel(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with what the wheel installs into site-packages."""
+    """Return a folder with the files that the wheel installs into site-packages."""
     place = tmp_path_factory.mktemp("site packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(place)

@@ -142,9 +142,8 @@ class SharedOverflow:
         del self._map
 
     def _find(self, key: int) -> tuple[int, int]:
-        """Return the index of a name in the table, and the position of its value.
-
-        For an unknown name, return the index to overwrite, and 0.
+        """Return the offset of a name's slot in the mapped table, and the position of its value. `key` is the hash of
+        the name. For an unknown name, return the offset of the slot to overwrite, and 0.
         """
         first = self._table + key % (SLOTS // BUCKET) * BUCKET * _SLOT.size
         oldest = (1 << 64, first)

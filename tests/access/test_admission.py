@@ -22,12 +22,12 @@ HASHED = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
 
 
 def basic(user: str, password: str, field: str = "Authorization") -> Fields:
-    """A reader's credentials."""
+    """Return a request's fields with Basic credentials."""
     return Fields([(field, "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())])
 
 
 def write(path: Path, text: str) -> None:
-    """What an operator's editor does."""
+    """Replace a file as an operator's editor does."""
     path.write_text(text)
 
 

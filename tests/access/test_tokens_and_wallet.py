@@ -80,7 +80,7 @@ def wallet(tmp_path: Path) -> OriginCredentials:
 
 
 def sent(wallet: OriginCredentials, target: str, user: str) -> Request | None:
-    """What the origin sees of this reader's request."""
+    """Return the request that the origin receives when this user requests the target."""
     found = wallet.credential_for(target, user)
     return found.apply_to(Request("GET", target, Fields([("Authorization", "mine")])), NOW) if found else None
 

@@ -12,7 +12,7 @@ from feedproxy.access.wsse_nonces import NonceFolder
 
 CREATED = "2003-12-15T14:43:07Z"
 NOW = 1_071_499_387.0
-"""The same moment."""
+"""CREATED as seconds since 1970."""
 
 SENT = (
     'UsernameToken Username="bob", PasswordDigest="quR/EWLAV4xLf9Zqyw4pDmfV9OY=", '
@@ -24,7 +24,7 @@ PASSWORDS = {"bob": "taadtaadpstcsm"}
 
 
 def token(*, hexadecimal: bool = False, decoded: bool = False, nonce: bytes = b"once", created: str = CREATED) -> str:
-    """A field as one of the readers in the wild sends it."""
+    """Return a UsernameToken in one of the forms that existing readers send."""
     sent = base64.b64encode(nonce)
     summed = hashlib.sha1((nonce if decoded else sent) + created.encode() + PASSWORDS["bob"].encode())
     digest = base64.b64encode(summed.hexdigest().encode() if hexadecimal else summed.digest()).decode()

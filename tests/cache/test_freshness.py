@@ -15,7 +15,7 @@ DATE = ("Date", format_http_date(NOW))
 
 
 def a_feed(*lines: tuple[str, str], feed: bool = True, status: int = 200, authorized: bool = False) -> StoredResponse:
-    """A feed that came at NOW."""
+    """Return the response with a feed that was received at NOW."""
     content = Content({"identity": b"<rss/>"}, feed=feed)
     return StoredResponse(
         "https://example.com/feed", status, Fields((DATE, *lines)), content, NOW, NOW, authorized=authorized
@@ -23,7 +23,7 @@ def a_feed(*lines: tuple[str, str], feed: bool = True, status: int = 200, author
 
 
 def an_hour(stored: StoredResponse, base: Instant, expires: Instant | None, now: Instant) -> Allowance | None:
-    """A ttl of 60 minutes."""
+    """Return the allowance of a feed whose ttl is 60 minutes."""
     return Allowance(base + 3600, "ttl-hint", "ttl of 60 minutes")
 
 
@@ -33,7 +33,7 @@ def state(stored: StoredResponse, minutes: float, **more: float | None) -> Fresh
 
 
 def guess(stored: StoredResponse, *, learned: float | None = None) -> Freshness:
-    """The same, of a feed that asks for nothing."""
+    """Return the freshness of a feed that states no hint."""
     return assess(stored, NOW, learned=learned, default=1800, minimum=300, maximum=86_400)
 
 

@@ -40,7 +40,7 @@ def said(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) ->
 
 
 def part(first: int, last: int, length: int | str = len(WHOLE), **lines: Any) -> StoredResponse:
-    """The bytes `first` to `last` of WHOLE."""
+    """Return a 206 response with the bytes `first` to `last` of WHOLE."""
     body = Content({"identity": WHOLE[first : last + 1]})
     return StoredResponse(TARGET, 206, said(first, last, length, **lines), body, NOW, NOW)
 

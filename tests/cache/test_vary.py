@@ -6,7 +6,7 @@ from feedproxy.http.message import Fields
 
 
 def answer(language: str | None, *, vary: str = "Accept-Language", time: float = 0) -> StoredResponse:
-    """The answer to a request in this language."""
+    """Return the response to a request for this language."""
     fields = Fields([("Vary", vary)] if vary else [])
     return StoredResponse(
         "https://example.com/",

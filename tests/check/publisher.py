@@ -23,7 +23,7 @@ class PublisherRequest:
     path: str
     fields: dict[str, str]
     count: int
-    """Number of requests for this path, with this one."""
+    """Number of requests for this path so far, including this one."""
 
     def takes(self, coding: str) -> bool:
         return coding in self.fields.get("accept-encoding", "")

@@ -43,7 +43,9 @@ DEVIATIONS = {
     # GBK under the name of GB2312: the index's parser gave up, the larger encoding reads it.
     "derived__enc_gb2312_gbk_0.xml": "items",
 }
-"""What is read otherwise than the index has it, and why that is right."""
+"""Files for which the parser correctly returns something else than the index states (a feed, or the number of
+items).
+"""
 
 
 def index(corpus: Path) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ def index(corpus: Path) -> list[dict[str, Any]]:
 
 
 def feeds(corpus: Path) -> Iterator[tuple[str, dict[str, Any], Channel]]:
-    """Name, record and channel of every feed that is one."""
+    """Yield name, record and channel of every file that is a feed."""
     for record in index(corpus):
         path = corpus / record["file"]
         channel = read(path.read_bytes(), None)
@@ -61,7 +63,7 @@ def feeds(corpus: Path) -> Iterator[tuple[str, dict[str, Any], Channel]]:
 
 
 def meant(record: dict[str, Any]) -> Schedule:
-    """What the raw values of the index mean by the rules, written down a second time."""
+    """Return the schedule that the raw values of the index mean, by a second implementation of the rules."""
     minutes = [int(value) for value in record.get("ttl") or () if value.isdecimal() and int(value) > 0]
     numbers = [int(value) for value in record.get("skipHours") or () if value.isdecimal()]
     hours = {number % 24 for number in numbers if number <= 24}
@@ -145,7 +147,7 @@ def test_corpus_feeds_have_the_indexed_links_cloud_items_and_well_formedness(cor
 
 
 def bodies(corpus: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and body of every hostile case, without coding where it has gzip and that can be undone."""
+    """Yield name and body of every hostile case. Bodies in gzip follow once more, decoded, if they can be decoded."""
     for path in sorted((corpus / "hostile" / "bodies").iterdir()):
         yield path.name, path.read_bytes()
     for path in sorted((corpus / "hostile" / "raw").iterdir()):

@@ -14,7 +14,7 @@ from feedproxy.feed.parse.channel_parser import read
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "delta"
 BASES = sorted(GOLDEN.glob("*.base.*"))
 HISTORY = 40
-"""Steps looked at of each history, evenly spread."""
+"""Number of version pairs that are tested from each history, evenly spread."""
 
 RSS = "<rss xmlns:x='{}'><channel><title>t</title>{}</channel></rss>"
 RDF = """\
@@ -23,7 +23,7 @@ RDF = """\
 
 
 def base_of(body: bytes) -> frozenset[tuple[str, str]]:
-    """What would have been kept of a version."""
+    """Return the identities and digests of a version's entries, as the store keeps them."""
     channel = read(body, None)
     assert channel is not None
     found = find_entries(body, channel)
@@ -32,7 +32,7 @@ def base_of(body: bytes) -> frozenset[tuple[str, str]]:
 
 
 def made(body: str | bytes, base: str | bytes = "", number: int | None = None) -> Delta | None:
-    """The delta of `body`, from `base` or from all entries of its own from `number` on."""
+    """Return the delta of `body` for a client that has `base`, or that has the entries of `body` from `number` on."""
     now = body.encode() if isinstance(body, str) else body
     channel = read(now, None)
     assert channel is not None
@@ -201,7 +201,7 @@ def test_delta_of_successive_corpus_versions_is_smaller(corpus: Path) -> None:
 
 
 def successive(path: Path) -> list[tuple[bytes, bytes]]:
-    """Pairs of successive versions that differ, evenly spread over a history."""
+    """Return pairs of successive, different versions, evenly spread over a history."""
     with lzma.open(path) as packed, tarfile.open(fileobj=packed, mode="r:") as archive:
         versions = [file.read() for member in archive if (file := archive.extractfile(member))]
     pairs = [(before, now) for before, now in pairwise(versions) if before != now]

@@ -14,7 +14,7 @@ FEEDS = sorted(path for path in GOLDEN.iterdir() if path.with_name(path.name + "
 
 
 def written(channel: Channel) -> dict[str, object]:
-    """The channel as its golden half shows it: sets in order, and without the digest."""
+    """Return the channel in the form of the golden files: sets sorted, and without the digest."""
     said = dataclasses.asdict(channel)
     assert said.pop("content_digest")
     said["schedule"]["skip_hours"] = sorted(said["schedule"]["skip_hours"])

@@ -18,7 +18,7 @@ from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import Seen
 
 PATIENT = 30_000
-"""Milliseconds: this machine may be busy with other tests, and Redis is not to be taken for lost."""
+"""Milliseconds until Redis counts as lost. They are many because this machine may be busy with other tests."""
 
 
 class Machine:

@@ -18,7 +18,7 @@ from tests.stages.origin import Origin, a_feed
 
 LASTING = "max-age=3600"
 SHORT = 300
-"""Milliseconds: here Redis is to be taken for lost."""
+"""Milliseconds until Redis counts as lost. They are few because these tests wait for that."""
 
 
 async def test_redis_killed_is_refilled_without_failed_requests(

@@ -36,7 +36,7 @@ AGAIN = ("rss", "rdf", "atom", "json")
 
 PER_BYTE = 20e-6
 BASE = 1.0
-"""Seconds of processor time that a reading may take, per byte and beside."""
+"""Seconds of processor time that an operation may take in addition to the time per byte."""
 
 
 class Failure(AssertionError):

@@ -14,7 +14,7 @@ OPAQUE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_c
 
 
 def client(*lines: tuple[str, str], coding: str = "identity") -> Fields:
-    """The conditions of a client that got these fields with its copy."""
+    """Return the conditions of a client whose copy came with these fields."""
     return Fields([("If-None-Match", own_tag(carry_validators(HASH, Fields(lines)), coding, b"coded").text)])
 
 

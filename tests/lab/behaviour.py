@@ -38,7 +38,7 @@ def document(number: int, extra: str = "") -> bytes:
 
 
 def world(extra: str = "", *, every: float = 6, count: int = 40, fields: Iterable[tuple[str, str]] = ()) -> ReplayWorld:
-    """A feed with a new version every `every` hours."""
+    """Return a replay of a feed that has a new version every `every` hours."""
     versions = []
     for number in range(count):
         since = MONDAY + number * every * 3600

@@ -10,7 +10,7 @@ AT = 1_795_262_400.25
 
 
 def an_exchange(target: str = "https://example.com/feed", **changes: Any) -> Exchange:
-    """A reader's GET and its 200; field lines as pairs in `asked` and `answered`."""
+    """Return a GET and its 200. `asked` and `answered` are field lines, as pairs."""
     asked, answered = changes.pop("asked", ()), changes.pop("answered", ())
     values = {"side": Side.READER, "at": AT, "status": 200, "reason": "OK", **changes}
     return Exchange(request=Request("GET", target, Fields(asked)), fields=Fields(answered), **values)

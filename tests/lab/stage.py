@@ -21,7 +21,7 @@ URL = "http://example.com/feed"
 
 
 def a_feed(number: int) -> bytes:
-    """An RSS feed in UTF-8 with this item and those before it."""
+    """Return an RSS feed in UTF-8 with the items up to this number."""
     items = "".join(
         f"<item><title>Größe {index}</title><guid isPermaLink='false'>tag:{index}</guid></item>"
         for index in range(number, -1, -1)
@@ -33,7 +33,7 @@ def a_feed(number: int) -> bytes:
 
 
 def a_world(hours: int = 48) -> ReplayWorld:
-    """A feed that has a new item every hour."""
+    """Return a replay of a feed that has a new item every hour."""
     versions = [
         Version(
             since=AT + number * HOUR,
@@ -68,7 +68,7 @@ class Stage:
     exchanges: list[Exchange]
 
     async def get(self, target: str = URL, *, method: str = "GET", **fields: str) -> Got:
-        """One request on a connection of its own; field names with underscores for hyphens."""
+        """Send a request on its own connection. Names of fields have underscores instead of hyphens."""
         lines = {"Host": "example.com", **{name.replace("_", "-"): value for name, value in fields.items()}}
         head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         reader, writer = await asyncio.open_connection(self.listener.host, self.listener.port)
@@ -90,7 +90,7 @@ class Stage:
 
 @asynccontextmanager
 async def on_stage(*faults: str, hours: int = 48, plain: bool = False) -> AsyncIterator[Stage]:
-    """A replay with these faults on a free port of loopback."""
+    """Run a replay with these faults on a free loopback port."""
     clock, exchanges = ManualClock(AT), list[Exchange]()
     replay = make_replay(a_world(hours), ReplayOptions(faults=faults), AT, plain=plain)
     listener = ReplayListener(replay, clock, observe=lambda exchange, _: exchanges.append(exchange))

@@ -15,7 +15,7 @@ from platformdirs import user_cache_path
 PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 PATIENCE = 60_000
-"""Milliseconds for whatever a page is waited for: the machine may have much else to do."""
+"""Milliseconds that a test waits for an event of a page. It is long because the machine may be busy."""
 
 AXE = "axe-core@4"
 

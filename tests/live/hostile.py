@@ -23,15 +23,15 @@ from feedproxy.store.resource import Resource
 from tests.live.servers import Seen, Whole, ask
 
 NOON: float = calendar.timegm((2026, 11, 20, 12, 0, 0))
-"""A Friday: the moment at which the cases' answers are dated."""
+"""A Friday: the instant in the Date fields of the cases' responses."""
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 DEFAULT = 30 * MINUTE
-"""The lifetime of a feed about which nobody says anything."""
+"""Seconds that a feed is fresh if neither HTTP nor the feed states a lifetime."""
 FLOOR = 61
-"""A second more than the least time between two fetches of one feed."""
+"""One second more than the minimum interval between two fetches of a feed."""
 MOST = DAY
-"""The longest that a hint or a guess counts."""
+"""Maximum lifetime, in seconds, by a hint or by a heuristic."""
 
 _LINK = re.compile(r"<(?:[\w-]+:)?link [^<>]*(?:/>|></[\w:-]+>)")
 

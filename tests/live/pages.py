@@ -62,27 +62,27 @@ PROGRAMS = frozenset(
     | {"systemctl", "journalctl", "systemd-analyze", "varnishd", "mitmdump", "newsboat", "git", ".", "for", "export"}
     | {"cp", "mkdir", "sleep", "sed", "grep", "echo", "kill", "touch"}
 )
-"""What a command begins with. All other blocks are outputs, unless a directive says otherwise."""
+"""First words of commands. Blocks that begin with another word are outputs, unless a directive says otherwise."""
 
 BUILT_IN = {".", "for", "until", "export"}
-"""Those of them that are the shell's."""
+"""The PROGRAMS that are built into the shell."""
 
 SERVERS = re.compile(
     r"feedproxy (?:serve(?!.*--check)|replay(?!.*--list-faults))|python3 -m http\.server|mitmdump|redis-server"
 )
-"""Commands that go on running: what follows them on the page happens while they do."""
+"""Commands that keep running while the rest of the page is executed."""
 
 DIRECTIVE = re.compile(r"<!-- run: (\S+)(?: (.*?))? -->")
 OUTPUT = re.compile(r"feedproxy (?:\d|listens on )|feedproxy: ")
 """Lines that begin like a command, and are outputs."""
 SHELL = re.compile(r"[|><&;$*?(){}~`]")
 PIPED = re.compile(r"(feedproxy [^|><&;]+) ([|>] .+)")
-"""A command of ours whose output a shell goes on with."""
+"""A command of feedproxy whose output is piped or redirected by the shell."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"$]*\"")
 
 PORT = re.compile(r"((?:127\.0\.0\.1|localhost|0\.0\.0\.0|(?<=[\s'\"=])):|http\.server |--port )(\d{4,5})\b")
 ELSEWHERE = re.compile(r"(?<![\w./~-])/(etc|run|var/lib|var/cache)/(?=\w)")
-"""Folders of the machine that pages name; here they are below the test's folder."""
+"""System folders named by pages. In a run they are below the test's folder."""
 
 MASKS = [
     (re.compile(pattern, re.M), mask)
@@ -100,11 +100,11 @@ MASKS = [
         (r" {2,}", "  "),
     )
 ]
-"""What is another at every run."""
+"""Values that differ between runs, with their placeholders."""
 
 
 SETTLES = 5.0
-"""Seconds in which a program that goes on running has written what the page shows of its start."""
+"""Seconds within which a command that keeps running has written the output shown on the page."""
 
 
 class Untrue(AssertionError):
@@ -190,7 +190,7 @@ class Page:
         self.folder = folder
         self.checked = 0
         self.untrue: list[str] = []
-        """Where the page says something else than what happened."""
+        """Error messages: places where the page and the real output differ."""
         self._ports: dict[str, int] = {}
         self._origins: dict[str, StandIn] = {}
         self._servers: list[Server] = []

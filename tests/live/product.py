@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "feedproxy.cli"]
 MITMDUMP = [str(Path(sys.executable).with_name("mitmdump"))]
 _OF_THE_START = ("LD_PRELOAD",)
-"""Variables that count when the interpreter begins: with one of them it is started by exec."""
+"""Variables that affect the start of the interpreter. With one of them, the product is executed instead of forked."""
 
 LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
 

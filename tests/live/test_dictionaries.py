@@ -13,7 +13,9 @@ from tests.live.product import Feedproxy, ask
 pytestmark = pytest.mark.asyncio
 
 VERSIONS = 5
-"""The browser stores a dictionary in its own time, so not every version after the first has one."""
+"""Number of published versions. The browser stores dictionaries asynchronously, so some versions are sent without
+one.
+"""
 
 OLD = [f"{number} {os.urandom(40).hex()}" for number in range(60)]
 

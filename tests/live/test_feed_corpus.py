@@ -65,9 +65,9 @@ class Observed:
     entrance: Entrance
     seen: Seen
     coded: dict[str, tuple[Seen, bool]]
-    """By the coding asked for: the answer (without its body), and whether it stands for the same content."""
+    """By requested coding: the response without its body, and True if it encodes the same content."""
     again: list[Seen]
-    """Asked anew with each of the tags."""
+    """Responses to conditional requests with each received tag."""
     asked: int
     channel: Channel | None
 

@@ -20,7 +20,7 @@ from tests.live.test_websub import FORM, active, office_of, publish, publisher_o
 type Start = Callable[..., Feedproxy]
 
 pytestmark = pytest.mark.timeout(500)
-"""The library is installed in the first test's time, and on a busy machine two servers take a while to begin."""
+"""The first test also installs the library, and on a busy machine the two servers start slowly."""
 
 LISTENS = re.compile(r"^\{.*listens")
 

@@ -52,7 +52,7 @@ class Office:
     origin: Origin
     browser: Any
     complaints: list[str] = field(default_factory=list)
-    """What the browser has found fault with: errors of scripts, of the policy, of loading."""
+    """Errors that the browser reported: in scripts, in loading, and violations of the content security policy."""
 
     async def page(self, **options: Any) -> Any:
         """Open a page with empty caches."""

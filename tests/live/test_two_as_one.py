@@ -18,10 +18,14 @@ from tests.live.worker_processes import TOLD_BY_PROC, Connection, admin, connect
 pytestmark = pytest.mark.skipif(not TOLD_BY_PROC, reason="who serves a connection is told by /proc")
 
 TELLS_TIME = ("age", "date")
-"""Fields that say when, and not what: the two proxies are asked one after the other."""
+"""Fields that depend on the time of the request. They are not compared, because the two proxies are requested one after
+the other.
+"""
 
 IN_PASSING = re.compile(r"(?<=ttl=)-?\d+|(?<=feedproxy-)[0-9a-f]{8}|(?<=subscribers=)\d+")
-"""In the others: seconds that are left, and the name of an installation."""
+"""Parts of other fields that are not compared: remaining seconds, names of installations, and numbers of
+subscribers.
+"""
 
 
 @dataclass

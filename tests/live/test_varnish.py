@@ -23,7 +23,7 @@ pytestmark = needs("varnishd", "varnishadm")
 
 VCL = ROOT / "conf" / "varnish.vcl"
 SHOWN = "sub vcl_deliver { set resp.http.X-TTL = obj.ttl; set resp.http.X-Hits = obj.hits; }\n"
-"""Before its own vcl_deliver: how long Varnish means to keep it, and how often it has answered with it."""
+"""A part of vcl_deliver that shows the remaining lifetime of Varnish's copy, and the number of hits on it."""
 
 
 @dataclass

@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 ADMIN = re.compile(r"the admin listener is at (http://\S+)")
 
 TOLD_BY_PROC = Path("/proc/self/net/tcp").exists()
-"""Whether this system tells who serves a connection."""
+"""True if the system can tell which process serves a connection."""
 
 
 class Connection:

@@ -50,13 +50,13 @@ class Exchange:
     asked: float
     received: float
     doubted: bool = False
-    """A HEAD has shown other validators since (4.3.5)."""
+    """True if a later HEAD has shown other validators (4.3.5)."""
     invalid: bool = False
-    """An unsafe method has succeeded there since (4.4)."""
+    """True if an unsafe request for the target has succeeded later (4.4)."""
     optional: bool = False
     """A 304 to a request that another response answers has updated this one (4.3.4). The cache may omit the update."""
     targeted: bool = False
-    """CDN-Cache-Control is for the cache that asked (RFC 9213)."""
+    """True if CDN-Cache-Control applies to the cache that sent the request (RFC 9213)."""
 
     @property
     def date(self) -> float:
@@ -111,7 +111,7 @@ class Model:
     heuristic: Heuristic
     history: list[Exchange] = field(default_factory=list)
     stored: set[int] = field(default_factory=set)
-    """Numbers of exchanges that the cache says it has stored: they take the place of older ones (4)."""
+    """Numbers of exchanges that the cache reports as stored. They replace older ones (4)."""
 
     def hear(self, exchange: Exchange) -> None:
         """Record a response of the origin to a request of the cache."""

@@ -63,7 +63,7 @@ def planned(
 
 
 def apart(count: int, dice: random.Random) -> list[ExpectedPoll]:
-    """Return polls with such distances that each is a fleet."""
+    """Return polls so far apart that each is a cluster of its own."""
     ahead, polls = 0.0, []
     for _ in range(count):
         ahead += max(100.0, 0.11 * ahead) * dice.uniform(1, 5)

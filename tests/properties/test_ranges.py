@@ -53,7 +53,7 @@ RANGES = st.one_of(
     st.builds("bytes=-{}".format, POSITIONS),
 )
 PATHS = st.sampled_from(["/a", "/b", "/c", "/d"])
-"""Once the whole of a file is there, parts of it are no matter any more."""
+"""Several paths, because parts of a file are only stored until the whole file is."""
 VERSIONS = st.builds(
     Publish,
     st.sampled_from([10, 10, 11]),

@@ -27,7 +27,7 @@ MARK = re.compile(rb"v\d+\.[\w.-]+;")
 VARIED = ("Accept-Language", "X-Colour")
 LONG_AGO = 100_000
 EXAMPLES = 150
-"""Sequences of up to 25 steps for each kind of cache: so many find every fault that is planted below."""
+"""Number of sequences, of up to 25 steps, for each kind of cache. They suffice to find every fault planted below."""
 NOTHING = ("Cache-Control", "")
 
 
@@ -143,9 +143,9 @@ class CacheBesideModel(RuleBasedStateMachine):
     left_out: ClassVar[tuple[int, ...]] = ()
     """Statuses that the origin does not use."""
     asks_for_everybody = False
-    """Whether the cache may ask without fields of the reader's that nothing stored is told apart by."""
+    """True if the cache may omit a reader's fields from its request when no stored Vary names them."""
     targeted = False
-    """Whether CDN-Cache-Control is for this cache."""
+    """True if CDN-Cache-Control applies to this cache."""
     tally: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
@@ -160,7 +160,7 @@ class CacheBesideModel(RuleBasedStateMachine):
         self.numbers = 0
         self.down = False
         self.failed: dict[str, bool] = dict.fromkeys(PATHS, False)
-        """Whether the last attempt to reach the origin for a path has failed."""
+        """By path: True if the last attempt to contact the origin has failed."""
         self.heard: list[Exchange] = []
         """Exchanges with the origin since the current request, until its response."""
         self.heard_later: list[Exchange] = []
@@ -436,7 +436,7 @@ class CacheBesideModel(RuleBasedStateMachine):
 
 
 class FeedsBesideModel(CacheBesideModel):
-    """The same with feeds, without feed hints and special rules for feeds."""
+    """Simulates an origin with feeds. Feed hints and special rules for feeds are off."""
 
     options: ClassVar[dict[str, Any]] = {"feed_hints": "off", "on_bad_update": "pass", "reload_interval": 0}
     media_type = "application/rss+xml"
@@ -456,7 +456,7 @@ class FeedsBesideModel(CacheBesideModel):
 
 
 class TargetedBesideModel(CacheBesideModel):
-    """The same with a cache that acts for its origins and has its own targeted field (RFC 9213)."""
+    """Simulates a cache that acts for its origins and has its own targeted field (RFC 9213)."""
 
     options: ClassVar[dict[str, Any]] = {"targeted_fields": "always"}
     targeted = True

@@ -129,14 +129,14 @@ class World:
     serials: Iterator[int] = field(default_factory=itertools.count)
     pages: dict[str, Page] = field(default_factory=dict)
     good: dict[str, Instant] = field(default_factory=dict)
-    """Marks, and when the origin last gave or confirmed what bears them."""
+    """By mark: the instant at which the origin last sent or confirmed the content with this mark."""
     personal: set[str] = field(default_factory=set)
-    """Marks of what was meant for one request only."""
+    """Marks of contents that were meant for one request only."""
     shown: set[str] = field(default_factory=set)
     asked: dict[str, list[Instant]] = field(default_factory=lambda: {path: [] for path in PATHS})
-    """When the origin was asked for each path."""
+    """By path: the instants at which the origin received requests."""
     servable: dict[str, bool] = field(default_factory=dict)
-    """Whether the last good answer at a path may be given to anybody, again and stale."""
+    """By path: True if the last successful response may be reused for every client, even when it is stale."""
 
     def publish(self, about: Publish) -> None:
         self.clock.advance(2)  # each version has its own second, so that dates distinguish them

@@ -1,4 +1,4 @@
-"""Content of responses before it is stored: decoding, parsing and coding."""
+"""Decoding, parsing and encoding of content before it is stored."""
 
 import gzip
 from pathlib import Path

@@ -23,7 +23,7 @@ HOST = "feeds.example.com"
 
 @pytest.fixture
 async def _names() -> None:
-    """Let every name resolve to loopback."""
+    """Resolve every name to loopback."""
     resolver._RESOLVERS[asyncio.get_running_loop()] = Resolver(lambda host: ["127.0.0.1"])
 
 

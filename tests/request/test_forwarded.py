@@ -1,4 +1,4 @@
-"""Which address a request comes from, by Forwarded or X-Forwarded-For, spelled in every way there is."""
+"""The client address in Forwarded and X-Forwarded-For, in every permitted spelling."""
 
 import pytest
 
@@ -117,7 +117,7 @@ def test_a_chain_is_read_no_further_than_its_bound() -> None:
 
 @pytest.mark.parametrize("piece", [",", "a,", 'for="', 'for="x",', "for=1.2.3.4,", '\\",', "=;", '"'])
 def test_long_values_take_no_long_time(piece: str) -> None:
-    """An entry is looked for in ENTRY_MAX bytes."""
+    """The parser searches only ENTRY_MAX bytes for an entry."""
     value = piece * (65_536 // len(piece)) + f",for={CLIENT}"
 
     assert said(FORWARDED, value).address == CLIENT

@@ -1,4 +1,4 @@
-"""Documents that are designed to take long: repeated pieces within a frame in which they are expensive."""
+"""Documents designed to take long: one piece, repeated within a frame that makes its processing expensive."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ PIECES = (
     *("<pubDate>", "<updated ", "<item>", "</item>", "<item ", "<entry>", "<link", '"items":', '"hubs":', "xmlns:a="),
     *("<meta charset=", "<?xml ", '<?xml encoding="', "<rss", "<html", "<base ", "urn:uuid:", "T00:00", "2026-01-01"),
 )
-"""About a hundred and forty."""
+"""About 140 pieces to repeat."""
 
 
 def _feed(body: bytes, channel: bytes = b"") -> bytes:
@@ -161,4 +161,4 @@ DOCUMENTS: dict[str, Make] = {
         + b"</body></opml>"
     ),
 }
-"""By name; each grows with its number."""
+"""Functions by name. Each returns a document whose size grows with the number."""

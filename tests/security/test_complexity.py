@@ -15,7 +15,7 @@ from tests.steps import steps
 
 SIZE = 600
 FEW = 150
-"""Of documents whose every piece is an item, for which much is done."""
+"""Number of pieces in documents of items, which are expensive each."""
 
 SEVERAL = 3000
 """Of documents that are processed in the event loop."""

@@ -29,7 +29,7 @@ from tests.security.readings import HREF, as_response
 from tests.waiting import PATIENCE
 
 LIMITS = Limits(quick=0.1, cpu=60, wall=600)
-"""So long that what is done within them is done beside the job that takes long."""
+"""Limits long enough that other jobs are finished while the long job is running."""
 
 SHORT = Limits(quick=0.1, cpu=1, wall=600)
 

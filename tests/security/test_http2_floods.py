@@ -32,10 +32,10 @@ GROWTH_MAX = 40_000_000
 """Bytes of memory that a flood may add. Without bounds 100,000 resets add 390 MB."""
 
 CPU_MAX = 3.0
-"""Seconds of work that a flood may cost; on a quiet machine it is a tenth of that."""
+"""Seconds of processor time that a flood may cost. On a quiet machine it costs a tenth of this."""
 
 HIT_MAX = 2.0
-"""Seconds that an answer to somebody else may take meanwhile, on a machine that has much else to do."""
+"""Seconds that another client may wait for a response during a flood, on a busy machine."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -61,7 +61,7 @@ class Tunnel:
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()
         self.ended: int | None = None
-        """The code of the GOAWAY that came."""
+        """Error code of the received GOAWAY frame, or None without one."""
 
     def head(self, path: str = "/feed.rss", method: str = "GET", **more: str) -> list[tuple[str, str]]:
         return [

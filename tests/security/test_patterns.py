@@ -30,7 +30,7 @@ REACHED = {"feedproxy.durations_and_sizes._PART": 128}
 """Characters of the longest text, for patterns that only meet short ones of the operator."""
 
 PASSED_ON = {"feedproxy.http.structured_fields": ("match",)}
-"""How modules search that hand their patterns on to a function."""
+"""By module: the methods with which its patterns are searched, if the module passes them to a function."""
 
 NOISE = 0.005
 """Seconds: a cost above it is measured again, and compared with that of half the text."""

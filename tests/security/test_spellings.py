@@ -80,7 +80,7 @@ SPELLINGS = [
     "/secret",
     "/secret?x",
 ]
-"""All of these some server takes for what is below /secret."""
+"""Paths that at least one server interprets as a path below /secret."""
 
 OTHERS = [
     "/",
@@ -101,7 +101,7 @@ REFUSED = [
     "/%f0%80%80%afx",
     "/%c1%9cx",
 ]
-"""What no reading can be relied on for."""
+"""Paths that servers interpret in unpredictable ways, so feedproxy refuses them."""
 
 
 def protecting(*rules: tuple[str, dict[str, object]]) -> Callable[[str], Settings]:
@@ -245,7 +245,7 @@ def test_feed_covers_another_if_all_its_readers_may_read_both() -> None:
 
 
 TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-"""nginx's folders, each of which has to be one that it may write to."""
+"""Folders of nginx for temporary files, which must be writable."""
 
 # -- origins with lax parsers behind a proxy
 

@@ -122,7 +122,7 @@ STANDS: dict[str, tuple[str, Callable[[Path, int, str], Process], Callable[[], s
     "haproxy, balancer.cfg": ("x-forwarded-for", haproxy, balancer_cfg),
 }
 FAST = {"nginx", "nginx, bare", "nginx, Forwarded", "haproxy, balancer.cfg"}
-"""Those whose feedproxy has the fast path; the others' requests all go through mitmproxy."""
+"""Load balancers whose feedproxy has the fast path. For the others, mitmproxy processes all requests."""
 
 
 @pytest.fixture(scope="module")

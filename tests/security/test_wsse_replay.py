@@ -14,7 +14,7 @@ from feedproxy.access.wsse_nonces import NonceFolder
 
 CREATED = "2027-01-15T08:00:00Z"
 NOW = 1_800_000_000.0
-"""The same moment."""
+"""CREATED as seconds since 1970."""
 
 PASSWORDS = {"bob": "feed me", "carol": "feed me", "dave": "other"}
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

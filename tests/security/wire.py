@@ -17,7 +17,7 @@ class RawOrigin:
     answer: Callable[[bytes], bytes]
     port: int = 0
     connections: list[bytearray] = field(default_factory=list)
-    """What came on each connection."""
+    """Bytes received on each connection."""
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     @property

@@ -20,7 +20,7 @@ from tests.stages.play import UPSTREAM, OnProxy
 from tests.waiting import PATIENCE
 
 LARGE = bytes(8_000_000)
-"""More than the system holds on the way to one who does not read."""
+"""Content larger than the system's buffers for a client that does not read."""
 
 
 @pytest.fixture

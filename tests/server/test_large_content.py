@@ -13,7 +13,7 @@ from tests.server.test_tls_connection import line_to, secured
 from tests.waiting import PATIENCE
 
 LARGE = 5_000_000
-"""More than the system takes in before anybody reads."""
+"""Bytes of content, more than the system buffers before the proxy reads."""
 
 SHAPES = ("content-length", "chunked")
 

@@ -19,12 +19,12 @@ NO_FIELDS = Fields()
 
 
 def at(seconds: float) -> str:
-    """An HTTP-date so many seconds from NOW."""
+    """Return the HTTP-date of the instant `seconds` after NOW."""
     return format_http_date(NOW + seconds)
 
 
 def fields(**lines: Any) -> Fields:
-    """`cache_control="no-store"` becomes `cache-control: no-store`."""
+    """Return fields from keyword arguments: `cache_control="no-store"` becomes `cache-control: no-store`."""
     return Fields((name.replace("_", "-"), value) for name, value in lines.items())
 
 
@@ -34,7 +34,7 @@ def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS
 
 
 def stored(status: int = 200, *, delay: float = 0, coding: str = "identity", **lines: Any) -> StoredResponse:
-    """A response received at NOW."""
+    """Return a stored response that was received at NOW."""
     known = {name: lines.pop(name) for name in ("vary_request", "authorized", "invalid", "own_agent") if name in lines}
     return StoredResponse(TARGET, status, fields(**lines), Content({coding: b"0123456789"}), NOW - delay, NOW, **known)
 
@@ -44,19 +44,19 @@ def state(response: StoredResponse, after: float = 0) -> Freshness:
 
 
 def deciding(response: StoredResponse | None, after: float = 0, **asked: Any) -> Decision:
-    """Return the decision on a request with these fields so many seconds later."""
+    """Return the decision on a request with these fields, `after` seconds after NOW."""
     request = CacheControl.from_request(fields(**asked))
     known = None if response is None else state(response, after)
     return reuse_decision.decide(response, request, known, NOW + after)
 
 
 def freshen(response: StoredResponse, **lines: Any) -> StoredResponse | None:
-    """The stored response after a 304 that came 100 seconds later."""
+    """Return the stored response after a 304 that was received 100 seconds later."""
     return validation.freshen(response, Response(304, fields(**lines)), NOW + 99, NOW + 100)
 
 
 def varying(vary: str, asked: Fields, **lines: Any) -> StoredResponse:
-    """A response with this Vary to a request with these fields."""
+    """Return a stored response with this Vary to a request with these fields."""
     response = stored(vary=vary, **lines)
     return replace(response, vary_request=variation.request_fields_for(response.fields, asked))
 

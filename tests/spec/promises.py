@@ -1,4 +1,6 @@
-"""Lists of sentences and of the tests that keep each: a sentence a line, and below it, indented, `FILE TEST`."""
+"""Lists of sentences of a specification, each with its tests: a sentence is one line, and each indented line below the
+sentence is `FILE TEST`.
+"""
 
 import ast
 from collections.abc import Container
@@ -27,7 +29,7 @@ def names_in(file: Path) -> frozenset[str]:
 
 
 def check_sentences(text: str, kept_nowhere: Container[str]) -> None:
-    """Each sentence stands there once and has a test, and none is also said to be kept nowhere."""
+    """Assert that each sentence is listed once, has a test, and is not among the sentences without a test."""
     sentences = [line for line in text.splitlines() if line and not line.startswith(" ")]
 
     assert len(set(sentences)) == len(sentences)

@@ -45,7 +45,7 @@ CHANGE = f"""<notification version="1.0" xmlns="{NAMESPACE}">
 
 @dataclass
 class Service:
-    """Both sides, and the stand they are on."""
+    """The publisher's and the subscriber's role of CNWS, and their stand."""
 
     stand: Stand
     both: DuplexProtocol[Publisher, Subscriber]
@@ -72,7 +72,7 @@ class Service:
 
     @property
     def told(self) -> list[tuple[str, dict[str, str]]]:
-        """Who was told what."""
+        """Return the callback and the texts of every notification."""
         return [(url, parts(content, "resourceChange")) for _, url, content in self.stand.others.calls]
 
 
@@ -100,7 +100,7 @@ async def service(stand_at: Callable[..., Any]) -> Service:
 
 
 def parts(content: bytes, kind: str) -> dict[str, str]:
-    """The texts of a message of this kind, by name; it has the form of the samples."""
+    """Return the texts of a message, by element name. The message must have the form of the specification's samples."""
     root = ET.fromstring(content)
     assert (root.tag, root.get("version")) == (f"{{{NAMESPACE}}}notification", "1.0")
     (inner,) = root
@@ -477,7 +477,9 @@ async def test_subscription_refused_by_publisher_is_requested_again_after_a_day(
 
 
 async def hours(service: Service, count: int, *, step: float = 1 / 12) -> None:
-    """Let hours pass, with a turn of the loop after each `step` of one: more than five minutes are an outage."""
+    """Advance the clock by `count` hours, in steps of `step` hours. Steps of more than five minutes count as
+    outages.
+    """
     for _ in range(round(count / step)):
         service.stand.clock.advance(step * HOUR)
         service.stand.notifications.wake()

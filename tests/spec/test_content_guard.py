@@ -56,7 +56,7 @@ BAD = {
 
 
 def a_copy(channel: Channel | None = RSS, age: float = HOUR, **more: object) -> Resource:
-    """A resource that was last good so long ago."""
+    """Return a resource whose last valid response was received `age` seconds ago."""
     stored = StoredResponse(TARGET, 200, Fields(), Content({"identity": b"<rss/>"}, feed=True), NOW - age, NOW - age)
     return replace(Resource(TARGET, (stored,), channel, fetched=NOW - age), **more)  # type: ignore[arg-type]
 

@@ -1,7 +1,6 @@
-"""Promises of publishers, hubs and subscribers, in our words, and the tests that keep each.
-
-From RSS Feed State (pinging), the rssCloud interface, the change notification service, and WebSub for hubs and
-subscribers. What is kept nowhere stands at the end, with the reason.
+"""Requirements on publishers, hubs and subscribers, paraphrased, each with its tests. They come from RSS Feed State
+(pinging), the rssCloud interface, the change notification service, and WebSub. Requirements without a test are listed
+at the end, with the reason.
 """
 
 from pathlib import Path
@@ -192,7 +191,7 @@ KEPT_NOWHERE = {
     " the feed itself is read by http, and a signature is better than none",
     "CNWS: a description of any length": "ours has 4000 characters at most; longer ones are read",
 }
-"""Sentences that ask for more than is done, and why."""
+"""Requirements that feedproxy does not meet, with the reason."""
 
 
 @pytest.mark.parametrize(("sentence", "where", "test"), promises(PROMISES), ids=str)

@@ -1,7 +1,6 @@
-"""Promises on formats, discovery, lists and access, in our words, and the tests that keep each.
-
-From the Universal Subscription Mechanism (USM) and the chapter on data feeds (Feeds). What is kept nowhere stands at
-the end, with the reason. The tests below are those of the chapter that no other file has.
+"""Requirements on formats, discovery, lists and access, paraphrased, each with its tests. They come from the Universal
+Subscription Mechanism (USM) and a book's chapter on data feeds (Feeds). Requirements without a test are listed at the
+end, with the reason. This file contains the tests for the chapter that no other file contains.
 """
 
 from pathlib import Path
@@ -143,7 +142,7 @@ KEPT_NOWHERE = {
     "USM: entries of the Windows registry": "freedesktop's are written; there is no Windows to try others on",
     "Feeds 11.1.6: Perl's serialized form (Storable)": "thawing runs code, and the form differs between machines",
 }
-"""Sentences that ask for more than is done, and why."""
+"""Requirements that feedproxy does not meet, with the reason."""
 
 FEED = b"""<rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>Photos</title>
 <link>http://site.example/</link><description>All of them</description>

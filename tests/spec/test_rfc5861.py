@@ -14,7 +14,7 @@ NOW = 1_750_000_000.0
 
 
 def stored(control: str) -> StoredResponse:
-    """A response with this Cache-Control, received at NOW."""
+    """Return a stored response with this Cache-Control that was received at NOW."""
     fields = Fields([("Cache-Control", control), ("ETag", '"x"')])
     return StoredResponse("https://example.com/", 200, fields, Content({"identity": b"x"}), NOW, NOW)
 
@@ -25,7 +25,7 @@ def deciding(control: str, after: float, request: CacheControl | None = None) ->
 
 
 def allowed(control: str, after: float, occasion: Occasion, request: CacheControl | None = None) -> bool:
-    """Whether the response is used, for an operator who allows nothing of himself."""
+    """Return True if the stale response may be served, although no option permits it."""
     response = stored(control)
     known = assess(response, NOW + after)
     return serving_stale.allowed(
@@ -85,6 +85,6 @@ def test_stale_if_error_does_not_apply_to_refusals() -> None:
 
 
 def test_stale_if_error_absent_forbids_reuse_on_error() -> None:
-    """Section 4: a stale copy needs somebody's word: the origin's, the reader's or the operator's."""
+    """Section 4: a stale copy requires permission by the origin, the reader or the operator."""
     assert not allowed("max-age=600", 600, Occasion.ERROR)
     assert isinstance(deciding("max-age=600, stale-if-error=1200", 601), Validate | Forward)

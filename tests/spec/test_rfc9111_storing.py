@@ -112,7 +112,9 @@ def test_set_cookie_does_not_prevent_storing_and_is_no_stored_field() -> None:
 
 
 def cookie_of(*, feed: bool = False, asked: Fields = NO_FIELDS, held: str | None = None, **lines: Any) -> str | None:
-    """The Set-Cookie that is kept of a response that brings `a=b`, or of one that held another and is updated."""
+    """Return the stored Set-Cookie of a response with `a=b`. With `held`, that response updates one whose cookie is
+    `held`.
+    """
     news = fields(set_cookie="a=b", **lines)
     kept = fields(set_cookie=held) if held else NO_FIELDS
     response = StoredResponse(TARGET, 200, Fields((*storable_fields(news), *kept)), Content({}, feed=feed), NOW, NOW)
@@ -213,7 +215,7 @@ def test_authorized_response_is_not_stored_without_permission_to_share(control: 
 
 
 def part(first: int, last: int, **lines: Any) -> StoredResponse:
-    """The bytes `first` to `last` of 0123456789."""
+    """Return a stored part: the bytes `first` to `last` of 0123456789."""
     said = fields(content_range=f"bytes {first}-{last}/10", **lines)
     return replace(stored(206), fields=said, content=Content({"identity": b"0123456789"[first : last + 1]}))
 

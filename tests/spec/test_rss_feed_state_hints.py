@@ -14,7 +14,7 @@ DAY = 24 * HOUR
 
 
 def at(text: str) -> Instant:
-    """GMT. 16 November 2026 is a Monday."""
+    """Return the instant of a moment in GMT. 16 November 2026 is a Monday."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 

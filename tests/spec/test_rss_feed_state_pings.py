@@ -22,11 +22,11 @@ from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed
 
 SITE = "http://example.com/"
-"""What the feed of these tests links to."""
+"""The page to which the feed of these tests links."""
 
 
 class Door:
-    """The endpoints, asked without a network."""
+    """The endpoints, called without a network."""
 
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
@@ -44,7 +44,7 @@ class Door:
         return await self.ear.page(self.call("pingSiteForm", query, **more))
 
     async def rpc(self, content: bytes, **more: Any) -> Any:
-        """The value returned; a fault is raised."""
+        """Return the value of an XML-RPC response. Raises the fault, if any."""
         answer = await self.stand.notifications.xmlrpc.answer(self.call("RPC2", content=content, **more))
         assert answer.status == 200
         assert (answer.fields.combined("Content-Type") or "").startswith("text/xml")

@@ -1,5 +1,6 @@
-"""How many read a feed: the conventions of User-Agent counts, and what feedproxy makes of them, a promise a
-test."""
+"""Subscriber counts in User-Agent: the conventions of aggregators, and feedproxy's use of them. Each test checks one
+promise.
+"""
 
 import pytest
 
@@ -13,7 +14,7 @@ NOON = 1_795_176_000.0
 
 
 class Office:
-    """A proxy's counting, spoken to as readers would."""
+    """The counts of a proxy, which receives requests of readers."""
 
     def __init__(self, **options: int) -> None:
         self.counts = SubscriberCounts(**options)
@@ -23,7 +24,7 @@ class Office:
     def asks(
         self, user_agent: str = "NetNewsWire", address: str = "192.0.2.1", *, user: str = "", feed: str = FEED
     ) -> int:
-        """A request; says what the feed's count is then."""
+        """Record a request and return the feed's count after it."""
         self.counts.record_read(
             feed, self.identifier.pseudonym(address, user_agent, user, self.now), user_agent, self.now
         )

@@ -22,7 +22,7 @@ OLD = ("one", "two", "three")
 
 @pytest.fixture
 async def stage(stand_at: Callable[..., Any]) -> WebSubStand:
-    """A hub for every public feed that is held, which is one."""
+    """Return a hub with one stored, public feed."""
     made = await websub_at(stand_at)
     await made.change(*OLD)
     return made

@@ -36,7 +36,7 @@ class Others:
     answer: Callable[[str], Response | FeedproxyError] = lambda _: Response(200)
     gate: asyncio.Event | None = None
     at: dict[str, list[str]] = field(default_factory=dict)
-    """Where a host is; what is not here is an address itself."""
+    """Addresses by host name. A host that is missing here is an address itself."""
     policy: AddressPolicy = field(default_factory=AddressPolicy)
     at_once: int = 0
     most_at_once: int = 0

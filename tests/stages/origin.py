@@ -41,7 +41,7 @@ class Origin:
         self.pages: dict[str, Page] = {}
         self.log: list[Request] = []
         self.methods: dict[str, Callable[[Request], Response]] = {}
-        """What answers other methods than GET and HEAD."""
+        """Functions that answer requests, by method, for methods other than GET and HEAD."""
         self.gate: asyncio.Event | None = None
         self.broken: Callable[[Request], Response] | FeedproxyError | None = None
         self.base = "http://origin.example"

@@ -27,13 +27,13 @@ from feedproxy.telemetry.recent_activity import RecentActivity
 from tests.stages.origin import Origin, OriginFetcher, on_loopback
 
 HERE = "192.0.2.1"
-"""Where a reader is unless a scenario says otherwise; on the whole proxy everybody is at 127.0.0.1."""
+"""Address of readers unless a scenario states another. On the whole proxy, the address is 127.0.0.1."""
 
 ALONE: dict[str, Any] = {"polling": "off"}
-"""What happens comes from the scenario alone, unless it is about the schedule."""
+"""Settings that prevent scheduled refreshes, so that only the scenario causes requests."""
 
 UPSTREAM = "the origin"
-"""As the setting `upstream`: the origin of this stage, whose address is known once it is open."""
+"""Placeholder, as the setting `upstream`, for the stage's origin. Its address is known only when the stage is open."""
 
 
 @dataclass(frozen=True)

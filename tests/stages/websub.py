@@ -30,12 +30,12 @@ class WebSubStand:
     stand: Stand
     websub: WebSub
     callback: Callable[[str], Response | FeedproxyError] = lambda _: Response(200)
-    """What a callback answers when it is called with no challenge."""
+    """Returns a callback's response to a call without a challenge."""
     hub: Callable[[], Response | FeedproxyError] = lambda: Response(202)
     confirms: bool = True
     """Whether callbacks repeat the challenge."""
     asked: list[dict[str, str]] = field(default_factory=list)
-    """What our subscriber asked of hubs."""
+    """Requests of the proxy's subscriber to hubs."""
 
     def __post_init__(self) -> None:
         self.stand.others.answer = self._answer

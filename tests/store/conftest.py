@@ -14,7 +14,7 @@ type MakeFeed = Callable[..., Resource]
 
 @pytest.fixture
 def a_feed() -> MakeFeed:
-    """Return a function that makes a feed of a target and of a size in bytes, over all its codings."""
+    """Return a function that makes a feed for a target. Its size in bytes is that of all its codings."""
 
     def make(target: str = "https://example.com/feed", *, size: int = 1000, says: str = "hello") -> Resource:
         body = (says.encode() * (size // 2 // len(says) + 1))[: size // 2]

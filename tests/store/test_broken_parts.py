@@ -90,7 +90,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def folder(whole: Path, tmp_path: Path, a_feed: MakeFeed) -> Path:
-    """A store with feeds in every shard, one of them in a file of its own, state, and a ledger."""
+    """Return the folder of a store with state, a ledger, and feeds in every shard, one of them in its own file."""
     if not whole.exists():  # noqa: ASYNC240 (a fixture may block)
         store = opened(whole, [])
         for target in targets():

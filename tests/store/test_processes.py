@@ -78,7 +78,9 @@ def go(process: "subprocess.Popen[str]") -> None:
 
 
 def number_of(resource: Resource) -> int:
-    """The round in which it was written; fails where its parts are of different ones."""
+    """Return the round in which the resource was written. Raises AssertionError if its parts are from different
+    rounds.
+    """
     (stored,) = resource.variants
     mark = stored.content.tag or ""
     target, _, number = mark.split()
@@ -93,7 +95,9 @@ def number_of(resource: Resource) -> int:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_killed_process_loses_no_written_feed(tmp_path: Path, seed: int, failures: list[StoreError]) -> None:
-    """Killed after so many bytes of its reports, wherever the writer is by then; six times on one folder."""
+    """Six processes in a row use one folder. Each is killed after a random number of bytes of its reports, and so at a
+    random point of its work.
+    """
     choose = random.Random(seed)
     safe: dict[str, int] = {}
     for life in range(6):
@@ -121,7 +125,7 @@ async def test_killed_process_loses_no_written_feed(tmp_path: Path, seed: int, f
 
 
 async def test_processes_on_one_folder_read_whole_values(tmp_path: Path, failures: list[StoreError]) -> None:
-    """Two write the same feeds, from an empty folder on; this one reads all the while."""
+    """Two processes write the same feeds into an empty folder while this process reads them."""
     writers = [start(tmp_path, who, first=0, rounds=150, seed=seed) for seed, who in enumerate(("one", "two"))]
     store = open_store(str(tmp_path), memory_max=1, disk_max=100_000_000, on_failure=failures.append)
     for process in writers:

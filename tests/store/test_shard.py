@@ -46,7 +46,7 @@ def damage(path: Path, at: int, data: bytes = b"\xa5" * 4096) -> None:
 
 
 def filled(shard: Shard, folder: Path) -> None:
-    """Enough values for several pages, all of them in the file itself."""
+    """Write values for several pages of the file, all of them in the file itself."""
     for number in range(200):
         shard.set(f"https://{number}.example/", b"value" * 300)
     shard.close()
@@ -106,7 +106,7 @@ def test_shard_corrupt_at_opening_is_set_aside_with_a_warning(
 
 
 def use(shard: Shard) -> None:
-    """As the store does: whatever fails is passed over, and the writer mends."""
+    """Use the shard as the store does: failures are ignored, and the writer replaces a corrupt file."""
     for number in range(200):
         try:
             shard.get(f"https://{number}.example/")
@@ -141,7 +141,7 @@ def test_shard_keeps_only_one_corrupt_file(open_shard: OpenShard, folder: Path) 
 
 
 def test_shard_file_is_unharmed_by_connection_to_the_old_one(open_shard: OpenShard, folder: Path) -> None:
-    """SQLite removes journals by name, and the new file has the old one's name."""
+    """SQLite removes journals by name, and the new file has the name of the old one."""
     filled(open_shard(), folder)
     other = Rows(folder, size_max=None)
     other.set("https://1.example/", b"in the old one's journal")

@@ -15,7 +15,7 @@ from feedproxy.store.sqlite_rows import FILE_MIN, Rows
 
 
 class Trap:
-    """Unpickled, it makes a folder."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -35,7 +35,7 @@ def rows(folder: Path) -> Rows:
 
 
 def plant(folder: Path, **columns: object) -> None:
-    """Write a row of the kind that an attacker would write."""
+    """Write a row as an attacker would."""
     row = {"key": "key", "raw": 1, "store_time": 1.0, "mode": MODE_RAW, "size": 0, **columns}
     with sqlite3.connect(folder / "cache.db") as connection:
         names, marks = ", ".join(row), ", ".join("?" * len(row))
@@ -64,7 +64,7 @@ def test_rows_never_unpickle_a_value(rows: Rows, folder: Path, tmp_path: Path, i
 
 
 def test_rows_trap_works_with_diskcache_alone(folder: Path, rows: Rows, tmp_path: Path) -> None:
-    """Or the test above would show nothing."""
+    """Without this check, the test above would prove nothing."""
     import diskcache
 
     plant(folder, mode=MODE_PICKLE, value=pickle.dumps(Trap(tmp_path / "sprung")))
@@ -153,7 +153,7 @@ def test_rows_make_files_for_the_owner_only(rows: Rows, folder: Path) -> None:
 
 
 def test_rows_sweep_removes_old_files_without_a_row(rows: Rows, folder: Path) -> None:
-    """A process was killed after it had written the file and before the row."""
+    """Such a file remains if a process is killed after it has written the file and before it writes the row."""
     rows.set("key", b"a" * FILE_MIN)
     (named,) = folder.glob("??/??/*.val")
     orphan, young = named.with_name(f"{'1' * 28}.val"), named.with_name(f"{'2' * 28}.val")

@@ -27,7 +27,7 @@ OTHER = "https://example.com/other"
 
 
 class Gate:
-    """Holds up the writer before each write, and may let it fail."""
+    """Delays the writer before each write, and can make the write fail."""
 
     def __init__(self, disk: DiskStore) -> None:
         self._write, self._write_all, self._delete = disk.write, disk.write_all, disk.delete
@@ -667,7 +667,7 @@ async def test_tiered_holds_does_not_read_the_feed(open_tiered: Open, a_feed: Ma
 
 
 def test_disk_store_keeps_stored_length_of_freshened_feed(folder: Path, a_feed: MakeFeed) -> None:
-    """SQLite then writes the pages alone that differ."""
+    """With the same length, SQLite writes only the pages that differ."""
     lengths = set[int]()
     disk = DiskStore(folder, size_max=50_000_000, on_failure=_fail)
     for number, at in enumerate((1.0, 1_795_501_866.6576734, 1_795_501_900.25)):

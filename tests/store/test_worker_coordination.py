@@ -82,7 +82,7 @@ os._exit(0)
 
 
 class Other:
-    """Another process on the same folder; it answers when what it was told is done."""
+    """Another process on the same folder. It answers after it has executed a command."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -247,7 +247,7 @@ async def test_shared_slots_of_a_site_are_distinct_between_processes(tmp_path: P
 
 
 async def test_shared_slots_equal_those_of_one_process(opened: Store) -> None:
-    """The table and the dictionary give the same, as long as neither has to forget."""
+    """The shared table and the dictionary of one process give equal results until either is full."""
     choose, alone, shared = random.Random(2), LocalSiteThrottle(), opened.coordination.sites
     now = 1000.0
     for _ in range(500):

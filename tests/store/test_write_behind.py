@@ -10,7 +10,7 @@ from tests.waiting import PATIENCE
 
 
 async def test_write_queue_handles_wake_during_idle_work(failures: list[StoreError]) -> None:
-    """A read found a corrupt file just after the writer had looked for some: it was never set aside."""
+    """A corrupt file that a read finds just after the writer's search for corrupt files is set aside, too."""
     tidying, go_on = threading.Event(), threading.Event()
     tidied = 0
 

@@ -8,7 +8,7 @@ from feedproxy.store.write_pacing import PAUSE_MIN, WritePacer
 
 @pytest.fixture
 def rested(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Rests, on a clock that only rests and the test itself move."""
+    """Return the list of pauses, in seconds. Only pauses and the test advance the clock."""
     rests = list[float]()
 
     def rest(seconds: float) -> None:

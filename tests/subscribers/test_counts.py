@@ -29,7 +29,7 @@ def reader(number: int) -> Pseudonym:
 
 
 def traced(counts: SubscriberCounts, requests: Iterable[tuple[str, Pseudonym, str, float]]) -> int:
-    """Bytes that are held after these requests and were not before."""
+    """Return the bytes of memory that the counts use more after these requests."""
     tracemalloc.start()
     try:
         for target, pseudonym, user_agent, now in requests:
@@ -329,7 +329,7 @@ def test_load_rejects_damaged_and_foreign_counts() -> None:
 
 
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others get a turn after every feed."""
+    """Let other tasks run after every feed."""
     monkeypatch.setattr(cooperative_iteration, "MAX_BLOCKING_TIME", -1)
 
 
@@ -430,7 +430,7 @@ async def test_readers_and_rhythms_are_forgotten_without_further_requests() -> N
 
 
 class OtherMachine:
-    """A machine with a hundred readers of each feed."""
+    """Peers with a hundred readers of each feed."""
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: float) -> int:
         return self.direct_with_peers(target, direct, now) + claimed

@@ -1,4 +1,4 @@
-"""Parent proxies in this very process: one speaks HTTP, one SOCKS5. Both lead every name to loopback."""
+"""Parent proxies in the test's process, for HTTP and SOCKS5. They resolve every name to loopback."""
 
 import asyncio
 import base64
@@ -11,26 +11,26 @@ from feedproxy.upstream.parent_proxy import Parent
 
 @dataclass
 class Played:
-    """A parent proxy, and what it was asked."""
+    """A parent proxy and a record of its requests."""
 
     scheme: str
     user: str = ""
     password: str = ""
     answer: bytes = b""
-    """What an HTTP parent answers to everything, in the place of doing it; of SOCKS5 the reply's code."""
+    """If not empty: the response of an HTTP parent to every request, or the code in every reply of a SOCKS5 parent."""
     port: int = 0
     connections: int = 0
     heads: list[bytes] = field(default_factory=list)
-    """The heads that an HTTP parent was sent."""
+    """Request heads that an HTTP parent received."""
     asked: list[str] = field(default_factory=list)
     """HOST:PORT of each tunnel, or the target of each request."""
 
     def parent(self, scheme: str = "", *, user: str = "", password: str = "") -> Parent:
-        """The parent as the option would name it."""
+        """Return the parent as the option `upstream_proxy` names it."""
         return Parent(scheme or self.scheme, "127.0.0.1", self.port, user or None, password)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         self.connections += 1
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             if self.scheme == "http":
@@ -116,7 +116,7 @@ async def _joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, po
 
 @asynccontextmanager
 async def a_parent(scheme: str = "http", **facts: object) -> AsyncIterator[Played]:
-    """A parent proxy that listens."""
+    """Run a parent proxy."""
     played = Played(scheme, **facts)  # type: ignore[arg-type]
     tasks: set[asyncio.Task[None]] = set()
 

@@ -1,4 +1,4 @@
-"""An origin that answers with exact bytes, in this very process."""
+"""An origin in the test's process that answers with exact bytes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ LIMITS = FetchLimits(connect=2, first_byte=2, total=4)
 
 @dataclass
 class Played:
-    """What one answer is: pieces written one after the other, then the connection's fate."""
+    """One answer: pieces written one after the other, and what happens to the connection after them."""
 
     pieces: tuple[bytes, ...]
     then: str = "keep"
@@ -33,7 +33,7 @@ def play(*pieces: bytes, then: str = "keep") -> Played:
 
 @dataclass
 class RawOrigin:
-    """Answers in the order of `script` (the last one again and again) and remembers the heads it was sent."""
+    """Sends the answers of `script` in order, then repeats the last one. Records all request heads."""
 
     script: list[Played]
     port: int = 0
@@ -41,7 +41,7 @@ class RawOrigin:
     heads: list[bytes] = field(default_factory=list)
     connections: int = 0
     greeting: bytes = b""
-    """Said before anything is asked."""
+    """Bytes sent before the first request."""
 
     def url(self, path: str = "/feed", host: str = "127.0.0.1") -> str:
         return f"{self.scheme}://{host}:{self.port}{path}"
@@ -94,7 +94,7 @@ async def origin(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the event loop turn until something has happened; a test never waits for time to pass."""
+    """Run the event loop until the condition holds. Tests never wait for a fixed time."""
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 -- what is waited for happens inside the code under test
             await asyncio.sleep(0)
@@ -121,7 +121,7 @@ async def fetch_once(
     lines: tuple[tuple[str, str], ...] = (),
     inspect: Callable[[RawOrigin], None] | None = None,
 ) -> Fetched | Oversized:
-    """One request to an origin that plays the script."""
+    """Send one request to an origin with this script and return the result of the fetch."""
     async with origin(*script) as raw, a_fetcher(limits) as fetcher:
         result = await fetcher.fetch(a_get(raw.url(path), *lines, method=method))
         if inspect:

@@ -223,7 +223,7 @@ async def test_name_with_public_and_private_addresses_resolves_to_public_ones() 
 
 
 async def test_resolved_addresses_are_logged_and_not_in_errors(caplog: pytest.LogCaptureFixture) -> None:
-    """A name of the inside and a name that does not exist look alike from outside, in kind and in words."""
+    """A client cannot tell an internal name from a name that does not exist: kind and text of the errors are equal."""
     caplog.set_level("INFO", "feedproxy")
 
     async def nothing(host: str, port: int) -> list[str]:
@@ -293,7 +293,7 @@ def test_network_option_that_is_invalid_is_rejected_with_its_value() -> None:
 
 
 async def test_name_server_that_never_answers_is_unreachable_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """mitmproxy's time-out is disarmed while it is asked where a reader may go."""
+    """mitmproxy's own timeout is suspended during the address check."""
 
     async def never(host: str, port: int) -> list[str]:
         await asyncio.Event().wait()

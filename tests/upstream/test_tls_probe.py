@@ -34,7 +34,7 @@ _KEY_USAGE = x509.KeyUsage(
 
 
 class Authority:
-    """A certification authority of this test run's own."""
+    """A certificate authority of this test run."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -61,12 +61,12 @@ class Authority:
         )
 
     def trusting(self) -> ssl.SSLContext:
-        """A client's context that trusts this authority and nobody else."""
+        """Return a client's TLS context that trusts this authority only."""
         pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
         return ssl.create_default_context(cadata=pem)
 
     def serving(self, *names: str, days: int = 30) -> ssl.SSLContext:
-        """A server's context with a certificate for these names."""
+        """Return a server's TLS context with a certificate for these names."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (

@@ -139,8 +139,9 @@ def retry_after(fields: Fields, now: Instant) -> Instant | None:
     """Return the instant from which the origin permits the next request after a failed one, or None if the response
     states no instant.
 
-    The origin states it by Retry-After (RFC 9110, section 10.2.3) or by an exhausted rate limit. The later instant
-    applies, at most DEFER_MAX seconds from now. For successful responses, only `rate_limit_reset` is meaningful.
+    An origin states such an instant in Retry-After (RFC 9110, section 10.2.3), or as the reset of an exhausted rate
+    limit. If the response has both, the later instant applies, at most DEFER_MAX seconds from now. For successful
+    responses, only `rate_limit_reset` is meaningful.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)

@@ -23,17 +23,17 @@ from feedproxy.feed.convert.write.to_table import COLUMNS
 from tests.conftest import CORPUS
 
 READABLE = 395
-"""Feeds of the corpus; the rest of its files are lists, broken JSON and RDF of other kinds."""
+"""Number of feeds in the corpus. Its other files are lists, broken JSON, and RDF documents of other kinds."""
 
 XML = ("rss", "rdf", "atom")
 
 ONLY_IN_JSON = {"members", "banner"}
-"""What no format of XML has a word for."""
+"""Members that no XML format can represent."""
 
 
 @functools.cache
 def written(feed: Feed, name: str) -> bytes:
-    """The feed in this format, written once for all tests."""
+    """Return the feed in this format; each combination is rendered once for all tests."""
     return FORMATS[name].render(feed)
 
 
@@ -50,7 +50,7 @@ def feeds() -> list[tuple[str, Feed]]:
 
 
 def of_all_kinds(feeds: list[tuple[str, Feed]], nth: int) -> list[tuple[str, Feed]]:
-    """Every nth feed, and every one that has an element or a format that none before it has."""
+    """Return every nth feed, and each feed with an element or a format that no earlier one has."""
     seen = set[Any]()
     found = []
     for index, (file, feed) in enumerate(feeds):
@@ -130,7 +130,7 @@ def test_data_formats_contain_the_whole_model(feeds):
 
 
 def differences(meant: Feed, got: Feed, name: str) -> Iterator[str]:
-    """What differs though the format could have said it."""
+    """Yield the members that differ although the format could have represented them."""
     assert len(meant.items) == len(got.items)
     yield from _differing(meant, got, name)
     for item, other in zip(meant.items, got.items, strict=True):
@@ -149,7 +149,7 @@ def _differing(meant: Any, got: Any, name: str) -> Iterator[str]:
 
 
 def _demanded(field: str, meant: Feed | Item, one: object, name: str) -> bool:
-    """Whether the format demands something where the model has nothing: then something was put in."""
+    """Return True if the format requires a value that the model lacks. The renderer then writes a substitute."""
     if field == "is_permalink":
         # Of an id or link that was put in, nobody has said whether they are one.
         return not meant.id or not meant.links

@@ -34,7 +34,7 @@ HOSTILE = (
 
 
 def a_hostile_feed(word: str) -> Feed:
-    """This word in every place."""
+    """Return a feed with this text in every place that can hold text."""
     item = Item(
         id=word,
         title=Text(word, "html"),
@@ -61,7 +61,7 @@ def test_page_contains_no_script(word: str) -> None:
 
 
 def harm_in(page: etree._Element) -> list[str]:
-    """What could run, load or lead away."""
+    """Return the parts of a page that could execute code, load a resource or lead to another page."""
     found = [str(each.tag) for each in page.iter("script", "iframe", "object", "embed", "form", "base", "svg", "math")]
     found += [str(each.text) for each in page.iter("style") if each.getparent().tag != "head"]  # type: ignore[union-attr]
     for each in page.iter("*"):

@@ -131,7 +131,7 @@ async def bad_gateway_cold_stale_copy_warm(play: Play) -> None:
 
 
 GOOD = "hostile/raw/500-after-good.prime.http"
-"""A good feed, for cases that speak of a copy and bring none."""
+"""A valid feed, for cases that require a stored copy and define none."""
 
 
 async def not_reused(play: Play) -> None:

@@ -31,7 +31,9 @@ LIFETIMES = {
     "max-age": 0,
     "max-age=60 ,, foo=bar;baz": 60,
 }
-"""Conservative readings: what is invalid is stale, of two the shorter counts (RFC 9111, 4.2.1)."""
+"""Lifetime in seconds by Cache-Control value. Invalid values are stale, and the shorter of two values applies (RFC
+9111, section 4.2.1).
+"""
 
 
 async def conservative_lifetime(play: Play) -> None:

@@ -1,5 +1,4 @@
-"""Promises about feeds that the public tests for HTTP caches have no words for, as rows of a table.
-
-A row says what stands where (situation), what a reader asks (act), and what holds then (expectation). The rows are
-played in test_supplement.py; docs/reference/conformance-feeds.md is made of them.
+"""Promises about feeds that the public tests for HTTP caches cannot express, as rows of a table. A row has a situation
+(settings, and the steps before), an act (a client's request) and an expectation (the response). test_supplement.py
+executes the rows, and docs/reference/conformance-feeds.md is generated from them.
 """

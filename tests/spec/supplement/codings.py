@@ -1,4 +1,4 @@
-"""Who holds the feed in one coding, and asks for it in another, has it: whatever became of the tag on the way."""
+"""Clients that have the feed in one coding and request it in another, with tags as intermediaries change them."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ from tests.stages.origin import a_feed
 
 CODINGS = ("identity", "gzip", "br", "zstd")
 TITLES = tuple(f"title-{number}" for number in range(60))
-"""Enough items for every coding to pay."""
+"""Enough items that every coding makes the feed smaller."""
 FORMS = {"as it is": '"{%s}"', "weak": 'W/"{%s}"', "unquoted": "{%s}", "-gzip appended": '"{%s}-gzip"'}
 
 GET = {coding: Ask({"Accept-Encoding": coding}, remember=coding) for coding in CODINGS}

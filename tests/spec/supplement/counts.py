@@ -1,4 +1,4 @@
-"""What the publisher reads in his log: how many read along, in the User-Agent that speaks for all of them."""
+"""The number of readers that the origin receives in the User-Agent of feedproxy's requests."""
 
 from collections.abc import Iterator
 
@@ -86,7 +86,7 @@ def window() -> Iterator[Promise]:
 
 
 def ways() -> Iterator[Promise]:
-    """A reader counts with every kind of answer."""
+    """Yield promises that a reader is counted with every kind of response."""
     answered: tuple[tuple[str, tuple[Step, ...]], ...] = (
         ("from the copy", (ua("reader/1"), ua("other/2"))),
         ("by a 304", (Ask({"User-Agent": "reader/1"}, remember="old"), ua("other/2", **{"If-None-Match": '"{old}"'}))),

@@ -1,4 +1,6 @@
-"""226: who has an earlier version, and says `A-IM: feed`, gets what is new, in an answer that no cache mistakes."""
+"""Deltas: a client that has an earlier version and sends `A-IM: feed` gets the new entries as a 226, which no cache
+takes for the whole feed.
+"""
 
 from collections.abc import Iterator
 
@@ -22,7 +24,9 @@ OLD = tuple(f"old-{number}" for number in range(60))
 
 
 def situation(control: str = "max-age=60", settings: dict[str, object] | None = None) -> Situation:
-    """The reader has the feed in every coding; since then there is news."""
+    """Return a situation in which a reader has the feed in every coding, and the origin has published a newer
+    version.
+    """
     fields = {"Cache-Control": control} if control else {}
     readers: tuple[Step, ...] = tuple(Ask({"Accept-Encoding": coding}, remember=coding) for coding in CODINGS)
     return Situation(

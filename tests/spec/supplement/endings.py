@@ -1,4 +1,4 @@
-"""Moves and endings: the XML forms and HTTP's own, as the origin sends them and as we send them."""
+"""Moves and endings of feeds, as HTTP statuses and as XML documents, from the origin and to the client."""
 
 from collections.abc import Iterator
 
@@ -50,7 +50,7 @@ NEITHER = {
 
 
 def documents() -> Iterator[Promise]:
-    """What the origin sends."""
+    """Yield promises about XML documents from the origin."""
     for warm, before in (("no copy held", ()), ("a copy held", COPY)):
         for entrance, location in TOLD.items():
             for how, body in REDIRECTS.items():
@@ -111,7 +111,7 @@ def documents() -> Iterator[Promise]:
 
 
 def statuses() -> Iterator[Promise]:
-    """HTTP's own forms are believed when they were seen twice, an hour apart."""
+    """Yield promises about HTTP statuses, which take effect when they were received twice, an hour apart."""
     for status in (301, 308):
         moved: tuple[Step, ...] = (Publish(b"", {"Location": "/new.rss"}, status=status), NEW)
         name = "Clients get a permanent redirect after it was seen twice, an hour apart; before that they get the feed"
@@ -148,7 +148,7 @@ def statuses() -> Iterator[Promise]:
 
 
 def rules() -> Iterator[Promise]:
-    """What the operator says, in both forms."""
+    """Yield promises about moves and endings by a rule of the operator."""
     moved, gone = {"moved_to": DIRECT}, {"gone": True}
     for entrance, location in TOLD.items():
         for method in ("GET", "HEAD"):

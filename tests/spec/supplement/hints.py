@@ -1,7 +1,6 @@
-"""ttl, skipHours, skipDays and sy:*: to the second, over midnights, weekends, ends of months and years, leap days.
-
-Where HTTP gives a second of lifetime and no more, the hint alone decides: a copy that is held is a hit with that
-hint's detail, and one second later the origin is asked.
+"""Lifetimes by ttl, skipHours, skipDays and sy:*, exact to the second, also across midnight, weekends, ends of months
+and years, and leap days. HTTP states a lifetime of one second, so the hint alone decides: up to its end a stored copy
+is a hit with the hint's detail, and one second later the origin is contacted.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +26,7 @@ from tests.stages.origin import a_feed
 SECOND = {"Cache-Control": "max-age=1"}
 SY = 'xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"'
 YEARS: dict[str, object] = {"hint_max": 400 * 86_400}
-"""For schedules that are longer than what a hint counts for otherwise."""
+"""Settings for schedules that exceed the default of `hint_max`."""
 
 
 def ttl(minutes: str) -> str:
@@ -71,7 +70,7 @@ def at(
     settings: Mapping[str, object] | None = None,
     request: Mapping[str, str] | None = None,
 ) -> Promise:
-    """The feed was got then, and is asked for so many seconds from that moment."""
+    """Return the promise about a feed that is fetched at `got` and requested `offset` seconds from `moment`."""
     asking = Ask(request or {})
     steps: tuple[Step, ...] = (Publish(a_feed(extra=feed), control), asking, At(moment, offset))
     where = {-1: "one second before", 0: "", 1: "one second after"}[offset]
@@ -89,7 +88,7 @@ def held(age: int, detail: str) -> Expect:
 def until(
     name: str, source: str, detail: str, case: str, feed: str, got: str, end: str, **settings: object
 ) -> Iterator[Promise]:
-    """A copy that is held until its end, and not a second longer."""
+    """Yield the promises that a copy is used until `end`, and not a second longer."""
     age = seconds(got, end) - 1
     yield at(name, source, case, feed, got, end, -1, held(age, detail), settings=settings)
     for offset in (0, 1):
@@ -178,7 +177,7 @@ STRETCHES = (
 
 
 def stretches() -> Iterator[Promise]:
-    """The copy was got two hours before the stretch begins."""
+    """Yield promises about skipped hours and days. The copy is fetched two hours before they begin."""
     for source, case, feed, begin, end in STRETCHES:
         detail = "skip-hours" if source == SKIP_HOURS else "skip-days"
         what = "hour" if source == SKIP_HOURS else "day"
@@ -352,7 +351,7 @@ def mixed() -> Iterator[Promise]:
 
 
 def silent() -> Iterator[Promise]:
-    """HTTP says nothing: the hint is the lifetime itself."""
+    """Yield promises about responses without an HTTP lifetime: the hint is the lifetime."""
     name = "Without an HTTP lifetime, the ttl is the lifetime"
     got, end = "2028-02-28T23:30:00", "2028-02-29T00:30:00"
     fresh = Expect(cache="hit; ttl=1", asked=0)
@@ -435,7 +434,9 @@ def nonsense() -> Iterator[Promise]:
 
 
 def insisting() -> Iterator[Promise]:
-    """The hint is a permission to use what is stale; a reader need not take it."""
+    """Yield promises about requests that refuse stale responses: a hint only permits to serve a copy that is stale by
+    HTTP.
+    """
     got, moment = "2026-11-20T12:00:00", "2026-11-20T13:30:00"
     for control in ("no-cache", "max-age=0", "max-age=600", "min-fresh=1"):
         yield at(

@@ -1,4 +1,4 @@
-"""What a promise is made of: steps before, a question, an expectation. All of it is data."""
+"""The parts of a promise (steps, a request and an expectation), all of them data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ PEACE = "feedproxy, politeness to origins"
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """The origin has this at a path from now on."""
+    """The origin publishes this content at a path."""
 
     body: bytes
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -54,14 +54,14 @@ type Answer = tuple[int, bytes, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """From now on the origin answers everything so: a status alone, a whole answer, or an error; None: it is well."""
+    """The origin answers all later requests with a status, a response or an error. None ends the failure."""
 
     how: int | FeedproxyError | Answer | None
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """It is this moment (GMT, ISO 8601), give or take some seconds."""
+    """The clock is set to `offset` seconds after this moment (GMT, ISO 8601)."""
 
     moment: str
     offset: float = 0
@@ -69,26 +69,26 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """So many seconds pass."""
+    """The clock advances by a number of seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The operator has a rule for the feed."""
+    """The operator adds a rule for the feed."""
 
     overrides: Mapping[str, str | int | bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Invalidate:
-    """Somebody posts to the feed's address, which makes the copy invalid."""
+    """A successful POST to the feed's address invalidates the copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A reader asks. `{name}` in a field or a path stands for the tag remembered under that name, without quotes."""
+    """A reader's request. `{name}` in a field or path stands for the tag remembered under that name, without quotes."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     path: str = FEED
@@ -96,9 +96,9 @@ class Ask:
     entrance: Entrance = Entrance.GATEWAY
     address: str = "192.0.2.1"
     remember: str = ""
-    """The name under which the tag of the answer is remembered."""
+    """Name under which the response's tag is remembered, or empty."""
     times: int = 1
-    """How many ask at the same time; what is expected is what the last of them gets."""
+    """Number of concurrent requests. The expectation applies to the response of the last one."""
 
 
 type Step = Publish | Break | At | Wait | Rule | Invalidate | Ask
@@ -106,7 +106,7 @@ type Step = Publish | Break | At | Wait | Rule | Invalidate | Ask
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What was before: settings, the moment of the beginning, steps."""
+    """The state before the request: settings, the instant of the start, and steps."""
 
     steps: tuple[Step, ...] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -115,32 +115,29 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What holds of the answer."""
+    """The expected properties of the response, and of the requests that the origin received."""
 
     status: int = 200
     cache: str | None = None
-    """All of our member of Cache-Status, without our name."""
+    """The parameters of feedproxy's member of Cache-Status, complete, or None if they are not tested."""
     says: tuple[str, ...] = ()
-    """Words that our member has, among others."""
+    """Texts that feedproxy's member of Cache-Status contains."""
     fields: Mapping[str, str | None] = field(default_factory=dict)
-    """Fields with these values; None: not there."""
+    """Fields with their values. None means that the field is absent."""
     has: tuple[bytes, ...] = ()
-    """What the content, decoded, has in it."""
+    """Bytes that the decoded content contains."""
     lacks: tuple[bytes, ...] = ()
     asked: int | None = None
-    """How many requests the act cost the origin."""
+    """Number of requests that the act causes at the origin, or None if it is not tested."""
     told: str | None = None
-    """A pattern that matches the User-Agent which the origin heard last."""
+    """A pattern for the User-Agent in the last request that the origin received, or None if it is not tested."""
     unheard: tuple[str, ...] = ()
-    """Fields that the origin did not hear."""
+    """Names of fields that the origin did not receive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """A sentence, the text that it is from, and how it is seen whether it is kept.
-
-    Rows of one name are told apart by `case`.
-    """
+    """A sentence (`name`), its source, and a test of it. Rows with one name differ in `case`."""
 
     name: str
     source: str
@@ -149,4 +146,4 @@ class Promise:
     expectation: Expect
     case: str = ""
     broken: str = ""
-    """Why it is not kept yet."""
+    """The reason why feedproxy does not keep the promise yet, or empty."""

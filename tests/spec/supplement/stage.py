@@ -1,4 +1,4 @@
-"""Plays a promise on the service alone, with the injected clock."""
+"""Tests promises on the service alone, with an injected clock."""
 
 import asyncio
 import calendar
@@ -18,16 +18,16 @@ from tests.stages import play
 from tests.stages.origin import Origin, OriginFetcher
 
 BUFFER_MAX = 100_000
-"""Bytes above which this stage's fetcher says that an answer is oversized: little, so that it costs little."""
+"""Maximum bytes of a response's content in these tests. It is small, so that tests of oversized responses are cheap."""
 
 
 def instant(moment: str) -> Instant:
-    """A moment written as 2028-02-29T23:59:59, GMT."""
+    """Return the instant of a moment in GMT such as 2028-02-29T23:59:59."""
     return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%S"))
 
 
 class CappedFetcher(OriginFetcher):
-    """The origin without a network, and with the cap that the real fetcher has."""
+    """The origin in memory, with a limit of bytes like that of the real fetcher."""
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         found = await super().fetch(request, skip_address_check=skip_address_check)
@@ -61,7 +61,7 @@ class World:
         return self.stage.origin
 
     async def step(self, step: Step) -> None:
-        """One step of the situation."""
+        """Execute one step of the situation."""
         match step:
             case Publish():
                 fields = _named(self._filled(step.fields))
@@ -91,7 +91,7 @@ class World:
             self.origin.break_down(how)
 
     async def ask(self, ask: Ask) -> list[play.Seen]:
-        """What readers see who ask this."""
+        """Send the requests of an act and return their responses."""
         fields = self._filled(ask.fields)
         found = await asyncio.gather(
             *(
@@ -110,14 +110,14 @@ class World:
         return found
 
     def filled(self, text: str) -> str:
-        """The text with the tags that are held, and the origin's address, in place of their names."""
+        """Return the text with remembered tags and the origin's address in place of their names."""
         return re.sub(r"\{(\w+)\}", lambda name: {**self.held, "origin": self.origin.base}[name[1]], text)
 
     def _filled(self, fields: Mapping[str, str]) -> dict[str, str]:
         return {name: self.filled(value) for name, value in fields.items()}
 
     def check(self, seen: play.Seen, expect: Expect) -> None:
-        """Whether the answer is what was promised."""
+        """Assert that the response has the expected properties."""
         assert seen.status == expect.status, (seen.status, seen.cache, seen.body[:200])
         said = [word.strip() for word in seen.cache.split(";")]
         if expect.cache is not None:
@@ -134,7 +134,7 @@ class World:
 
 
 async def keeps(promise: Promise) -> None:
-    """Play a promise; AssertionError where it is not kept."""
+    """Test a promise. Raises AssertionError if it is not kept."""
     async with World(promise) as world:
         for step in promise.situation.steps:
             await world.step(step)

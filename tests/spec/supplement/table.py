@@ -1,4 +1,4 @@
-"""All promises of the supplement, in the order of the page."""
+"""All promises of the supplement, in the order of docs/reference/conformance-feeds.md."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Cache-Status: for each way in which an answer can come about, all that our member says (RFC 9211)."""
+"""The complete member of feedproxy in Cache-Status (RFC 9211), for each kind of response."""
 
 import gzip
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ NEWS = Publish(a_feed("news"), MINUTE)
 COPY: tuple[Step, ...] = (GOOD, Ask())
 STALE: tuple[Step, ...] = (*COPY, Wait(600))
 TTL = -540
-"""What Cache-Status says of a copy of a minute's lifetime, ten minutes old."""
+"""The `ttl` in Cache-Status of a copy that is ten minutes old and has a lifetime of one minute."""
 HTML = b"<html><body>Welcome</body></html>"
 CDF = (
     b'<?xml version="1.0"?><CHANNEL HREF="http://origin.example/"><TITLE>News</TITLE>'
@@ -69,7 +69,7 @@ VARYING = Publish(a_feed(), {"Cache-Control": "max-age=60", "Vary": "Accept-Lang
 
 
 def stored() -> Iterator[Promise]:
-    """The copy, and what was fetched for want of one."""
+    """Yield promises about stored copies, and about fetches without a usable copy."""
     yield row("A hit states its remaining lifetime", COPY, "hit; ttl=60", asked=0)
     yield row("A hit states its remaining lifetime", (*COPY, Wait(59)), "hit; ttl=1", asked=0, case="at its end")
     hit = Ask({"If-None-Match": '"{old}"'})
@@ -210,7 +210,7 @@ def held() -> Iterator[Promise]:
 
 
 def spared() -> Iterator[Promise]:
-    """The origin is not asked, and the copy states the reason."""
+    """Yield promises about copies served without contacting the origin, whose Cache-Status states the reason."""
     seconds: tuple[Step, ...] = (Publish(a_feed(), {"Cache-Control": "max-age=1"}), Ask())
     name = "Within the minimum interval the copy answers; after it the origin is asked"
     yield row(
@@ -281,7 +281,7 @@ BAD: tuple[tuple[str, int | None, Break], ...] = (
 
 
 def kept() -> Iterator[Promise]:
-    """The copy stands in for what came, and says what was wrong with it."""
+    """Yield promises about copies served instead of a bad response, whose Cache-Status states the fault."""
     for detail, status, broken in BAD:
         answered = f"fwd-status={status}; " if status else ""
         yield row(
@@ -313,7 +313,7 @@ def kept() -> Iterator[Promise]:
 
 
 def errors() -> Iterator[Promise]:
-    """Of what is no feed HTTP alone decides."""
+    """Yield promises about responses that are no feeds, to which only HTTP's rules apply."""
     page = Publish(HTML, {"Content-Type": "text/html", "Cache-Control": "max-age=60"})
     yield row(
         "An error for a page without stale-if-error is passed on, and the stored response stays",
@@ -346,7 +346,7 @@ def errors() -> Iterator[Promise]:
 
 
 def own() -> Iterator[Promise]:
-    """Answers of ours, for which nothing is held."""
+    """Yield promises about responses of feedproxy itself, which are not stored."""
     yield row(
         "A move by a rule has only a detail in Cache-Status",
         (*COPY, Rule({"moved_to": "http://a.example/"})),
