@@ -10,6 +10,7 @@ import pytest
 from benchmarks.lines import COMMON
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
+from feedproxy.http import message
 from feedproxy.http.message import Fields
 from feedproxy.store import memory, resource_codec
 from feedproxy.store.memory import MemoryStore
@@ -129,6 +130,7 @@ def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty the caches that feeds share, which do not belong to the size of a feed."""
     monkeypatch.setattr(resource_codec, "_INTERNER", Interner())
     head_parser._DECODED.clear()
+    message._lower.cache_clear()
     gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
 
 
