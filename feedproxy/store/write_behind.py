@@ -24,7 +24,7 @@ from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
 """Maximum size of the queue, in bytes. A usual disk writes as much in about half a second."""
-BATCH_MAX = 128
+BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
 """Seconds that a `put` waits for room in the queue. After a wait without success, later calls do not wait, so that
