@@ -233,7 +233,7 @@ class App:
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
         try:
-            resource = self.service.store.peek(target) if self.opened else None
+            resource = self.service.store.peek(target) if self.is_open else None
             if is_personal or not is_public(self.settings_for(target), resource):
                 return host_alone(public), ""
         except ValueError:
@@ -243,7 +243,7 @@ class App:
     # -- opening and closing
 
     @property
-    def opened(self) -> bool:
+    def is_open(self) -> bool:
         """Return True if store and client are open."""
         return self._services is not None
 

@@ -28,7 +28,7 @@ LATE_FACTOR = 10
 that time are not counted."""
 
 
-async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
+async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
     """Yield the values. After each `blocking_time` seconds (default: MAX_BLOCKING_TIME), the event loop runs other
     tasks."""
     blocking_time = MAX_BLOCKING_TIME if blocking_time is None else blocking_time
@@ -40,7 +40,7 @@ async def yielding[T](values: Iterable[T], blocking_time: Seconds | None = None)
             deadline = time.monotonic() + blocking_time
 
 
-async def throttled[T](values: Iterable[T], idle_factor: float = IDLE_FACTOR) -> AsyncIterator[T]:
+async def iterate_in_background[T](values: Iterable[T], idle_factor: float = IDLE_FACTOR) -> AsyncIterator[T]:
     """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep `idle_factor` times as long.
 
     The pauses are longer while the event loop is late, so that other work comes first.

@@ -8,7 +8,9 @@ import pytest
 from feedproxy import cooperative_iteration
 
 
-@pytest.mark.parametrize("pace", [cooperative_iteration.yielding, cooperative_iteration.throttled])
+@pytest.mark.parametrize(
+    "pace", [cooperative_iteration.iterate_cooperatively, cooperative_iteration.iterate_in_background]
+)
 async def test_other_tasks_run_between_slices(
     pace: Callable[[Iterable[int]], AsyncIterator[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -38,7 +40,7 @@ async def test_pauses_are_a_multiple_of_the_slice_before(monkeypatch: pytest.Mon
     monkeypatch.setattr(cooperative_iteration.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(cooperative_iteration.asyncio, "sleep", sleep)
 
-    async for _ in cooperative_iteration.throttled(range(8)):
+    async for _ in cooperative_iteration.iterate_in_background(range(8)):
         now[0] += cooperative_iteration.THROTTLED_BLOCKING_TIME * 0.4
 
     assert rests == pytest.approx(

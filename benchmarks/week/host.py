@@ -86,8 +86,8 @@ class Watching(Metrics):
         self._feeds, self._clock, self._start = feeds, clock, start
         self.asked = Asked()
 
-    def scheduled(self, target: str) -> None:
-        super().scheduled(target)
+    def on_refresh_scheduled(self, target: str) -> None:
+        super().on_refresh_scheduled(target)
         feed = self._feeds[int(target.rsplit("/", 1)[1].removesuffix(".xml"))]
         self.asked.ahead += 1
         self.asked.by_feed[feed.number] = self.asked.by_feed.get(feed.number, 0) + 1

@@ -37,7 +37,7 @@ class NonceFolder:
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._locked():
+            with self._lock_file():
                 if abs(now - self._last_cleanup) >= CLEANUP_INTERVAL:
                     self._remove_expired(now)
                 path = self._folder / name
@@ -53,7 +53,7 @@ class NonceFolder:
         return True
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -111,7 +111,7 @@ class AdminListener:
             await runner.cleanup()
 
     def _application(self) -> web.Application:
-        application = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
+        application = web.Application(middlewares=[self._handle_authorized], client_max_size=BODY_MAX)
         for method, path, handler in self._routes:
             if method == "GET":
                 application.router.add_get(path, handler)
@@ -121,7 +121,7 @@ class AdminListener:
         return application
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _handle_authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check a request with AdminAuth and call its handler. A failure is answered with the error page."""
         assert self._auth is not None
         if denied := self._auth.refuse(request.method, request.path, request.headers, request.remote or ""):

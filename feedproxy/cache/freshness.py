@@ -19,7 +19,7 @@ from typing import assert_never
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.cache.storing import HEURISTICALLY_CACHEABLE
-from feedproxy.cache.targeted_directives import Directives, governing
+from feedproxy.cache.targeted_directives import Directives, governing_directives
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.cache_control import DELTA_SECONDS_MAX, CacheControl
 from feedproxy.http.date import parse_http_date
@@ -83,7 +83,7 @@ class Freshness:
     reason: str = ""
     limit: Allowance | None = None
 
-    def fresh(self, now: Instant) -> bool:
+    def is_fresh(self, now: Instant) -> bool:
         """Return True if the response is fresh at the instant `now`."""
         # "response_is_fresh = (freshness_lifetime > current_age)"
         return now < self.expires
@@ -179,7 +179,7 @@ def _date(stored: StoredResponse) -> Instant:
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
     """Return the explicit lifetime in seconds, and its source (section 4.2.1), or None without an explicit lifetime."""
-    return _explicit(stored, governing(stored.fields, targeted=targeted))
+    return _explicit(stored, governing_directives(stored.fields, targeted=targeted))
 
 
 def _explicit(stored: StoredResponse, directives: Directives) -> tuple[Seconds, Source] | None:
@@ -216,17 +216,17 @@ def heuristic_lifetime(
     """
     feed = stored.content.feed
     if feed and learned is not None:
-        return _within(learned, minimum, maximum), Source.LEARNED
+        return _clamp(learned, minimum, maximum), Source.LEARNED
     modified = parse_http_date(stored.fields.get("last-modified") or "", stored.response_time)
     # "caches are encouraged to use a heuristic expiration value that is no more than some fraction of the
     # interval since that time."
     if modified is not None and modified < (date := _date(stored)):
         tenth = FRACTION * (date - modified)
-        return _within(tenth, minimum if feed else 0.0, maximum), Source.LAST_MODIFIED
-    return (_within(default, minimum, maximum) if feed else 0.0), Source.DEFAULT
+        return _clamp(tenth, minimum if feed else 0.0, maximum), Source.LAST_MODIFIED
+    return (_clamp(default, minimum, maximum) if feed else 0.0), Source.DEFAULT
 
 
-def _within(seconds: Seconds, minimum: Seconds, maximum: Seconds) -> Seconds:
+def _clamp(seconds: Seconds, minimum: Seconds, maximum: Seconds) -> Seconds:
     return max(0.0, min(max(seconds, minimum), maximum))
 
 
@@ -246,7 +246,7 @@ def assess(
     age = current_age(stored, now, initial)
     # `now - age` would be rounded differently for each `now`.
     base = min(now, stored.response_time) - initial
-    directives = governing(stored.fields, targeted=targeted)
+    directives = governing_directives(stored.fields, targeted=targeted)
     control = directives.control
     if explicit := _explicit(stored, directives):
         lifetime, source = explicit

@@ -175,7 +175,7 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
     return None
 
 
-def missing(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
+def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
     """Return the range to request from the origin in order to answer these request fields.
 
     `size_max` limits the combined size, in bytes. `fresh` is true if the part is fresh.
@@ -223,7 +223,7 @@ def combine(part: StoredResponse, response: Response) -> Combined | NotCombinabl
         return NotCombinable("the complete lengths differ")
     if news.first > stored_extent.end or news.end < stored_extent.first:
         return NotCombinable("there is a gap between the parts")
-    body = _joined(_body(part), stored_extent.first, response.body, news.first)
+    body = _join_parts(_body(part), stored_extent.first, response.body, news.first)
     if body is None:
         return NotCombinable("the parts differ where they overlap")
     # "the cache MUST use other header fields provided in the new response, aside from Content-Range, to replace all
@@ -236,7 +236,7 @@ def combine(part: StoredResponse, response: Response) -> Combined | NotCombinabl
     return Combined(Response(206, fields.with_added("Content-Range", extent.content_range), body))
 
 
-def _joined(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
+def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes | None:
     """Return the bytes of two adjacent or overlapping parts, or None if the parts differ where they overlap."""
     if other_first < first:
         one, first, other, other_first = other, other_first, one, first

@@ -116,7 +116,7 @@ def decide(
         return _forward(stored, request, Fwd.STALE, "no-cache: every use is validated")
     if request.no_cache:
         return _forward(stored, request, _fwd(freshness, now), "the request has no-cache")
-    if freshness.fresh(now):
+    if freshness.is_fresh(now):
         return _decide_fresh(stored, request, freshness, now, stale_limit)
     return _decide_stale(stored, request, freshness, now, stale_limit, stale_while_refreshing)
 
@@ -147,7 +147,7 @@ def _decide_stale(
 ) -> Decision:
     def allows(occasion: Occasion) -> bool:
         limit = stale_while_refreshing if occasion is Occasion.REVALIDATING else stale_limit
-        return serving_stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit)
+        return serving_stale.may_serve_stale(stored, freshness, now, occasion=occasion, request=request, limit=limit)
 
     allowance = freshness.allowance
     if allowance is not None and allows(Occasion.HELD):
@@ -167,7 +167,7 @@ def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
 
 
 def _fwd(freshness: Freshness, now: Instant) -> Fwd:
-    return Fwd.REQUEST if freshness.fresh(now) else Fwd.STALE
+    return Fwd.REQUEST if freshness.is_fresh(now) else Fwd.STALE
 
 
 def _forward(stored: StoredResponse | None, request: CacheControl, fwd: Fwd, reason: str) -> Decision:

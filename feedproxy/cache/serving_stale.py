@@ -21,7 +21,7 @@ class Occasion(StrEnum):
     HELD = "held"  # the feed's own schedule permits it
 
 
-def allowed(
+def may_serve_stale(
     stored: StoredResponse,
     freshness: Freshness,
     now: Instant,
@@ -35,9 +35,13 @@ def allowed(
     `limit` is the operator's limit of staleness in seconds: the "configuration" of section 4.2.4. If the origin states
     stale-if-error or stale-while-revalidate as well, the longer time counts.
     """
-    if stored.invalid or reason_not_to_store(freshness.control, stored.status) or prohibited(freshness.control):
+    if (
+        stored.invalid
+        or reason_not_to_store(freshness.control, stored.status)
+        or prohibits_stale_use(freshness.control)
+    ):
         return False
-    if freshness.fresh(now):
+    if freshness.is_fresh(now):
         return True
     staleness = now - freshness.expires
     match occasion:
@@ -47,16 +51,16 @@ def allowed(
             permissions = [
                 freshness.control.stale_if_error,
                 request.stale_if_error,
-                _configured(stored, limit),
+                _configured_limit(stored, limit),
             ]
             return any(permitted is not None and staleness <= permitted for permitted in permissions)
         case Occasion.REFUSED:
-            configured = _configured(stored, limit)
+            configured = _configured_limit(stored, limit)
             return configured is not None and staleness <= configured
         case Occasion.REVALIDATING:
             # Section 4.2.4 also permits stale responses "by configuration in accordance with an out-of-band
             # contract": that is `limit`.
-            granted, configured = freshness.control.stale_while_revalidate, _configured(stored, limit)
+            granted, configured = freshness.control.stale_while_revalidate, _configured_limit(stored, limit)
             is_granted = granted is not None and staleness <= granted
             return (is_granted or bool(configured and staleness <= configured)) and _accepts_stale(request)
         case Occasion.MAX_STALE:
@@ -74,7 +78,7 @@ def allowed(
     assert_never(occasion)
 
 
-def prohibited(control: CacheControl) -> bool:
+def prohibits_stale_use(control: CacheControl) -> bool:
     """Return True if HTTP forbids every stale use of a response with these directives."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
@@ -82,7 +86,7 @@ def prohibited(control: CacheControl) -> bool:
     return control.no_cache or control.must_revalidate or control.proxy_revalidate or control.s_maxage is not None
 
 
-def _configured(stored: StoredResponse, limit: Seconds) -> Seconds | None:
+def _configured_limit(stored: StoredResponse, limit: Seconds) -> Seconds | None:
     # A response to a request with credentials may be used stale only if the origin permits it.
     return None if stored.authorized else limit
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from feedproxy.cache import freshness
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.targeted_directives import governing
+from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.http.message import Fields, Request
 
 _NAME = "set-cookie"
@@ -23,7 +23,7 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False
-    control = governing(received.fields, targeted=targeted).control
+    control = governing_directives(received.fields, targeted=targeted).control
     if control.private or control.no_store or control.no_cache:
         return False
     # "Servers that wish to control caching of these responses are encouraged to emit appropriate Cache-Control
@@ -41,7 +41,7 @@ def with_cookies(
     no Set-Cookie, the stored cookies remain (section 3.2).
     """
     values = received.get_all(_NAME)
-    control = governing(received, targeted=targeted).control
+    control = governing_directives(received, targeted=targeted).control
     if not values or _NAME in control.private_fields | control.no_cache_fields:
         return stored
     fields = stored.fields.without(_NAME)

@@ -7,7 +7,7 @@ set_cookie.py allows it.
 
 from dataclasses import dataclass
 
-from feedproxy.cache.targeted_directives import governing
+from feedproxy.cache.targeted_directives import governing_directives
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
@@ -66,7 +66,7 @@ def may_store(
         return DoNotStore(reason)
     if CacheControl.from_request(request.fields).no_store:
         return DoNotStore("the request has no-store")
-    control, is_targeted = governing(response.fields, targeted=targeted)
+    control, is_targeted = governing_directives(response.fields, targeted=targeted)
     if reason := reason_not_to_store(control, response.status):
         return DoNotStore(reason)
     if excluded := (control.private_fields | control.no_cache_fields) & _INDISPENSABLE:
@@ -140,7 +140,7 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
     """Return the fields except those that private="…" or no-cache="…" names."""
-    control = governing(fields, targeted=targeted).control
+    control = governing_directives(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".
     unwanted = (control.private_fields | control.no_cache_fields) - _INDISPENSABLE

@@ -23,7 +23,7 @@ class Directives(NamedTuple):
     targeted: bool
 
 
-def governing(fields: Fields, *, targeted: bool) -> Directives:
+def governing_directives(fields: Fields, *, targeted: bool) -> Directives:
     """Return the directives that govern a response. With `targeted`, targeted fields apply to this cache."""
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
     # field.

@@ -70,7 +70,9 @@ def freshen(
     """
     if not _has_same_validators(stored, response.fields):
         return None
-    return _updated(stored, response.fields, request_time, response_time, request=request, targeted=targeted)
+    return _with_received_fields(
+        stored, response.fields, request_time, response_time, request=request, targeted=targeted
+    )
 
 
 def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> bool:
@@ -128,7 +130,9 @@ def apply_head(
     length = _length(stored)
     if length is not None and received_fields.get("content-length") not in (None, length):
         return None
-    return _updated(stored, received_fields, request_time, response_time, request=request, targeted=targeted)
+    return _with_received_fields(
+        stored, received_fields, request_time, response_time, request=request, targeted=targeted
+    )
 
 
 def _length(stored: StoredResponse) -> str | None:
@@ -139,7 +143,7 @@ def _length(stored: StoredResponse) -> str | None:
     return str(len(bodies[0])) if stored.content.tag is None and len(bodies) == 1 else None
 
 
-def _updated(
+def _with_received_fields(
     stored: StoredResponse,
     received_fields: Fields,
     request_time: Instant,

@@ -164,7 +164,7 @@ def _entry(command: Sequence[str]) -> str:
         "Version=1.5",
         "Name=Subscribe to feed",
         "Comment=Opens a feed in your reader",
-        f"Exec={' '.join(_quoted(argument) for argument in command)} subscribe %u",
+        f"Exec={' '.join(_quote(argument) for argument in command)} subscribe %u",
         "Terminal=false",
         "NoDisplay=true",
         "StartupNotify=false",
@@ -173,7 +173,7 @@ def _entry(command: Sequence[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(argument: str) -> str:
+def _quote(argument: str) -> str:
     """Return an argument in the form for Exec. "Quoting must be done by enclosing the argument between double
     quotes"; % becomes %%."""
     argument = argument.replace("%", "%%")

@@ -183,7 +183,7 @@ async def _start_feedproxy(clock: ManualClock) -> AsyncIterator[tuple[str, int, 
                     raise FeedproxyError("feedproxy did not start")
                 await asyncio.sleep(0.01)
             host, port, *_ = server.listen_addrs()[0]
-            yield host, port, lambda: app.service.admin.active_refreshes if app.opened else 0
+            yield host, port, lambda: app.service.admin.active_refreshes if app.is_open else 0
         finally:
             master.shutdown()
             await task

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.cooperative_iteration import yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.feed import opml
 from feedproxy.feed.autodiscovery import page_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
@@ -250,7 +250,7 @@ class FeedList:
         others = sorted(set(known) - by_address.keys())
         self._candidates = len(by_address) + len(others)
         subscriptions: dict[str, Subscription] = {}
-        async for feed in yielding([*imported.feeds, *(Subscription(target) for target in others)]):
+        async for feed in iterate_cooperatively([*imported.feeds, *(Subscription(target) for target in others)]):
             shown = self._public_entry(feed, is_imported=feed.address in by_address)
             if shown is not None:
                 subscriptions.setdefault(shown.address, shown)
@@ -283,7 +283,7 @@ class FeedList:
     async def _requested_recently(self) -> dict[str, Readers]:
         """Return the feeds requested in the last 30 days, each with a few of its readers."""
         since = self._clock.now() - LISTED_FOR
-        recent = [entry async for entry in yielding(self._service.counts.distinct.since(since))]
+        recent = [entry async for entry in iterate_cooperatively(self._service.counts.distinct.since(since))]
         return await asyncio.to_thread(_merge_requested, self._store.get_state(RECENTLY_REQUESTED), recent, since)
 
     async def _save(self, imported: Imported) -> None:
@@ -298,7 +298,7 @@ class FeedList:
 
     async def _fetch_all(self) -> None:
         sites: dict[str, list[str]] = {}
-        async for feed in yielding(self.imported.feeds):
+        async for feed in iterate_cooperatively(self.imported.feeds):
             if self._store.peek(feed.address) is None and self._is_reachable(feed.address):
                 sites.setdefault(site_of(feed.address), []).append(feed.address)
         gate = asyncio.Semaphore(CONCURRENT_SITES_MAX)

@@ -110,13 +110,13 @@ class RedisConnection:
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
         calls = list(calls)
-        results: list[Any] = await self._guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
+        results: list[Any] = await self._send_guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
         return results
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
         """Return True if Redis answers. Requests are then sent again."""
         try:
-            await self._bounded(self._ping, timeout or self._timeout)
+            await self._send_with_timeout(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
             if not self.up:
                 self.reason = str(error)
@@ -147,7 +147,7 @@ class RedisConnection:
         """Yield a subscription to this channel. Raises RedisUnavailable."""
         pubsub = self._client.pubsub(ignore_subscribe_messages=True)
         try:
-            await self._guarded(lambda: pubsub.subscribe(channel), self._timeout * 4)
+            await self._send_guarded(lambda: pubsub.subscribe(channel), self._timeout * 4)
             yield pubsub
         except self._library.exceptions.RedisError as error:
             raise RedisUnavailable(_short_message(error)) from error
@@ -167,14 +167,14 @@ class RedisConnection:
 
     async def _evaluate(self, calls: list[ScriptCall]) -> list[Any]:
         try:
-            return await self._pipelined(calls)
+            return await self._send_pipeline(calls)
         except self._library.exceptions.NoScriptError:
             # Redis was restarted and has lost the scripts. All of them may be repeated.
             for script in SCRIPTS:
                 await self._client.script_load(script.text)
-            return await self._pipelined(calls)
+            return await self._send_pipeline(calls)
 
-    async def _pipelined(self, calls: list[ScriptCall]) -> list[Any]:
+    async def _send_pipeline(self, calls: list[ScriptCall]) -> list[Any]:
         if len(calls) == 1:
             ((script, keys, values),) = calls
             return [await self._client.evalsha(script.sha, len(keys), *keys, *values)]
@@ -183,10 +183,10 @@ class RedisConnection:
             pipeline.evalsha(script.sha, len(keys), *keys, *values)
         return list(await pipeline.execute())
 
-    async def _guarded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
+    async def _send_guarded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
         started_at = asyncio.get_running_loop().time()
         try:
-            result = await self._bounded(request, timeout)
+            result = await self._send_with_timeout(request, timeout)
         except RedisTimeout:
             # A single timeout, even of all requests at that moment, may be this machine's fault.
             if self._first_timeout is not None and started_at >= self._first_timeout:
@@ -210,7 +210,7 @@ class RedisConnection:
             self._pause = BACK_OFF_FIRST
         return result
 
-    async def _bounded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
+    async def _send_with_timeout(self, request: Callable[[], Any], timeout: Seconds) -> Any:
         exceptions = self._library.exceptions
         try:
             async with asyncio.timeout(timeout), self._slots:

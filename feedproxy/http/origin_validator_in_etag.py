@@ -60,7 +60,7 @@ def conditions_for_origin(fields: Fields) -> Fields:
     Tags have priority over dates (RFC 9110, section 13.1.3). A date sent by the client counts only if the client sends
     no tag.
     """
-    carried = list(_carried(fields))
+    carried = list(_carried_validators(fields))
     if tags := [origin.text for _, origin in carried if isinstance(origin, EntityTag)]:
         return Fields([("If-None-Match", ", ".join(tags))])
     if dates := [origin for _, origin in carried if isinstance(origin, int)]:
@@ -76,7 +76,7 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
 
     Return None if the 304 does not answer the client's conditions.
     """
-    carried = list(_carried(conditions))
+    carried = list(_carried_validators(conditions))
     confirmed = parse_tag(not_modified.get("etag") or "")
     fields = not_modified.without("etag")
     if confirmed is not None and any(isinstance(origin, EntityTag) for _, origin in carried):
@@ -92,7 +92,7 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
     return fields if len(conditions_for_origin(conditions)) and "if-none-match" not in conditions else None
 
 
-def _carried(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
+def _carried_validators(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
     """Yield each tag of the client that carries a validator, together with that validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
     for tag in tags[:TAGS_MAX] if tags != "*" else ():

@@ -269,7 +269,7 @@ def _normalise_text(text: str) -> str:
     """
     if "%" in text:
         text = _PERCENT.sub(_percent, text)
-    return _EXCLUDED.sub(_encoded, text)
+    return _EXCLUDED.sub(_encode_match, text)
 
 
 def _percent(match: re.Match[str]) -> str:
@@ -279,7 +279,7 @@ def _percent(match: re.Match[str]) -> str:
     return character if character in _UNRESERVED else match[0].upper()
 
 
-def _encoded(match: re.Match[str]) -> str:
+def _encode_match(match: re.Match[str]) -> str:
     try:
         return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8"))
     except UnicodeEncodeError:

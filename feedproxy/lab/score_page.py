@@ -165,7 +165,7 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
             yield "moved"
         elif poll.status == 304:
             yield "same"
-        elif poll.succeeded:
+        elif poll.is_success:
             yield "vain" if poll.status == 200 and observation.digest and observation.digest == digest else "new"
             digest = observation.digest
         else:
@@ -181,7 +181,7 @@ def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     digest, before = "", 0.0
     for observation in observations:
         poll = observation.poll
-        if poll.succeeded and poll.status in (200, 226) and observation.digest and observation.digest != digest:
+        if poll.is_success and poll.status in (200, 226) and observation.digest and observation.digest != digest:
             changed = parse_http_date(poll.answer.get("last-modified") or "", poll.at)
             if digest:
                 yield changed if changed is not None and before <= changed <= poll.at else poll.at

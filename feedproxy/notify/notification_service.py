@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.cooperative_iteration import throttled
+from feedproxy.cooperative_iteration import iterate_in_background
 from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.channel_parser import read
@@ -352,7 +352,7 @@ class NotificationService:
         """Record the changes of stored feeds that the previous process had not recorded when it ended."""
         try:
             snapshots = list[FeedSnapshot]()
-            async for target in throttled(self.proxy.store.targets(), RECONCILIATION_IDLE_FACTOR):
+            async for target in iterate_in_background(self.proxy.store.targets(), RECONCILIATION_IDLE_FACTOR):
                 resource = self.proxy.store.peek(target)
                 snapshot = self._snapshot(resource, first=False) if resource is not None else None
                 if resource is not None:
@@ -373,6 +373,6 @@ class NotificationService:
         last = ""
         while page := await self.changes.known_targets(last, 1000):
             last = page[-1]
-            deleted = [target async for target in throttled(page) if not self.proxy.store.holds(target)]
+            deleted = [target async for target in iterate_in_background(page) if not self.proxy.store.holds(target)]
             if deleted:
                 await self.changes.forget(deleted)

@@ -13,7 +13,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.cooperative_iteration import yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Request, Response
@@ -28,7 +28,7 @@ from feedproxy.refresh.policy import polling_price, prefetch, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
-from feedproxy.refresh.resource_update import default_copy, superseded
+from feedproxy.refresh.resource_update import default_copy, superseded_feeds
 from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
@@ -75,7 +75,7 @@ class FeedAudience:
             direct = max(0, self.counts.count_recent(self.target, since) - rhythms.count_regular(self.target, since))
         return direct + self.demand.count_since(self.target, since)
 
-    def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
+    def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
         """Return the polls that are expected up to the instant `until`, earliest first."""
         rhythms, readers = self.counts.rhythms, 0
         if rhythms.count_sampled(self.target) == READERS_MAX:
@@ -229,7 +229,7 @@ class CacheAdmin:
             now,
             settings,
             self_href=to_public(target, settings),
-            superseded=superseded(resource),
+            superseded=superseded_feeds(resource),
         )
         try:
             push = await self._coordinator.helper_pool.submit(work)
@@ -256,13 +256,13 @@ class CacheAdmin:
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
         self._coordinator.discard(matches)
-        stored_here = [target async for target in yielding(self._store.targets()) if matches(target)]
+        stored_here = [target async for target in iterate_cooperatively(self._store.targets()) if matches(target)]
         at_peers = [target async for target in self._peers.targets() if matches(target)]
         targets = list(dict.fromkeys([*stored_here, *at_peers]))
-        async for stored in yielding(targets):
+        async for stored in iterate_cooperatively(targets):
             await self._store.delete(stored)
         await self._store.flush()
-        async for batch in yielding(batched(targets, INVALIDATION_BATCH)):
+        async for batch in iterate_cooperatively(batched(targets, INVALIDATION_BATCH)):
             self._coordinator.announce_invalidation(list(batch))
         return targets
 
@@ -323,14 +323,16 @@ class CacheAdmin:
         root = f"{origin}/"
         # A response that is still being fetched may belong to a group, too.
         self._coordinator.invalidate(lambda target: target.startswith(root))
-        stored_here = [target async for target in yielding(self._store.targets()) if target.startswith(root)]
+        stored_here = [
+            target async for target in iterate_cooperatively(self._store.targets()) if target.startswith(root)
+        ]
         stored_targets = frozenset(stored_here)
         at_peers = [
             target async for target in self._peers.targets() if target.startswith(root) and target not in stored_targets
         ]
         for target in at_peers:
             await self._peers.sync(target)
-        async for target in yielding([*stored_here, *at_peers]):
+        async for target in iterate_cooperatively([*stored_here, *at_peers]):
             resource = self._store.peek(target)
             if resource is not None and any(map(belongs, resource.responses)):
                 await self._invalidate(target, belongs)
@@ -426,5 +428,5 @@ class CacheAdmin:
             self.scheduler.note(target)  # the feed changes rarely, or was fetched while its history was read
             return
         await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
-        self._observer.scheduled(target)
+        self._observer.on_refresh_scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))

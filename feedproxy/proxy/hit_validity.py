@@ -35,7 +35,7 @@ def decision_valid_until(
         return now  # the request sets its own limits
     if now < stored.response_time:
         return now  # the clock was set back: the age stays the same until `response_time`
-    if freshness.fresh(now):
+    if freshness.is_fresh(now):
         ends = freshness.expires
     elif freshness.allowance is not None:
         ends = freshness.allowance.until

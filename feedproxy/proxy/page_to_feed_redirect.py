@@ -20,7 +20,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
-from feedproxy.proxy.representations.decoded_bodies import decoded
+from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
@@ -102,7 +102,7 @@ def _is_labelled_page(stored: StoredResponse) -> bool:
 def _find_feeds(
     target: str, declared: str | None, links: tuple[Link, ...], label: str, body: bytes, limit: int
 ) -> tuple[DiscoveredFeed, ...]:
-    plain = body if label == "identity" else decoded(body, label, limit=limit)
+    plain = body if label == "identity" else decode_or_none(body, label, limit=limit)
     if plain is None or not is_page(plain):
         return ()
     return discover_feeds(plain, target, content_type=declared, links=links)

@@ -171,14 +171,14 @@ def reusable_hit(
         settings,
         CacheControl.from_request(request.fields),
         answer.status.detail,
-        _interned(frozenset(varies)),
+        _intern_names(frozenset(varies)),
         counted=resource.channel is not None,
         states_freshness=settings.state_freshness and client.entrance is Entrance.REVERSE,
     )
 
 
 @lru_cache(maxsize=256)
-def _interned(names: frozenset[str]) -> frozenset[str]:
+def _intern_names(names: frozenset[str]) -> frozenset[str]:
     """Return the same object for equal sets of names. This saves memory, because most feeds have the same set."""
     return names
 

@@ -19,13 +19,13 @@ class ResourceLookup:
 
     def get(self, target: str) -> Resource | None:
         """Return the stored resource, or None. The call counts as a use of the resource."""
-        return self._corrected(self._store.get(target))
+        return self._correct_future_instants(self._store.get(target))
 
     def peek(self, target: str) -> Resource | None:
         """Return the stored resource, or None. The call does not count as a use of the resource."""
-        return self._corrected(self._store.peek(target))
+        return self._correct_future_instants(self._store.peek(target))
 
-    def _corrected(self, resource: Resource | None) -> Resource | None:
+    def _correct_future_instants(self, resource: Resource | None) -> Resource | None:
         if resource is None:
             return None
         corrected = correct_future_instants(resource, self._clock.now())

@@ -235,7 +235,7 @@ class ResponseSelector:
                 if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
-                    return self._hit(context, variant, freshness, None if freshness.fresh(now) else detail, reason)
+                    return self._hit(context, variant, freshness, None if freshness.is_fresh(now) else detail, reason)
                 if response := self._relocations.as_last_resort(context, resource, now, CacheStatus()):
                     return response
                 if detail is Detail.PAUSED:
@@ -336,7 +336,7 @@ class ResponseSelector:
         # (RFC 9111, section 4.2.4). The operator's stale_max is such a permission for feeds.
         is_permitted = stored.content.feed or occasion is Occasion.DISCONNECTED
         limit = context.settings.stale_max if is_permitted else 0
-        return serving_stale.allowed(
+        return serving_stale.may_serve_stale(
             stored, freshness, self._clock.now(), occasion=occasion, request=context.directives, limit=limit
         )
 
@@ -367,6 +367,6 @@ def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
     """Return the seconds after the end of its lifetime for which a stale feed answers while it is refreshed."""
-    if variant is None or freshness is None or freshness.fresh(now):
+    if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)

@@ -165,7 +165,7 @@ class RefreshCoordinator:
             newest = resource.variants[-1] if resource.variants else None
             if newest is None or (result.stored and (is_shared or len(context.varying_fields))):
                 return
-            if assess(resource, newest, context.settings, now).fresh(now):
+            if assess(resource, newest, context.settings, now).is_fresh(now):
                 return
         if isinstance(self.check_fetch_allowed(resource, context.request.target, context.settings), throttle.Allowed):
             self.refresh(context.request.target)

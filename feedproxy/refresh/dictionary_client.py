@@ -88,7 +88,7 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
         return None
     # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- section 2.2.1
     freshness = assess(resource, stored, settings, now)
-    if stored.invalid or not (freshness.fresh(now) or not serving_stale.prohibited(freshness.control)):
+    if stored.invalid or not (freshness.is_fresh(now) or not serving_stale.prohibits_stale_use(freshness.control)):
         return None
     try:
         return StoredDictionary(stored.content.bodies["identity"], offer.id)

@@ -220,7 +220,7 @@ class RefreshPipeline:
         self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
     ) -> None:
         """Report the finished refresh to metrics and log."""
-        self._observer.updated(
+        self._observer.on_refresh_ended(
             RefreshFinished(
                 job.request.target,
                 job.occasion,

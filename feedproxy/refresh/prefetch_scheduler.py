@@ -23,7 +23,7 @@ from itertools import takewhile
 from typing import assert_never
 
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
-from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, throttled, yielding
+from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
 
 logger = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ class PrefetchScheduler:
 
     async def _start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None]) -> None:
         others: list[str] = []
-        async for target in yielding(targets, THROTTLED_BLOCKING_TIME):
+        async for target in iterate_cooperatively(targets, THROTTLED_BLOCKING_TIME):
             if target in self:
                 continue
             at = earliest(target)
@@ -170,7 +170,7 @@ class PrefetchScheduler:
                 others.append(target)
             else:
                 self._put(target, at)
-        async for target in throttled(others):
+        async for target in iterate_in_background(others):
             if target not in self:
                 self.note(target)
 
@@ -202,10 +202,10 @@ class PrefetchScheduler:
             now = self._clock.now()
             if is_set_back(self._latest, now):
                 # The clock was set back: all planned instants come from the clock before that.
-                async for target in throttled(list(self._due)):
+                async for target in iterate_in_background(list(self._due)):
                     self.note(target)
             self._latest = now
-            async for target in yielding(self._surprises(), THROTTLED_BLOCKING_TIME):
+            async for target in iterate_cooperatively(self._surprises(), THROTTLED_BLOCKING_TIME):
                 self.note(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while (has_collected := self._collect()) or self._launch():

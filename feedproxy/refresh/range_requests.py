@@ -51,7 +51,7 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
     requested = context.request.fields if context.request.method == "GET" else Fields()  # Range is defined for GET
     for part in _selected_parts(context, resource):
         fresh = _is_usable(context, part, assess(resource, part, context.settings, now), now)
-        missing = partial_content.missing(part, requested, fresh=fresh, size_max=context.settings.buffer_max)
+        missing = partial_content.range_to_fetch(part, requested, fresh=fresh, size_max=context.settings.buffer_max)
         if isinstance(missing, Missing):
             return missing
     return None

@@ -231,7 +231,7 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
     return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
 
 
-def superseded(resource: Resource) -> tuple[StoredResponse, ...]:
+def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
     """Return the stored feeds that the next version supersedes, without those that are already bases of deltas.
 
     If the same content was received again with another date, it is recorded with both dates, because clients may have

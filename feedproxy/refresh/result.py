@@ -15,11 +15,11 @@ from feedproxy.store.resource import Resource
 class RefreshObserver(Protocol):
     """A receiver of the records of refreshes, for metrics and log."""
 
-    def updated(self, update: "RefreshFinished") -> None:
+    def on_refresh_ended(self, update: "RefreshFinished") -> None:
         """Record a finished refresh."""
         ...
 
-    def scheduled(self, target: str) -> None:
+    def on_refresh_scheduled(self, target: str) -> None:
         """Count a refresh that the prefetch schedule starts."""
         ...
 

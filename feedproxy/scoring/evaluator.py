@@ -199,7 +199,7 @@ class FeedEvaluation:
             state.stored.tag or None,
             state.stored.modified or None,
         )
-        if poll.status == 200 and poll.succeeded and is_unchanged:
+        if poll.status == 200 and poll.is_success and is_unchanged:
             cost.redundant += poll.size
         self.first = poll.at if self.first is None else self.first
         self.last = poll.at

@@ -191,7 +191,7 @@ class ReaderState:
         if _relocates(poll):
             self.confirmed = validators
             return
-        if poll.status in (200, 226) and poll.succeeded and poll.method == "GET":
+        if poll.status in (200, 226) and poll.is_success and poll.method == "GET":
             self.stored, self.confirmed, self.stored_at = validators, Validators("", ""), poll.at
             self.stored_is_delta = poll.status == 226
             self.is_storable = not CacheControl.from_fields(poll.answer).no_store
@@ -215,7 +215,7 @@ class ReaderState:
     def _learn_schedule(self, poll: Poll) -> None:
         if _relocates(poll):
             self.refusal = None
-        elif poll.succeeded:
+        elif poll.is_success:
             self.last_success = poll.at
             self.lifetime = _lifetime(poll, self.lifetime if poll.status == 304 else 0.0)
             self.refusal = None
@@ -239,7 +239,7 @@ class ReaderState:
                 self.temporary = _with_address(self.temporary, self.redirect_target)
         elif isinstance(relocation, Moved):
             self._record_move(poll, resolve_reference(poll, relocation.location), xml=True)
-        elif poll.succeeded and relocation is None:
+        elif poll.is_success and relocation is None:
             self.permanent.pop(poll.target, None)
         if poll.status == 410 or isinstance(relocation, Gone):
             sightings = self.gone
@@ -247,7 +247,7 @@ class ReaderState:
                 self.gone = RelocationSightings("", poll.status != 410, 1, poll.at, poll.at)
             else:
                 sightings.count, sightings.last = sightings.count + 1, poll.at
-        elif poll.succeeded:
+        elif poll.is_success:
             self.gone = None
 
     def _record_move(self, poll: Poll, target: str, *, xml: bool) -> None:

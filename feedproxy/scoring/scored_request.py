@@ -61,7 +61,7 @@ class Poll:
     """The address that the reader requested if it differs from the target, otherwise ""."""
 
     @property
-    def succeeded(self) -> bool:
+    def is_success(self) -> bool:
         """True if the answer gave the reader the feed, or confirmed its copy."""
         return self.status in (200, 226, 304) and self.complete and (self.content is None or self.content.is_feed)
 

@@ -29,13 +29,13 @@ class PermittedStore:
         return self.wrapped.coordination
 
     def get(self, target: str) -> Resource | None:
-        return self._permitted(self.wrapped.get(target))
+        return self._if_permitted(self.wrapped.get(target))
 
     def get_latest(self, target: str) -> Resource | None:
-        return self._permitted(self.wrapped.get_latest(target))
+        return self._if_permitted(self.wrapped.get_latest(target))
 
     def peek(self, target: str) -> Resource | None:
-        return self._permitted(self.wrapped.peek(target))
+        return self._if_permitted(self.wrapped.peek(target))
 
     def version(self, target: str, *, used: bool = False) -> object | None:
         return self.wrapped.version(target, used=used)
@@ -67,7 +67,7 @@ class PermittedStore:
     async def close(self) -> None:
         await self.wrapped.close()
 
-    def _permitted(self, resource: Resource | None) -> Resource | None:
+    def _if_permitted(self, resource: Resource | None) -> Resource | None:
         if resource is None:
             return None
         for response in resource.responses:

@@ -79,7 +79,7 @@ class PreviousContents:
             return self
         delta = PreviousContent(replaced, current, len(old), compress(old, new, level=LEVEL))
         kept_deltas = [entry for entry in self if entry.hash not in (current, replaced)]
-        return _packed(_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
+        return _pack(_newest_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
         """Return the content with this hash, decoded from the differences and the `current` contents.
@@ -111,7 +111,7 @@ class PreviousContents:
 NO_CONTENTS = PreviousContents()
 
 
-def _within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
+def _newest_within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
     """Return the newest contents that fit into `size_max` bytes. Older contents are dropped, because newer ones are
     needed to decode them."""
     fitting: list[PreviousContent] = []
@@ -124,7 +124,7 @@ def _within(contents: Sequence[PreviousContent], size_max: int) -> list[Previous
     return fitting[::-1]
 
 
-def _packed(contents: Iterable[PreviousContent]) -> PreviousContents:
+def _pack(contents: Iterable[PreviousContent]) -> PreviousContents:
     return PreviousContents(
         b"".join(
             part

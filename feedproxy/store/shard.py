@@ -212,7 +212,7 @@ class Shard:
             with self._translate_errors():
                 # `feeds` or `state`, which contains every shard's lock.
                 make_folder(self._folder.parent)
-                with self._locked():
+                with self._lock():
                     if self._corrupt and (previous_rows is None or _inode(self._folder) == self._inode):
                         self._set_aside("corrupt")
                     self._opened = self._open()
@@ -248,14 +248,14 @@ class Shard:
         )
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         """Hold the lock that lets one process at a time open, rename or create files."""
         path = self._folder.parent / "lock"
         clear_file(path)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             deadline = time.monotonic() + OPEN_TIMEOUT
-            while not _flocked(lock):
+            while not _try_flock(lock):
                 if time.monotonic() >= deadline:
                     _LOG.warning(
                         "store: %s is locked by another process for %g s: opened without the lock", path, OPEN_TIMEOUT
@@ -267,7 +267,7 @@ class Shard:
             os.close(lock)
 
 
-def _flocked(handle: int) -> bool:
+def _try_flock(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -168,7 +168,7 @@ class TieredStore:
         return self._memory.version(target, used=used)
 
     def get_latest(self, target: str) -> Resource | None:
-        entry = self._queue.pending((EnvelopeKind.RESOURCE, target))
+        entry = self._queue.pending_write((EnvelopeKind.RESOURCE, target))
         if entry is not None:
             return entry.value if isinstance(entry.value, Resource) else None
         return self.get(target)
@@ -191,7 +191,7 @@ class TieredStore:
         if self._memory.holds(target):
             return True
         key = (EnvelopeKind.RESOURCE, target)
-        entry = self._queue.pending(key) if self._shared is None else None
+        entry = self._queue.pending_write(key) if self._shared is None else None
         if entry is not None:
             return entry.value is not None
         if self._shared is not None:
@@ -216,7 +216,7 @@ class TieredStore:
         if self._shared is None and target in self._absent:
             return None  # `put` removes the target from `_absent` before the write queue has the value
         key = (EnvelopeKind.RESOURCE, target)
-        entry = self._queue.pending(key) if self._shared is None else None
+        entry = self._queue.pending_write(key) if self._shared is None else None
         if entry is not None:
             return (entry.value, None, b"") if isinstance(entry.value, Resource) else None
         if self._shared is None and key in self._queue.failed_keys:
@@ -289,7 +289,7 @@ class TieredStore:
         published_at = self._published_at.pop(target, None)
         self._absent.discard(target)
         self._catch_up(shared)
-        pending = self._queue.pending((EnvelopeKind.RESOURCE, target))
+        pending = self._queue.pending_write((EnvelopeKind.RESOURCE, target))
         if resource is None or (pending is not None and pending.value is not resource):
             return
         later = shared.changes_since(published_at)[1] if published_at is not None else None
@@ -346,7 +346,7 @@ class TieredStore:
 
     def get_state(self, name: str) -> bytes | None:
         key = (EnvelopeKind.STATE, name)
-        entry = self._queue.pending(key)
+        entry = self._queue.pending_write(key)
         if entry is not None:
             return entry.value if isinstance(entry.value, bytes) else None
         if self._shared is None and key in self._queue.failed_keys:
@@ -390,7 +390,7 @@ class TieredStore:
         # discarded.
         with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):
             precondition = self._preconditions.pop(target, _always) if kind is EnvelopeKind.RESOURCE else _always
-            pending = self._queue.pending(key)
+            pending = self._queue.pending_write(key)
             if pending is not None and pending.value is not value:
                 return  # a later value has replaced this value during the wait for the lock
             position = shared.overflow.position(name)

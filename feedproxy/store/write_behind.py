@@ -79,7 +79,7 @@ class WriteQueue[Key, Value]:
         self._stuck = False
         self.failed_keys: set[Key] = set()
 
-    def pending(self, key: Key) -> PendingWrite[Value] | None:
+    def pending_write(self, key: Key) -> PendingWrite[Value] | None:
         """Return the queued write of this key, or None if no write is queued."""
         return self._pending.get(key)
 

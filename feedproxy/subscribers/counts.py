@@ -18,7 +18,7 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds, is_set_back
-from feedproxy.cooperative_iteration import throttled, yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_background
 from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import counts_codec
@@ -185,7 +185,7 @@ class SubscriberCounts:
         if feed is None:
             return 0
         self._expire(feed, now)
-        return self._peers.total_with_peers(target, feed.size, self._claimed(feed, now), now)
+        return self._peers.total_with_peers(target, feed.size, self._claimed_number(feed, now), now)
 
     def confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
         """Return the confirmed claim of one fetcher."""
@@ -250,7 +250,7 @@ class SubscriberCounts:
         until they are pruned, which begins within the hour.
         """
         claimed = Counter[str]()
-        async for feed in yielding(list(self._feeds.values())):
+        async for feed in iterate_cooperatively(list(self._feeds.values())):
             for (fetcher, _), claim_state in feed.claims.items():
                 claimed[fetcher] += current_claim(claim_state, now, self._window)
         direct = Counter(dict(self._names.uses()))
@@ -280,7 +280,7 @@ class SubscriberCounts:
         Without this call, a process that gets no requests would keep them.
         """
         self._begin_sweep(now)
-        async for _ in throttled(self._sweeps(now)):
+        async for _ in iterate_in_background(self._sweeps(now)):
             pass
         await self.rhythms.finish_sweep(now)
 
@@ -302,7 +302,7 @@ class SubscriberCounts:
         Requests during a pause may be missing until the next dump.
         """
         writing = counts_codec.CountsWriter()
-        async for _ in yielding(self._write(writing)):
+        async for _ in iterate_cooperatively(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
 
@@ -380,7 +380,7 @@ class SubscriberCounts:
             self._retract(feed, min(made_once)[1])
         return True
 
-    def _claimed(self, feed: FeedReaders, now: Instant) -> int:
+    def _claimed_number(self, feed: FeedReaders, now: Instant) -> int:
         by_fetcher: Counter[str] = Counter()
         for (fetcher, _), claim_state in feed.claims.items():
             by_fetcher[fetcher] += current_claim(claim_state, now, self._window)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from feedproxy.clock import Instant, Seconds, is_set_back
-from feedproxy.cooperative_iteration import throttled, yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
@@ -155,7 +155,7 @@ class PollRhythms:
             # After the clock was set back, instants may be ahead by more than a window. They are ignored.
             elif (
                 not 0 < self._full_until.get(target, 0.0) - now <= self._window
-                and (at := self._outdated(target, records, now)) >= 0
+                and (at := self._find_outdated(target, records, now)) >= 0
             ):
                 records[at : at + _RECORD.size] = fresh
             else:
@@ -224,7 +224,7 @@ class PollRhythms:
         if records is None:
             return
         current = b"".join(
-            _RECORD.pack(*reader[:5], *_padded(reader.gaps))
+            _RECORD.pack(*reader[:5], *_pad(reader.gaps))
             for reader in _readers(records)
             if abs(now - reader.last) < self._window
         )
@@ -240,7 +240,7 @@ class PollRhythms:
 
     async def dump_yielding(self) -> bytes:
         """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
-        return await asyncio.to_thread(_whole, [part async for part in yielding(self._parts())])
+        return await asyncio.to_thread(_whole, [part async for part in iterate_cooperatively(self._parts())])
 
     def _parts(self) -> Iterator[bytes]:
         for target in list(self._feeds):
@@ -288,7 +288,7 @@ class PollRhythms:
     async def finish_sweep(self, now: Instant) -> None:
         """Forget readers outside the window, with pauses for other tasks, also if no polls come."""
         self._begin_sweep(now)
-        async for _ in throttled(self._sweeps(now)):
+        async for _ in iterate_in_background(self._sweeps(now)):
             pass
 
     def _sweeps(self, now: Instant) -> Iterator[None]:
@@ -315,7 +315,7 @@ class PollRhythms:
             are_current = are_current and begin < numbers[0] <= now
         return are_current
 
-    def _outdated(self, target: str, records: bytearray, now: Instant) -> int:
+    def _find_outdated(self, target: str, records: bytearray, now: Instant) -> int:
         """Return the position of a record that has left the window, or -1 if none has.
 
         The records are searched only when the first of them may have left the window.
@@ -339,10 +339,10 @@ class PollRhythms:
         usual = _usual(reader.gaps)
         if usual and gap > SESSION_BREAK * usual:
             begin = reader.last - reader.since_begin
-            _RECORD.pack_into(records, at, key, now, 0, reader.since_begin, now - begin, *_padded(reader.gaps))
+            _RECORD.pack_into(records, at, key, now, 0, reader.since_begin, now - begin, *_pad(reader.gaps))
             return True
         gaps = (gap, *reader.gaps)[:GAPS_MAX]
-        _RECORD.pack_into(records, at, key, now, reader.since_begin + gap, reader.length, reader.cycle, *_padded(gaps))
+        _RECORD.pack_into(records, at, key, now, reader.since_begin + gap, reader.length, reader.cycle, *_pad(gaps))
         return len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
 
 
@@ -370,7 +370,7 @@ def _readers(records: bytearray) -> Iterator[_Reader]:
         yield _reader_at(records, at)
 
 
-def _padded(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
+def _pad(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
     return (*gaps, *(0.0,) * (GAPS_MAX - len(gaps)))
 
 
@@ -423,7 +423,7 @@ def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) ->
         else:
             likely *= MISSED
             nearest = reader.last + usual * math.floor(elapsed / usual)
-        yield from _repeated(nearest + usual, usual, now, min(until, end), multiple * likely)
+        yield from _regular_polls(nearest + usual, usual, now, min(until, end), multiple * likely)
         if reader.length == 0:
             return  # the reader has never paused, and is not expected to
     start = begin + cycle
@@ -436,10 +436,12 @@ def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) ->
         if start + offset > now:
             yield ExpectedPoll(start + offset, multiple * RETURNS / 3)
     end = start + reader.length if reader.length else until
-    yield from _repeated(start + usual, usual, now, min(until, end), multiple * RETURNS)
+    yield from _regular_polls(start + usual, usual, now, min(until, end), multiple * RETURNS)
 
 
-def _repeated(first: Instant, interval: Seconds, now: Instant, until: Instant, weight: float) -> Iterator[ExpectedPoll]:
+def _regular_polls(
+    first: Instant, interval: Seconds, now: Instant, until: Instant, weight: float
+) -> Iterator[ExpectedPoll]:
     """Yield polls at a regular interval from `first` on.
 
     Polls in the distant future are combined, because their instants are uncertain.

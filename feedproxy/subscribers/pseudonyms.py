@@ -85,17 +85,17 @@ class Identifier:
             self._since = now
         name = (address, user_agent, user)
         if len(user_agent) > INPUT_LENGTH_MAX:
-            return self._hashed(*name)
+            return self._hash(*name)
         cached = self._cached.get(name)
         if cached is None:
-            cached = self._cached[name] = self._hashed(*name)
+            cached = self._cached[name] = self._hash(*name)
         return cached
 
     def same_until(self, now: Instant) -> Instant:
         """Return the instant until which a current pseudonym may be cached, in memory only."""
         return min(now + MEMO_TIME, (now // self._period + 1) * self._period)
 
-    def _hashed(self, address: str, user_agent: str, user: str) -> Pseudonym:
+    def _hash(self, address: str, user_agent: str, user: str) -> Pseudonym:
         # None of the three parts contains NUL, so the text is unambiguous.
         origin = f"user\0{user}" if user else f"address\0{client_network(address)}"
         text = f"{origin}\0{user_agent}".encode("utf-8", "surrogatepass")

@@ -85,7 +85,7 @@ def _indent(text: str) -> str:
 
 
 @memoize_short(entries=1024)
-def quoted(agent: str) -> str:
+def quote_agent(agent: str) -> str:
     """Return a User-Agent in quotation marks, for the text form."""
     return json.dumps(text_without_secrets(agent))
 
@@ -124,7 +124,7 @@ class AccessLine:
             self.size,
             f"{self.seconds * 1000:.1f}ms",
             self.cache,
-            quoted(self.agent),
+            quote_agent(self.agent),
             text_without_secrets(self.reason),
         )
 

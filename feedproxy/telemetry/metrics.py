@@ -84,7 +84,7 @@ class Totals:
         return self.hits / requests if requests else None
 
     @property
-    def saved(self) -> int:
+    def requests_saved(self) -> int:
         """Return the number of requests saved for origins: client requests minus requests to origins."""
         return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
@@ -217,7 +217,7 @@ class Metrics:
         source = _source(outcome, detail)
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
-    def updated(self, update: RefreshFinished) -> None:
+    def on_refresh_ended(self, update: RefreshFinished) -> None:
         """Count a refresh that has ended."""
         self.count_fetch(
             update.target, update.status, update.detail, update.content_size, update.seconds, update.received_size
@@ -238,7 +238,7 @@ class Metrics:
             self._origin_seconds.observe(max(0.0, seconds))
         self.target_updated.emit(target)
 
-    def scheduled(self, target: str) -> None:
+    def on_refresh_scheduled(self, target: str) -> None:
         """Count a refresh that the schedule has started."""
         self._scheduled.inc()
 

@@ -98,9 +98,9 @@ class RecentActivity:
 
     # -- RefreshObserver
 
-    def updated(self, update: RefreshFinished) -> None:
+    def on_refresh_ended(self, update: RefreshFinished) -> None:
         """Record a refresh that has ended."""
-        self._metrics.updated(update)
+        self._metrics.on_refresh_ended(update)
         fetch = FetchActivity(
             self._clock.now(),
             update.occasion,
@@ -120,9 +120,9 @@ class RecentActivity:
         if update.occasion != "reader" and form != "off":
             log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch, form)
 
-    def scheduled(self, target: str) -> None:
+    def on_refresh_scheduled(self, target: str) -> None:
         """Count a refresh that the schedule has started."""
-        self._metrics.scheduled(target)
+        self._metrics.on_refresh_scheduled(target)
 
     def record_request(self, request: RequestActivity) -> None:
         """Store a request of a client."""
@@ -136,7 +136,7 @@ class RecentActivity:
         """Return the last fetches of a target, the newest last."""
         return list(self._fetches.get(target, ()))
 
-    def failed(self) -> list[FailedAddress]:
+    def failed_addresses(self) -> list[FailedAddress]:
         """Return the addresses that never returned a feed. The address with the latest fetch is last."""
         return self._failed.values()
 

@@ -49,7 +49,7 @@ class TrafficCounts:
     """Internal errors of feedproxy."""
 
     @property
-    def spared(self) -> int:
+    def requests_saved(self) -> int:
         """Return the number of requests saved for origins: client requests minus requests to origins."""
         return max(0, self.requests - self.fetches)
 

@@ -147,7 +147,7 @@ class AddressPolicy:
             logger.info("%s: %s", host, refusal)
             if _is_localhost(_normalise_host(host)):
                 raise refusal
-            raise _unresolved(host)
+            raise _unresolved_error(host)
         for address in permitted:
             self._check_listeners(host, address, port)
         return permitted
@@ -179,11 +179,11 @@ class AddressPolicy:
                 self.check_address(address.partition("%")[0])
             except Forbidden as reason:
                 logger.info("%s: %s", host, reason)
-                raise _unresolved(host) from None
+                raise _unresolved_error(host) from None
             self._check_listeners(host, address, port)
         return addresses
 
-    async def unresolved(self, host: str, port: int) -> list[str]:
+    async def no_addresses(self, host: str, port: int) -> list[str]:
         """Return an empty list: the parent proxy resolves the operator's host."""
         return []
 
@@ -220,9 +220,9 @@ class AddressPolicy:
             if local_failure.is_local(error):
                 raise _UnknownSite(Overload(f"{host} cannot be resolved now: {why}")) from error
             logger.info("%s: %s", host, why)
-            raise _UnknownSite(_unresolved(host)) from error
+            raise _UnknownSite(_unresolved_error(host)) from error
         if not addresses:
-            raise _UnknownSite(_unresolved(host))
+            raise _UnknownSite(_unresolved_error(host))
         return addresses
 
 
@@ -235,7 +235,7 @@ class _UnknownSite(Exception):
         self.error = error
 
 
-def _unresolved(host: str) -> Unreachable:
+def _unresolved_error(host: str) -> Unreachable:
     """Return the error for a name without an address.
 
     Names without a permitted address have the same error. Another error would reveal the names in this machine's

@@ -24,7 +24,7 @@ from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.connection_pool import CheckedResolver, ParentConnector
 from feedproxy.upstream.fair_limits import Requester, requesting
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized
+from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized_error
 
 RESPONSE_MAX = 65_536
 """Maximum number of bytes that are read from the content of a response, such as an XML-RPC struct or a challenge.
@@ -110,7 +110,7 @@ class CallbackClient:
                 )
             async with answer:
                 if answer.status == 407 and parent is not None:
-                    raise unauthorized(parent, target_url.authority)
+                    raise unauthorized_error(parent, target_url.authority)
                 content = await _read_limited(answer.content)
                 lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
                 return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
@@ -183,7 +183,7 @@ class CallbackClient:
         """Return the function that resolves and checks a host and port for this trust."""
         policy = self._policy
         if trust is AddressTrust.OPERATOR_HOST:
-            return policy.addresses if parent is None or not parent.resolves_names else policy.unresolved
+            return policy.addresses if parent is None or not parent.resolves_names else policy.no_addresses
         configured = trust is AddressTrust.CONFIGURED_NAME
         if parent is not None:
             return functools.partial(

@@ -35,7 +35,7 @@ from feedproxy.upstream.connection_pool import (
 from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 from feedproxy.upstream.parent_proxy import Parent
-from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized
+from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 
 _UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
@@ -283,7 +283,7 @@ class Fetcher:
         head = parser.head
         assert head is not None
         if head.status == 407 and parent is not None:
-            raise unauthorized(parent, host.authority)
+            raise unauthorized_error(parent, host.authority)
         fields, interim = Fields(head.fields()).end_to_end(), tuple(parser.interim)
         if method != "HEAD":
             fields = fields.without("content-length")
@@ -328,7 +328,7 @@ class Fetcher:
                 open_connections=self._open,
             )
         checked = functools.partial(policy.resolve_for_parent, may_be_unknown=parent.resolves_names)
-        unchecked = policy.addresses if not parent.resolves_names else policy.unresolved
+        unchecked = policy.addresses if not parent.resolves_names else policy.no_addresses
         return ParentConnector(
             parent,
             check=unchecked if skip_address_check else checked,

@@ -46,7 +46,7 @@ def parent_name(parent: Parent) -> str:
     return f"the parent proxy {parent} (upstream_proxy)"
 
 
-def unauthorized(parent: Parent, authority: str) -> ParentFailed:
+def unauthorized_error(parent: Parent, authority: str) -> ParentFailed:
     """Return the error for a parent that responds with 407."""
     return ParentFailed(
         f"{authority} cannot be reached: {parent_name(parent)} refuses its user name and password (407)"
@@ -153,7 +153,7 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
         reason = f"{authority} cannot be reached: {parent_name(parent)} sends no valid response to CONNECT: {error}"
         raise ParentFailed(reason) from error
     if head.status == 407:
-        raise unauthorized(parent, authority)
+        raise unauthorized_error(parent, authority)
     if not 200 <= head.status < 300:
         raise ParentRefused(f"{authority} cannot be reached: {parent_name(parent)} answered {head.status} to CONNECT")
 

@@ -27,7 +27,7 @@ from aiohttp import web
 from prometheus_client.core import Metric
 
 from feedproxy.clock import Clock, Seconds
-from feedproxy.cooperative_iteration import yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
 from feedproxy.fleet.leases import FleetCoordination
 from feedproxy.proxy.service import Service
@@ -252,7 +252,7 @@ class WorkerPeers:
             self._process_change(target)
 
     async def _process_all(self) -> None:
-        async for target in yielding(self._service.store.targets()):
+        async for target in iterate_cooperatively(self._service.store.targets()):
             self._process_change(target)
 
     def _process_change(self, target: str) -> None:

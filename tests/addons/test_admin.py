@@ -31,7 +31,7 @@ async def test_admin_addon_loaded_alone_shows_empty_proxy() -> None:
                 assert answer.status == 503
 
         await addon.done()
-        assert not get_app(context.master).opened
+        assert not get_app(context.master).is_open
 
 
 async def test_admin_addon_with_empty_address_does_not_listen() -> None:

@@ -45,7 +45,7 @@ def test_pass_through_does_not_count_as_saved(status: CacheStatus) -> None:
     metrics.count_response("proxy", 200, status, 0, 0)
 
     totals = metrics.totals()
-    assert (totals.forwarded, totals.passed, totals.saved) == (1, 1, 0)
+    assert (totals.forwarded, totals.passed, totals.requests_saved) == (1, 1, 0)
 
 
 def test_fetch_refused_by_the_address_policy_is_not_counted_as_an_origin_request() -> None:
@@ -62,7 +62,7 @@ def test_connect_counts_as_answered_but_not_as_saved() -> None:
     metrics.count_connect("tunnel", 200, Detail.PASS_THROUGH, 0, 0)
 
     totals = metrics.totals()
-    assert (totals.answered, totals.hits, totals.forwarded, totals.saved) == (1, 0, 0, 0)
+    assert (totals.answered, totals.hits, totals.forwarded, totals.requests_saved) == (1, 0, 0, 0)
 
 
 async def test_metrics_and_status_page_count_subscribers_of_feeds_only(proxy: Proxy) -> None:

@@ -43,7 +43,7 @@ def a_request(number: int) -> RequestActivity:
 
 
 async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Proxy) -> None:
-    proxy.app.journal.updated(FAILED)
+    proxy.app.journal.on_refresh_ended(FAILED)
 
     _, text = await proxy.get("/")
     answer = await proxy.json("/status")
@@ -78,7 +78,7 @@ async def test_status_shows_recent_requests(proxy: Proxy) -> None:
 
 async def test_feed_page_shows_fetch_history(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.app.journal.updated(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
+    proxy.app.journal.on_refresh_ended(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
 
     _, text = await proxy.get(f"/feeds/{feed_id(TARGET)}")
     answer = (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["fetches"]
@@ -94,12 +94,12 @@ def test_recent_activity_is_bounded() -> None:
     activity = an_activity(log_format="off")
 
     for number in range(recent_activity.FAILED_MAX + 30):
-        activity.updated(replace(FAILED, target=f"https://example.com/{number}"))
+        activity.on_refresh_ended(replace(FAILED, target=f"https://example.com/{number}"))
         activity.record_request(a_request(number))
     for _ in range(recent_activity.FETCHES_MAX + 5):
-        activity.updated(replace(FAILED, target=TARGET))
+        activity.on_refresh_ended(replace(FAILED, target=TARGET))
 
-    assert len(activity.failed()) == recent_activity.FAILED_MAX
+    assert len(activity.failed_addresses()) == recent_activity.FAILED_MAX
     assert len(activity.requests()) == recent_activity.REQUESTS_MAX
     assert len(activity.fetches(TARGET)) == recent_activity.FETCHES_MAX
 
@@ -108,7 +108,7 @@ def test_fetches_of_all_feeds_stay_within_their_part_of_memory_max() -> None:
     activity = an_activity(log_format="off", memory_max=10 * recent_activity.FETCH_SIZE * DIVISORS["fetches"])
 
     for number in range(30):
-        activity.updated(replace(FAILED, target=f"https://example.com/{number}"))
+        activity.on_refresh_ended(replace(FAILED, target=f"https://example.com/{number}"))
 
     assert sum(len(activity.fetches(f"https://example.com/{number}")) for number in range(30)) == 10
     assert activity.fetches("https://example.com/29")
@@ -118,24 +118,24 @@ def test_recent_activity_of_workers_is_merged() -> None:
     one, other = an_activity(log_format="off"), an_activity(log_format="off")
     for number in range(40):
         (one if number % 2 else other).record_request(a_request(number))
-    one.updated(FAILED)
-    other.updated(FAILED)
+    one.on_refresh_ended(FAILED)
+    other.on_refresh_ended(FAILED)
     received = [json.loads(json.dumps(other.plain()))]
 
     assert [request.at for request in recent_activity.merge_requests(received, one.requests())] == [
         NOW + second for second in range(39, -1, -1)
     ]
-    assert [(address.target, address.count) for address in recent_activity.merge_failures(received, one.failed())] == [
-        (FAILED.target, 2)
-    ]
+    assert [
+        (address.target, address.count) for address in recent_activity.merge_failures(received, one.failed_addresses())
+    ] == [(FAILED.target, 2)]
 
 
 def test_background_fetch_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    an_activity().updated(FAILED)
-    an_activity().updated(replace(FAILED, occasion="reader"))
-    an_activity(log_format="off").updated(FAILED)
+    an_activity().on_refresh_ended(FAILED)
+    an_activity().on_refresh_ended(replace(FAILED, occasion="reader"))
+    an_activity(log_format="off").on_refresh_ended(FAILED)
 
     (record,) = caplog.records
     reason = "https://example.com/f?token=… answered 404"

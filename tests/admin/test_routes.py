@@ -302,7 +302,7 @@ async def test_request_does_not_open_a_closed_proxy(proxy: Proxy) -> None:
     await proxy.app.close()
 
     assert (await proxy.get("/"))[0] == 503
-    assert not proxy.app.opened
+    assert not proxy.app.is_open
 
 
 async def test_metrics_contain_no_addresses(proxy: Proxy) -> None:

@@ -15,7 +15,7 @@ from feedproxy.cache.partial_content import (
     combine,
     extent_of,
     may_store_part,
-    missing,
+    range_to_fetch,
     respond_with_part,
     strong_validator,
     with_part,
@@ -185,7 +185,7 @@ def test_part_answers_if_range_only_with_its_strong_tag() -> None:
 
 def lacks(stored_part: StoredResponse, value: str | None = None, *, fresh: bool = True, size_max: int = 100) -> Any:
     asked = fields() if value is None else fields(range=value)
-    found = missing(stored_part, asked, fresh=fresh, size_max=size_max)
+    found = range_to_fetch(stored_part, asked, fresh=fresh, size_max=size_max)
     return (found.range, found.condition) if isinstance(found, Missing) else found.reason
 
 
@@ -216,7 +216,7 @@ def test_missing_of_unusable_part_has_a_reason(because: str, stored_part: Stored
 
 
 def test_missing_of_content_above_size_limit_is_not_requested() -> None:
-    assert isinstance(missing(part(0, 4, etag='"a"'), fields(), fresh=True, size_max=9), Nothing)
+    assert isinstance(range_to_fetch(part(0, 4, etag='"a"'), fields(), fresh=True, size_max=9), Nothing)
 
 
 def test_missing_without_strong_validator_is_at_most_what_is_stored() -> None:

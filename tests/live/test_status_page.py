@@ -263,8 +263,8 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
     failed = RefreshFinished(
         target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True
     )
-    app.journal.updated(failed)
-    app.journal.updated(replace(failed, target=f"{target}/nothing"))
+    app.journal.on_refresh_ended(failed)
+    app.journal.on_refresh_ended(replace(failed, target=f"{target}/nothing"))
     page = await office.page(viewport=PHONE, is_mobile=True)
 
     for path in (*PAGES, f"/feeds/{feed_id(target)}"):

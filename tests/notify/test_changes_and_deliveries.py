@@ -261,7 +261,7 @@ async def test_change_during_reconciliation_is_notified_once(
             origin.publish("/feed.xml", a_feed("two", "one"))
             await held[0].proxy._coordinator.refresh(each)
 
-    monkeypatch.setattr(notification_service, "throttled", with_a_change)
+    monkeypatch.setattr(notification_service, "iterate_in_background", with_a_change)
     second = await stand_at(folder="store", origin=origin, clock=clock, join=held.append)
     await second.pass_time(60)
 

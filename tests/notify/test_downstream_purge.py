@@ -114,7 +114,7 @@ async def test_purge_failed_or_refused_is_retried(stand_at: StandAt, answer: Any
     stand = await stand_with(stand_at, VARNISH)
     stand.others.answer = lambda _: answer
     await changed_once(stand)
-    ((_, _, words),) = await stand.notifications.queue.failing()
+    ((_, _, words),) = await stand.notifications.queue.failing_deliveries()
     assert words
     stand.others.answer = lambda _: Response(200)
 

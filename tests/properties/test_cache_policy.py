@@ -121,7 +121,7 @@ def test_response_that_http_forbids_to_reuse_is_not_reused(
         assert not control.no_store or (control.must_understand and stored.status != 599)
         assert not stored.invalid
         assert not request.no_cache
-        if not freshness.fresh(now):
+        if not freshness.is_fresh(now):
             assert not control.must_revalidate
             assert not control.proxy_revalidate
             assert control.s_maxage is None
@@ -135,9 +135,9 @@ def test_origin_failure_permits_no_use_that_http_forbids(
     freshness = assess(stored, now, hint=generous)
     control = CacheControl.from_fields(stored.fields)
 
-    if serving_stale.allowed(stored, freshness, now, occasion=occasion, request=request, limit=limit):
+    if serving_stale.may_serve_stale(stored, freshness, now, occasion=occasion, request=request, limit=limit):
         assert not any((control.private, control.no_cache, stored.invalid))
-        assert freshness.fresh(now) or not (control.must_revalidate or control.proxy_revalidate)
+        assert freshness.is_fresh(now) or not (control.must_revalidate or control.proxy_revalidate)
 
 
 @given(response_fields, requests, st.sampled_from([200, 206, 304, 404, 503]))

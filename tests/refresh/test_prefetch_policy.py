@@ -50,7 +50,7 @@ class Readers:
     def recent(self, _: float) -> int:
         return self.irregular
 
-    def expected(self, until: float) -> list[ExpectedPoll]:
+    def expected_polls(self, until: float) -> list[ExpectedPoll]:
         return [poll for poll in self.polls if poll.at <= until]
 
 

@@ -64,12 +64,14 @@ async def test_journal_keeps_a_failed_address_until_it_has_a_feed(stage, path, k
     origin.publish(path, b"<html></html>", content_type=kind, status=status)
     await proxy.get(path)
 
-    assert [(each.target, each.last.status) for each in journal_of(proxy).failed()] == [(origin.url(path), status)]
+    assert [(each.target, each.last.status) for each in journal_of(proxy).failed_addresses()] == [
+        (origin.url(path), status)
+    ]
 
     origin.publish(path, a_feed())
     clock.advance(hours=1)
     await proxy.get(path)
-    assert journal_of(proxy).failed() == []
+    assert journal_of(proxy).failed_addresses() == []
 
 
 async def test_journal_of_failed_addresses_excludes_a_feed_that_worked_before(stage):
@@ -80,7 +82,7 @@ async def test_journal_of_failed_addresses_excludes_a_feed_that_worked_before(st
     clock.advance(hours=30)
     await proxy.get("/feed.rss")
 
-    assert journal_of(proxy).failed() == []
+    assert journal_of(proxy).failed_addresses() == []
 
 
 @pytest.mark.parametrize(("accept", "count"), [("*/*", 0), ("text/html", 0), ("application/rss+xml", 1)])
@@ -90,4 +92,4 @@ async def test_journal_of_failed_addresses_has_own_pages_only_if_a_feed_was_requ
 
     await proxy.get("/", accept=accept)
 
-    assert len(journal_of(proxy).failed()) == count
+    assert len(journal_of(proxy).failed_addresses()) == count

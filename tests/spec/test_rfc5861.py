@@ -28,7 +28,7 @@ def allowed(control: str, after: float, occasion: Occasion, request: CacheContro
     """Return True if the stale response may be served, although no option permits it."""
     response = stored(control)
     known = assess(response, NOW + after)
-    return serving_stale.allowed(
+    return serving_stale.may_serve_stale(
         response, known, NOW + after, occasion=occasion, request=request or CacheControl(), limit=-1
     )
 

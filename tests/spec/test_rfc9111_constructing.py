@@ -177,8 +177,8 @@ def test_vary_missing_from_the_default_response_does_not_hide_other_variants() -
 
 def test_fresh_response_has_a_lifetime_greater_than_its_age() -> None:
     """Section 4.2: response_is_fresh = (freshness_lifetime > current_age)."""
-    assert state(stored(cache_control="max-age=60"), 59.9).fresh(NOW + 59.9)
-    assert not state(stored(cache_control="max-age=60"), 60).fresh(NOW + 60)
+    assert state(stored(cache_control="max-age=60"), 59.9).is_fresh(NOW + 59.9)
+    assert not state(stored(cache_control="max-age=60"), 60).is_fresh(NOW + 60)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_lifetime_is_taken_from_s_maxage_then_max_age_then_expires(
 )
 def test_lifetime_that_is_invalid_makes_the_response_stale(control: str) -> None:
     """Section 4.2.1: caches are encouraged to."""
-    assert not state(stored(cache_control=control, expires=at(60))).fresh(NOW)
+    assert not state(stored(cache_control=control, expires=at(60))).is_fresh(NOW)
 
 
 def test_lifetime_of_two_max_ages_is_the_shorter() -> None:
@@ -235,8 +235,8 @@ def test_heuristic_lifetime_is_a_tenth_of_the_time_since_last_modified() -> None
 
 def test_heuristic_lifetime_is_not_used_beside_an_explicit_lifetime() -> None:
     """Section 4.2.2: a cache MUST NOT use heuristics when an explicit expiration time is present."""
-    assert not state(stored(last_modified=at(-86_400), expires=at(-10))).fresh(NOW)
-    assert not state(stored(last_modified=at(-86_400), expires="0")).fresh(NOW)
+    assert not state(stored(last_modified=at(-86_400), expires=at(-10))).is_fresh(NOW)
+    assert not state(stored(last_modified=at(-86_400), expires="0")).is_fresh(NOW)
 
 
 def test_heuristic_lifetime_requires_a_heuristically_cacheable_status() -> None:
@@ -256,7 +256,7 @@ def test_age_includes_response_delay_and_resident_time() -> None:
 def test_age_grows_with_a_date_in_the_past() -> None:
     """Section 4.2.3: apparent_age."""
     assert current_age(stored(date=at(-7200)), NOW) == 7200
-    assert not state(stored(date=at(-7200), cache_control="max-age=3600")).fresh(NOW)
+    assert not state(stored(date=at(-7200), cache_control="max-age=3600")).is_fresh(NOW)
 
 
 def test_age_is_not_reduced_by_a_date_in_the_future() -> None:
@@ -284,7 +284,7 @@ def test_stale_response_is_not_used_where_a_directive_forbids_it(control: str, o
     response = stored(cache_control=f"max-age=2, stale-if-error=99, stale-while-revalidate=99, {control}")
     request = CacheControl(max_stale=99, stale_if_error=99)
 
-    assert not serving_stale.allowed(
+    assert not serving_stale.may_serve_stale(
         response, state(response, 5), NOW + 5, occasion=occasion, request=request, limit=99
     )
 
@@ -296,7 +296,9 @@ def test_stale_response_is_used_on_origin_failure_within_the_configured_limit(oc
 
     def allowed(after: float) -> bool:
         known = state(response, after)
-        return serving_stale.allowed(response, known, NOW + after, occasion=occasion, request=CacheControl(), limit=100)
+        return serving_stale.may_serve_stale(
+            response, known, NOW + after, occasion=occasion, request=CacheControl(), limit=100
+        )
 
     assert allowed(102)
     assert not allowed(103)
@@ -307,6 +309,6 @@ def test_stale_response_to_an_authorized_request_is_not_used_by_configuration() 
     response = stored(cache_control="public, max-age=2", authorized=True)
 
     for occasion in (Occasion.ERROR, Occasion.DISCONNECTED, Occasion.REFUSED):
-        assert not serving_stale.allowed(
+        assert not serving_stale.may_serve_stale(
             response, state(response, 9), NOW + 9, occasion=occasion, request=CacheControl(), limit=100
         )

@@ -195,4 +195,4 @@ def test_expires_that_is_invalid_is_in_the_past(value: str) -> None:
 )
 def test_expires_accepts_every_date_format_in_any_case(value: str) -> None:
     """Section 4.2: match the field value case-insensitively."""
-    assert state(stored(expires=value)).fresh(NOW + 86_400)
+    assert state(stored(expires=value)).is_fresh(NOW + 86_400)

@@ -246,6 +246,6 @@ def test_invalidated_response_is_validated_before_use() -> None:
 
     assert isinstance(deciding(response), Validate)
     for occasion in Occasion:
-        assert not serving_stale.allowed(
+        assert not serving_stale.may_serve_stale(
             response, state(response), NOW, occasion=occasion, request=CacheControl(), limit=100
         )

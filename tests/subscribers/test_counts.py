@@ -445,7 +445,7 @@ def test_full_sample_represents_the_readers_of_all_machines() -> None:
             counts.rhythms.record(FEED, reader(number), NOW - 3600)
             counts.record_read(FEED, reader(number), "Reader/1", NOW)
         audience = FeedAudience(FEED, NOW, counts, NoDemand())
-        return sum(poll.weight for poll in audience.expected(NOW + DAY))
+        return sum(poll.weight for poll in audience.expected_polls(NOW + DAY))
 
     alone = weight(SubscriberCounts())
 

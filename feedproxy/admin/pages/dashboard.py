@@ -61,7 +61,7 @@ class Dashboard:
         span = charts.find_span(request.query.get("span", ""))
         slots = charts.make_slots(traffic, span, now)
         scores = (await self._reader_scores.summary(age_max=SCORES_MAX_AGE)).scores
-        troubled = await asyncio.to_thread(_troubled, table.rows)
+        troubled = await asyncio.to_thread(_feeds_with_problems, table.rows)
         return self._pages.page(
             request,
             "status.html",
@@ -131,7 +131,7 @@ class Dashboard:
         )
         journals = self._app.peer_metrics.journals
         table_ids = {row["id"] for row in table.rows}
-        failed = recent_activity.merge_failures(journals, self._app.journal.failed())
+        failed = recent_activity.merge_failures(journals, self._app.journal.failed_addresses())
         failed = [address for address in failed if feed_id(address.target) not in table_ids]
         requests = recent_activity.merge_requests(journals, self._app.journal.requests())
         states = by_state(table.rows)
@@ -159,7 +159,7 @@ class Dashboard:
             "subscribers": sum(subscribers),
             "feeds_read": len(subscribers),
             "today": counts_view(today),
-            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.saved},
+            "requests": {**asdict(totals), "hit_share": totals.hit_share, "saved": totals.requests_saved},
             "under_way": round(metrics_aggregation.gauge_value(families, "feedproxy_updates_under_way") or 0),
             "connections": connections,
             "memory": None if memory is None else int(memory),
@@ -184,7 +184,7 @@ def _gateway(settings: Settings) -> str:
     return f"{scheme}://{uri.join_host_port(host, port)}"
 
 
-def _troubled(rows: Sequence[View]) -> list[View]:
+def _feeds_with_problems(rows: Sequence[View]) -> list[View]:
     """Return the feeds that need attention, the worst first."""
     troubled = [row for row in rows if row["state"] in TROUBLED_STATES]
     return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
@@ -200,7 +200,7 @@ def counts_view(tally: TrafficCounts) -> View:
     return {
         **asdict(tally),
         "hit_share": tally.hit_share,
-        "spared": tally.spared,
+        "spared": tally.requests_saved,
         "bytes_spared": tally.bytes_spared,
     }
 

@@ -97,7 +97,7 @@ class FeedPages:
         number = _parse_count(request.query.get("page"), 1, count)
         rows = matching_rows[(number - 1) * per_page : number * per_page]
         if wants_json(request):
-            decided = self.decided()
+            decided = self.operator_decisions()
             return as_json(
                 {"total": len(matching_rows), "page": number, "pages": count, "feeds": rows, "decided": decided}
             )
@@ -112,7 +112,7 @@ class FeedPages:
             "feeds.html",
             as_of=table.at,
             rows=rows,
-            decided=self.decided(),
+            decided=self.operator_decisions(),
             total=len(matching_rows),
             held=len(table.rows),
             complete=table.complete,
@@ -174,7 +174,7 @@ class FeedPages:
     def service(self) -> Service:
         """Return the service. Raises StoreClosed after the service was closed, because a page must not open it
         again."""
-        if self._was_open and not self._app.opened:
+        if self._was_open and not self._app.is_open:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
         self._was_open = True
@@ -184,7 +184,7 @@ class FeedPages:
         """Return the table of all feeds."""
         return await self._feed_table.table(self.service(), self._app.settings_for, self._app.clock.now())
 
-    def decided(self) -> list[View]:
+    def operator_decisions(self) -> list[View]:
         """Return the feeds that the operator has paused or blocked."""
         settings = self._app.settings
         return [

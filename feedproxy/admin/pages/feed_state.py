@@ -93,7 +93,7 @@ def feed_condition(
         return Condition(State.UNSTORED, reason, next_at, next_reason)
     if resource.variants[-1].invalid:
         return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
-    if freshness.fresh(now):
+    if freshness.is_fresh(now):
         return Condition(State.FRESH, freshness.description, next_at, next_reason)
     if freshness.allowance is not None:
         return Condition(State.HELD, freshness.description, next_at, next_reason)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from feedproxy.admin.pages.resource_views import is_feed, row_view, view_resource
 from feedproxy.clock import Instant
-from feedproxy.cooperative_iteration import yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
@@ -89,14 +89,14 @@ class FeedTableCache:
         """Return the number of stored targets, as counted some seconds ago at most."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
-            self._count = sum([1 async for _ in yielding(service.store.targets())])
+            self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])
             self._count_until = time.monotonic() + max(1.0, REUSE_FACTOR * (time.monotonic() - start))
         return self._count
 
     async def _update_rows(self, service: Service) -> None:
         touched, self._touched = self._touched, set()
         before, resources, ids = self._rows_by_target, dict[str, Resource | None](), dict[str, str]()
-        async for target in yielding(service.store.targets()):
+        async for target in iterate_cooperatively(service.store.targets()):
             if len(resources) >= TARGETS_MAX or len(ids) >= FEEDS_MAX:
                 break
             is_known = target in before and target not in touched
@@ -106,7 +106,7 @@ class FeedTableCache:
         self._rows_by_target, self._ids = resources, ids
 
     async def _rows(self, service: Service, settings_for: SettingsFor, now: Instant) -> AsyncIterator[View]:
-        async for resource in yielding(list(self._rows_by_target.values())):
+        async for resource in iterate_cooperatively(list(self._rows_by_target.values())):
             if resource is not None:
                 view = view_resource(
                     resource,

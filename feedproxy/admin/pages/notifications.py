@@ -122,7 +122,7 @@ class NotificationsPage:
                     "next_try": iso(due),
                     "words": redact_text(reason),
                 }
-                for delivery, due, reason in await notifications.queue.failing(RECENT_MAX)
+                for delivery, due, reason in await notifications.queue.failing_deliveries(RECENT_MAX)
             ],
             "failed_requests": [
                 {

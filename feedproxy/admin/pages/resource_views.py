@@ -101,7 +101,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
         "lifetime": round(freshness.lifetime) if freshness else None,
         "lifetime_source": str(freshness.source) if freshness else None,
         "expires": _iso(freshness.expires) if freshness else None,
-        "fresh": freshness.fresh(view.now) if freshness else False,
+        "fresh": freshness.is_fresh(view.now) if freshness else False,
         "held": {"until": iso(allowance.until), "detail": allowance.detail, "words": allowance.reason}
         if allowance
         else None,

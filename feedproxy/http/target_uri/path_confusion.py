@@ -40,7 +40,7 @@ _TRAILING = re.compile(r"(?<=[^/.])(?:\.|%20|\+)+(?=/|$)")
 _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216": "\\", "\u29f5": "\\"})
 
 
-def _decoded(path: str) -> str:
+def _decode(path: str) -> str:
     """Decode all encoded visible ASCII, including `%2F` and `%25`, as some servers behind a proxy do.
 
     RFC 3986, section 6.2.2.2, permits such decoding only for unreserved characters.
@@ -48,20 +48,20 @@ def _decoded(path: str) -> str:
     return _VISIBLE.sub(lambda match: chr(int(match[1], 16)), path)
 
 
-def _decoded_as_iis(path: str) -> str:
-    return _OF_IIS.sub(lambda match: _encoded(chr(int(match[1], 16))), path)
+def _decode_as_iis(path: str) -> str:
+    return _OF_IIS.sub(lambda match: _encode(chr(int(match[1], 16))), path)
 
 
-def _compatible(path: str) -> str:
+def _replace_compatible(path: str) -> str:
     """Replace full-width and other compatibility characters with their equivalents."""
     text = _BYTES.sub(_text, path)
-    return path if text is path else _encoded(unicodedata.normalize("NFKC", text.translate(_BEST_FIT)))
+    return path if text is path else _encode(unicodedata.normalize("NFKC", text.translate(_BEST_FIT)))
 
 
 def _without_ignorable(path: str) -> str:
     """Remove zero-width characters and direction marks."""
     text = _BYTES.sub(_text, path)
-    return _encoded(_IGNORABLE.sub("", text)) if _IGNORABLE.search(text) else path
+    return _encode(_IGNORABLE.sub("", text)) if _IGNORABLE.search(text) else path
 
 
 def _without_streams(path: str) -> str:
@@ -78,7 +78,7 @@ def _text(match: re.Match[str]) -> str:
         return match[0]
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return "".join(
         char if "!" <= char <= "~" else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogatepass"))
         for char in text
@@ -101,9 +101,9 @@ def _without_dots(path: str) -> str:
 
 
 INTERPRETERS: tuple[tuple[str, Callable[[str], str]], ...] = (
-    ("Werkzeug, gunicorn, PHP; proxies that decode once more", _decoded),
-    ("IIS: %u002f", _decoded_as_iis),
-    ("IIS, Windows: full-width forms, best fit", _compatible),
+    ("Werkzeug, gunicorn, PHP; proxies that decode once more", _decode),
+    ("IIS: %u002f", _decode_as_iis),
+    ("IIS, Windows: full-width forms, best fit", _replace_compatible),
     ("IIS, .NET, browsers: a backslash is a slash", lambda path: path.replace("\\", "/")),
     ("nginx (merge_slashes), Werkzeug, Apache", lambda path: re.sub(r"//+", "/", path)),
     ("Tomcat, Jetty and other servlet containers", lambda path: _PARAMETERS.sub("", path)),
@@ -142,8 +142,8 @@ def _queries(query: str) -> tuple[str, ...]:
     """Return a query unchanged, decoded once, and decoded repeatedly, with PHP's interpretation of each."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
-    once = _decoded(query)
-    decoded = (query, once, _compatible(_decoded_as_iis(_decoded(once))))
+    once = _decode(query)
+    decoded = (query, once, _replace_compatible(_decode_as_iis(_decode(once))))
     return tuple(dict.fromkeys((*decoded, *map(as_php, decoded))))
 
 
@@ -183,6 +183,6 @@ def _paths(path: str) -> tuple[str, ...]:
 
 def fully_decoded(text: str) -> str:
     """Return a path or query with all visible ASCII characters decoded. The result is for comparisons only."""
-    while (decoded := _compatible(_decoded(text))) != text:
+    while (decoded := _replace_compatible(_decode(text))) != text:
         text = decoded
     return text

@@ -43,7 +43,7 @@ def site_or_self(url: str) -> str:
 
 def site_of_host(host: str) -> str:
     """Return the registrable domain of a host name in lower case. A name with a single label is returned unchanged."""
-    return _registrable(host) if "." in host else host
+    return _registrable_domain(host) if "." in host else host
 
 
 def has_known_suffix(host: str) -> bool:
@@ -67,7 +67,7 @@ def _is_residential(host: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _registrable(host: str) -> str:
+def _registrable_domain(host: str) -> str:
     return _suffixes().privatesuffix(".".join(host.split(".")[-SUFFIX_LABELS:])) or host
 
 

@@ -109,12 +109,12 @@ def _wide_path(path: str | None) -> str:
     for form in dict.fromkeys((normal, decoded, path_alone + mark + as_php(query))):
         before, mark, query = form.partition("?")
         if mark:
-            forms.append(_globbed(before.rstrip("/"), ".*") + r"/*\?" + _wide_query(query) + ".*")
+            forms.append(_glob_expression(before.rstrip("/"), ".*") + r"/*\?" + _wide_query(query) + ".*")
         elif before.endswith("/*"):
             # The folder, and all paths below it.
-            forms.append(_globbed(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
+            forms.append(_glob_expression(before.rstrip("*").rstrip("/"), ".*") + r"(?:/.*|\?.*)?")
         else:
-            forms.append(_globbed(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
+            forms.append(_glob_expression(before.rstrip("/"), ".*") + r"/*(?:\?.*)?")
     return "(?:" + "|".join(forms) + ")"
 
 
@@ -128,7 +128,7 @@ def _wide_query(query: str) -> str:
 
 def _parameter(text: str) -> str:
     ends_in_asterisk = text.endswith("*") and "*" not in text.rstrip("*")
-    expression = _globbed(text, "[^&;]*" if ends_in_asterisk else ".*")
+    expression = _glob_expression(text, "[^&;]*" if ends_in_asterisk else ".*")
     before = "" if text.startswith("*") else "(?:.*[&;])?"
     return rf"(?={before}{expression}(?:[&;].*)?\Z)"
 
@@ -147,7 +147,7 @@ def _expression(text: str) -> str:
         origin_expression = f"{scheme}://" + _host(scheme, authority)
     # Asterisks are ordinary characters of a path, so normalisation keeps them.
     return origin_expression + (
-        _globbed(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
+        _glob_expression(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
     )
 
 
@@ -155,14 +155,14 @@ def _host(scheme: str, authority: str) -> str:
     if "*" in authority:
         if re.search(r"[\s#\\]", authority):
             raise BadTarget(f"invalid host {authority!r} in a pattern")
-        return _globbed(authority.lower(), "[^/]*")
+        return _glob_expression(authority.lower(), "[^/]*")
     return re.escape(uri.normalise(f"{scheme}://{authority}/").split("/")[2])
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
     """Return the regular expression of an operator's glob for whole addresses. `*` matches any text."""
-    return re.compile(_globbed(glob, ".*"), re.DOTALL)
+    return re.compile(_glob_expression(glob, ".*"), re.DOTALL)
 
 
-def _globbed(text: str, anything: str) -> str:
+def _glob_expression(text: str, anything: str) -> str:
     return anything.join(re.escape(part) for part in re.split(r"\*+", text))

@@ -180,10 +180,10 @@ def _shown_address(match: re.Match[str]) -> str:
 
 def _without_parameters(path: str, query: str, mask: Callable[[str], str]) -> tuple[str, str]:
     """Return path and query with the values of secret parameters replaced."""
-    return _masked(path, *_PATH_PARAMETER, mask), _masked(query, *_PARAMETER, mask)
+    return _mask_parameter(path, *_PATH_PARAMETER, mask), _mask_parameter(query, *_PARAMETER, mask)
 
 
-def _masked(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask: Callable[[str], str]) -> str:
+def _mask_parameter(text: str, parameter: re.Pattern[str], value: re.Pattern[str], mask: Callable[[str], str]) -> str:
     parts, end = list[str](), 0
     for match in parameter.finditer(text):
         # A parameter inside the value of a secret parameter is part of that secret.

@@ -32,7 +32,7 @@ def parse_instant(text: str, first: Instant) -> Instant:
     Raises UsageError if it is invalid.
     """
     try:
-        instant = _parsed(text, first)
+        instant = _parse_time(text, first)
     except ValueError:
         instant = math.nan
     if not 0 <= instant <= LAST:
@@ -40,7 +40,7 @@ def parse_instant(text: str, first: Instant) -> Instant:
     return instant
 
 
-def _parsed(text: str, first: Instant) -> Instant:
+def _parse_time(text: str, first: Instant) -> Instant:
     if text.startswith("+"):
         return first + parse_length(text[1:])
     if text.startswith("@"):

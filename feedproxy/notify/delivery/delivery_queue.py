@@ -105,7 +105,7 @@ class DeliveryQueue:
         )
         return {row[0]: row[1] for row in rows}
 
-    async def failing(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
+    async def failing_deliveries(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
         """Return the deliveries with failed attempts, most attempts first. Each comes with its due time and the last
         reason."""
         rows = await self._database.run(

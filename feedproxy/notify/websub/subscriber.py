@@ -16,7 +16,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.cooperative_iteration import yielding
+from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
@@ -128,7 +128,7 @@ class Subscriber:
     async def _continue_sweep(self) -> None:
         batch = self._sweep_remaining[-SWEEP_BATCH:]
         del self._sweep_remaining[-SWEEP_BATCH:]
-        async for target in yielding(batch):
+        async for target in iterate_cooperatively(batch):
             if self._discover(target, self._service.proxy.store.peek(target)).hubs:
                 await self._check(target)
 

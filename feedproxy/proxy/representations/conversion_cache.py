@@ -26,7 +26,7 @@ from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
-from feedproxy.proxy.representations.decoded_bodies import decoded
+from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.coding_policy import level_of
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
@@ -263,7 +263,7 @@ def _parse_model(document: _Document) -> tuple[Feed, bool]:
         return cached, False
     body: bytes | None = document.body
     if body and document.label != "identity":
-        body = decoded(body, document.label, limit=document.limit)
+        body = decode_or_none(body, document.label, limit=document.limit)
     target = document.version[0]
     feed = read(body, document.content_type, address=target) if body else None
     if feed is None or body is None:

@@ -34,12 +34,12 @@ class DecodedBodies:
         cached = self._decoded.get(key)
         if cached is not None and cached[0] is body and cached[1] == label:
             return cached[2]
-        plain = decoded(body, label, limit=limit)
+        plain = decode_or_none(body, label, limit=limit)
         self._decoded.put(key, (body, label, plain), len(body) + len(plain or b""))
         return plain
 
 
-def decoded(body: bytes, label: str, *, limit: int) -> bytes | None:
+def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
     """Return the decoded content without caching it, or None if it cannot be decoded within `limit` bytes."""
     try:
         return content_coding.decode(body, label, limit=content_coding.decoding_limit(len(body), limit))

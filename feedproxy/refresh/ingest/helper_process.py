@@ -229,7 +229,7 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         return (_unpickle_settings, (_pickle_settings(value),)) if type(value) is Settings else NotImplemented
 
-    def dumped(self, value: Any) -> bytes:
+    def dump_to_bytes(self, value: Any) -> bytes:
         self.dump(value)
         return self._buffer.getvalue()
 
@@ -237,7 +237,7 @@ class _Pickler(pickle.Pickler):
 def dump_message(value: Any) -> Parts:
     """Return a job or a result as a message."""
     parts = [b""]
-    parts[0] = _Pickler(parts).dumped(value)
+    parts[0] = _Pickler(parts).dump_to_bytes(value)
     return parts
 
 

@@ -17,7 +17,7 @@ from feedproxy.refresh.resource_update import (
     RefreshJob,
     requested_codings,
     stored_document,
-    superseded,
+    superseded_feeds,
     unmodified_content,
 )
 from feedproxy.store.previous_contents import PreviousContents
@@ -55,7 +55,7 @@ async def ingest_in_helper(
         stored=job.validate.content if job.validate is not None else None,
         known_channel=stored.channel if stored is not None else None,
         requested_codings=requested_codings(job),
-        superseded=superseded(stored) if stored is not None else (),
+        superseded=superseded_feeds(stored) if stored is not None else (),
         first_seen=first_seen,
         previous_contents=_previous_contents(job, stored),
     )

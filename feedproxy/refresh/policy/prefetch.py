@@ -87,7 +87,7 @@ class Audience(Protocol):
         """Return the number of readers without a known rhythm that polled the feed in the last `window` seconds."""
         ...
 
-    def expected(self, until: Instant) -> Sequence[ExpectedPoll]:
+    def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
         """Return the polls that are expected before the instant `until`, in order of time."""
         ...
 
@@ -116,7 +116,7 @@ def plan(
     if reason := _unusable_reason(resource, freshness, now, settings):
         return Rest(reason)
     bounds = _bounds(resource, freshness, now, settings, jitter)
-    expected = audience.expected(now + polling_price.HORIZON)
+    expected = audience.expected_polls(now + polling_price.HORIZON)
     next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
     unread_reason = _unread_reason(audience, bounds)
     if (not unread_reason or (bounds.ahead > now and not expected)) and (

@@ -21,7 +21,7 @@ from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.log_format import REQUESTS, AccessLine, as_text, quoted, write_all
+from feedproxy.telemetry.log_format import REQUESTS, AccessLine, as_text, quote_agent, write_all
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
 logger = logging.getLogger(REQUESTS)
@@ -117,7 +117,7 @@ class AccessLogger:
         user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")
         pseudonym = self._app.service.audience.pseudonym(address, user_agent, now)
         return ClientIdentity(
-            user_agent, quoted(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
+            user_agent, quote_agent(user_agent), pseudonym, f"{pseudonym.current:015x}", (address, user_agent_line)
         )
 
     def _format_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:

@@ -191,7 +191,7 @@ class BoundedConnection(BufferedH2Connection):
         self.local_settings.max_header_list_size = head_max
         self.local_settings.acknowledge()
 
-    def buffered(self, stream_id: int) -> int:
+    def unsent_size(self, stream_id: int) -> int:
         """Return the number of unsent bytes of a stream."""
         return sum(len(piece.data) for piece in self.stream_buffers.get(stream_id, ()))
 
@@ -378,7 +378,7 @@ class BoundedServer(Http2Server):
     # -- backpressure
 
     def _pause_server(self, stream_id: int) -> None:
-        if self.h2_conn.buffered(stream_id) > BUFFERED_MAX and (server := self._server_of(stream_id)) is not None:
+        if self.h2_conn.unsent_size(stream_id) > BUFFERED_MAX and (server := self._server_of(stream_id)) is not None:
             self._paused_servers[stream_id] = server
             self._transport.set_reading_paused(self.context.client, server, True)
 
@@ -386,7 +386,7 @@ class BoundedServer(Http2Server):
         for stream_id in [
             paused_stream
             for paused_stream in self._paused_servers
-            if self.h2_conn.buffered(paused_stream) <= BUFFERED_MAX // 2
+            if self.h2_conn.unsent_size(paused_stream) <= BUFFERED_MAX // 2
         ]:
             self._transport.set_reading_paused(self.context.client, self._paused_servers.pop(stream_id), False)
 

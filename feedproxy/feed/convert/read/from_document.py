@@ -120,7 +120,7 @@ class _ModelReader:
         statements = extract(
             container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False
         )
-        statements.language = statements.language or _inherited(container, "lang")
+        statements.language = statements.language or _inherited_attribute(container, "lang")
         statements.direction = statements.direction or (root.get("dir") or "").strip().lower()
         if kind is Kind.RDF:
             root_statements = extract(root, core=core, is_atom=False, base=self._base_of(root), is_item=False)
@@ -161,7 +161,7 @@ def _channel_in(root: xml_parser.Element) -> xml_parser.Element:
     return next((child for _, local, child in xml_parser.children(root) if local.lower() == "channel"), root)
 
 
-def _inherited(element: xml_parser.Element, local: str) -> str:
+def _inherited_attribute(element: xml_parser.Element, local: str) -> str:
     key = "{http://www.w3.org/XML/1998/namespace}" + local
     return next((ancestor.get(key) or "" for ancestor in element.iterancestors() if ancestor.get(key)), "").strip()
 

@@ -269,7 +269,7 @@ def _construct(element: Element, base: str) -> Text | None:
     mode = (element.get("mode") or "").strip().lower()
     if src:
         return Text("", clean(kind), src)
-    if mode == "base64" and (decoded := _decoded(element, kind)) is not None:
+    if mode == "base64" and (decoded := _decode_base64(element, kind)) is not None:
         return markup.make_text(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
     has_elements = any(isinstance(child.tag, str) for child in element)
     if kind == "xhtml" or (mode != "escaped" and has_elements and kind in ("text", "html", "text/html", "text/plain")):
@@ -282,7 +282,7 @@ def _construct(element: Element, base: str) -> Text | None:
     return Text(value, clean(kind)) if value else None
 
 
-def _decoded(element: Element, kind: str) -> str | None:
+def _decode_base64(element: Element, kind: str) -> str | None:
     """Decode text that Atom 0.3 writes with mode="base64". Return None for other content, which remains encoded."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None

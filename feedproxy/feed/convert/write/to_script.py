@@ -108,7 +108,7 @@ class _Table(dict[int, str]):
         return text
 
 
-def _escaping(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
+def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
     """Return a function that quotes a text.
 
     The function writes a backslash before `special` characters, and replaces characters outside ASCII by the result of
@@ -122,15 +122,15 @@ def _python_escape(number: int) -> str:
     return {10: "\\n", 9: "\\t"}.get(number) or (f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}")
 
 
-_PYTHON = _Language(quote=_escaping("", _python_escape), constants=("None", "True", "False"), arrow=": ")
+_PYTHON = _Language(quote=_make_quoter("", _python_escape), constants=("None", "True", "False"), arrow=": ")
 _RUBY = _Language(
     # "#" begins an interpolation.
-    quote=_escaping("#", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\u{{{number:x}}}"),
+    quote=_make_quoter("#", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\u{{{number:x}}}"),
     constants=("nil", "true", "false"),
     arrow=" => ",
 )
 _PERL = _Language(
-    quote=_escaping("$@", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\x{{{number:x}}}"),
+    quote=_make_quoter("$@", lambda number: {10: "\\n", 9: "\\t"}.get(number) or f"\\x{{{number:x}}}"),
     constants=("undef", "1", "0"),
     arrow=" => ",
     after=";",
