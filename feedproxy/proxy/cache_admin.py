@@ -195,7 +195,7 @@ class CacheAdmin:
         `push_interval` seconds."""
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
-            self.scheduler.note(target)
+            self.scheduler.reschedule(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
         """Extend the push lease of a target up to the instant `promised`. A lease that has ended stays ended."""
@@ -208,7 +208,7 @@ class CacheAdmin:
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
             await self._store.put(replace(resource, push_lease_expires=0.0))
-            self.scheduler.note(target)
+            self.scheduler.reschedule(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
         """Store pushed content as if it had been fetched. Return the reason for a refusal, or an empty string.
@@ -373,7 +373,7 @@ class CacheAdmin:
     def reschedule(self, target: str) -> None:
         """Recompute the next scheduled refresh of a target after another process has changed the stored resource."""
         if self.owns(target):
-            self.scheduler.note(target)
+            self.scheduler.reschedule(target)
 
     def resume(self) -> None:
         """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
@@ -420,12 +420,12 @@ class CacheAdmin:
 
     async def _prefetch(self, target: str) -> None:
         if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
-            self.scheduler.note(target)  # a peer has already refreshed the target
+            self.scheduler.reschedule(target)  # a peer has already refreshed the target
             return
         if await self._coordinator.read_history(target) and not isinstance(
             self._own_prefetch_plan(target), prefetch.Refresh
         ):
-            self.scheduler.note(target)  # the feed changes rarely, or was fetched while its history was read
+            self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
             return
         await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
         self._observer.on_refresh_scheduled(target)

@@ -140,7 +140,7 @@ class Service:
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         # A plan takes as long as the last step of a refresh. In a callback of its own, it delays hits less.
-        asyncio.get_running_loop().call_soon(self.admin.scheduler.note, event.target)
+        asyncio.get_running_loop().call_soon(self.admin.scheduler.reschedule, event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD. A failure also gives a response: FeedproxyError is never raised."""

@@ -138,7 +138,7 @@ class PrefetchScheduler:
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()
 
-    def note(self, target: str) -> None:
+    def reschedule(self, target: str) -> None:
         """Plan a feed again after a change of its stored resource, its readers or its settings."""
         if self._closed:
             return
@@ -172,7 +172,7 @@ class PrefetchScheduler:
                 self._put(target, at)
         async for target in iterate_in_background(others):
             if target not in self:
-                self.note(target)
+                self.reschedule(target)
 
     def _put(self, target: str, at: Instant) -> None:
         if target in self._waiting:
@@ -203,10 +203,10 @@ class PrefetchScheduler:
             if is_set_back(self._latest, now):
                 # The clock was set back: all planned instants come from the clock before that.
                 async for target in iterate_in_background(list(self._due)):
-                    self.note(target)
+                    self.reschedule(target)
             self._latest = now
             async for target in iterate_cooperatively(self._surprises(), THROTTLED_BLOCKING_TIME):
-                self.note(target)
+                self.reschedule(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while (has_collected := self._collect()) or self._launch():
                 # The plan of a launch takes as long as several collections: hits are served before the next launch.

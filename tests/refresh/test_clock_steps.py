@@ -114,10 +114,10 @@ async def test_schedule_made_ahead_is_recomputed_after_the_clock_is_set_back() -
         refreshed.set()
 
     scheduler = PrefetchScheduler(clock, plan_for, refresh)
-    scheduler.note("feed")
+    scheduler.reschedule("feed")
     await asyncio.sleep(0)
     clock.advance(-86_400)
-    scheduler.note("other")  # wakes the scheduler's loop
+    scheduler.reschedule("other")  # wakes the scheduler's loop
     async with asyncio.timeout(PATIENCE):
         await refreshed.wait()
         while "feed" in scheduler:  # noqa: ASYNC110 -- no event to wait for

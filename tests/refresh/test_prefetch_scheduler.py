@@ -44,7 +44,7 @@ class World:
         self.refreshed.append(target)
         await self.gate.wait()
         self.due[target] = self.clock.now() + 3600
-        self.scheduler.note(target)
+        self.scheduler.reschedule(target)
 
     async def pass_time(self, seconds: float) -> None:
         self.clock.advance(seconds)
@@ -62,7 +62,7 @@ async def world() -> AsyncIterator[World]:
 async def test_each_feed_is_refreshed_at_its_instant(world: World) -> None:
     world.due = {"a": NOON + 100, "b": NOON + 50}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
 
     await world.pass_time(60)
     assert world.refreshed == ["b"]
@@ -72,7 +72,7 @@ async def test_each_feed_is_refreshed_at_its_instant(world: World) -> None:
 
 async def test_feed_refreshed_by_another_process_is_rescheduled(world: World) -> None:
     world.due = {"a": NOON + 100}
-    world.scheduler.note("a")
+    world.scheduler.reschedule("a")
     await world.pass_time(50)
     world.due["a"] = NOON + 3000
 
@@ -84,7 +84,7 @@ async def test_feed_refreshed_by_another_process_is_rescheduled(world: World) ->
 
 async def test_rhythms_of_unread_feed_are_removed(world: World) -> None:
     world.due = {"a": NOON + 100}
-    world.scheduler.note("a")
+    world.scheduler.reschedule("a")
     world.due.clear()
 
     await world.pass_time(110)
@@ -97,7 +97,7 @@ async def test_number_of_concurrent_refreshes_is_limited(world: World) -> None:
     world.gate.clear()
     world.due = {str(number): NOON + 10 for number in range(3 * CONCURRENT_MIN)}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
 
     await world.pass_time(20)
     assert len(world.refreshed) == CONCURRENT_MIN
@@ -121,7 +121,7 @@ async def test_start_plans_all_feeds_that_are_read(world: World) -> None:
 async def test_other_callbacks_run_between_the_starts_of_two_refreshes(world: World) -> None:
     world.due = {str(number): NOON + 10 for number in range(CONCURRENT_MIN)}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
     loop, started = asyncio.get_running_loop(), [0]
 
     def count_started() -> None:
@@ -159,7 +159,7 @@ async def test_start_plans_a_feed_at_its_earliest_possible_instant(world: World)
 async def test_rescheduling_does_not_grow_the_heap(world: World) -> None:
     for number in range(1000):
         world.due["a"] = NOON + 10_000 - number
-        world.scheduler.note("a")
+        world.scheduler.reschedule("a")
 
     assert len(world.scheduler._heap) < 100
 
@@ -211,7 +211,7 @@ async def test_slow_site_delays_no_other(world: World) -> None:
     world.gate.clear()
     world.due = {f"slow{number}": NOON + 10 for number in range(50)} | {f"{letter}": NOON + 20 for letter in "abcd"}
     for target in world.due:
-        scheduler.note(target)
+        scheduler.reschedule(target)
 
     await world.pass_time(30)
 
@@ -228,7 +228,7 @@ async def test_concurrency_limit_adapts_to_the_number_of_due_feeds_and_their_dur
     world.gate.clear()
     world.due = {str(number): NOON + 10 for number in range(3000)}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
     world.scheduler._mean_duration = 1.0
 
     await world.pass_time(20)
@@ -253,7 +253,7 @@ async def test_unresponsive_sites_delay_no_other(world: World, monkeypatch: pyte
     world.gate.clear()
     world.due = {f"{letter}{number}": NOON + 10 for letter in "abcd" for number in range(LANE_WIDTH)}
     for target in world.due:
-        scheduler.note(target)
+        scheduler.reschedule(target)
     await world.pass_time(15)
     assert len(world.refreshed) == CONCURRENT_MIN == scheduler.limit
     started = time.monotonic()
@@ -261,7 +261,7 @@ async def test_unresponsive_sites_delay_no_other(world: World, monkeypatch: pyte
     monkeypatch.setattr("feedproxy.refresh.prefetch_scheduler.time.monotonic", lambda: started + 10)
     for letter in "efg":
         world.due[letter] = NOON + 20
-        scheduler.note(letter)
+        scheduler.reschedule(letter)
     await world.pass_time(10)
 
     assert set(world.refreshed) >= set("efg")
@@ -273,7 +273,7 @@ async def test_waiting_feed_starts_when_a_refresh_in_progress_becomes_slow(
     world.gate.clear()
     world.due = {str(number): NOON + 10 for number in range(CONCURRENT_MIN + 1)}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
     await world.pass_time(15)
     assert len(world.refreshed) == CONCURRENT_MIN
     started = time.monotonic()
@@ -287,7 +287,7 @@ async def test_waiting_feed_starts_when_a_refresh_in_progress_becomes_slow(
 async def test_completed_refresh_sets_no_further_alarm(world: World) -> None:
     world.due = {str(number): NOON + 10 for number in range(30)} | {"late": NOON + 50}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
     await world.pass_time(1)
     alarms: list[float] = []
     sleep = world.clock.sleep
@@ -335,7 +335,7 @@ async def test_failed_refresh_frees_its_lane(world: World) -> None:
     world.scheduler = PrefetchScheduler(world.clock, world.plan_for, fail, lane_of=lambda _: "one")
     world.due = {str(number): NOON + 10 for number in range(10)}
     for target in world.due:
-        world.scheduler.note(target)
+        world.scheduler.reschedule(target)
     for _ in range(12):
         await world.pass_time(20)
     assert len(world.refreshed) == 10
