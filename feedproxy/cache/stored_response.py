@@ -29,7 +29,7 @@ class Unpacked:
 class Bodies(Mapping[str, bytes]):
     """Bodies keyed by coding, in a third of the memory of a dictionary.
 
-    A body that was left out on disk is decoded at the first access and then remains in memory.
+    A body that was left out is decoded at the first access and then remains in memory.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -60,6 +60,11 @@ class Bodies(Mapping[str, bytes]):
         both = zip(self._codings, self._bodies, strict=True)
         self._bodies = tuple([plain if coding == name else stored for coding, stored in both])
         return plain
+
+    def length(self, name: str) -> int:
+        """Return the length of a body in bytes without decoding it, or 0 if there is no such body."""
+        body = dict(self.stored).get(name, b"")
+        return body.length if isinstance(body, Unpacked) else len(body)
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | Unpacked]]:

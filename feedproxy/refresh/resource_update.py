@@ -7,7 +7,7 @@ from typing import Any
 
 from feedproxy.cache import set_cookie, storing, vary
 from feedproxy.cache.partial_content import Missing
-from feedproxy.cache.stored_response import Content, StoredResponse
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
@@ -290,10 +290,9 @@ def with_previous_contents(
 
 def with_version_record(resource: Resource, new: StoredResponse, items: int, now: Instant) -> Sequence[VersionRecord]:
     """Return the version records of the resource, with one for the version that is being stored."""
-    body = new.content.bodies.get("identity", b"")
-    return (*resource.version_records, VersionRecord(now, len(body), items, new.content.tag or ""))[
-        -VERSION_RECORDS_MAX:
-    ]
+    assert isinstance(new.content.bodies, Bodies)
+    record = VersionRecord(now, new.content.bodies.length("identity"), items, new.content.tag or "")
+    return (*resource.version_records, record)[-VERSION_RECORDS_MAX:]
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:

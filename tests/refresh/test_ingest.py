@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.cache.stored_response import Bodies, StoredResponse, Unpacked
 from feedproxy.errors import TooLarge
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest.ingest import FAST_PATH_DECODED_MAX, IngestedContent, ingest, ingest_fast_path
@@ -68,6 +68,20 @@ def test_fast_ingest_gives_the_same_result_as_full_ingest(corpus: Path) -> None:
                 seen += 1
                 assert found == ingest(response, Settings(), self_href=ADDRESS, now=NOW), path.name
     assert seen > 50
+
+
+def test_decoded_feed_is_left_out_of_memory_unless_the_client_needs_it() -> None:
+    plain = LINKED % b"now"
+    response = sent(gzip.compress(plain), Content_Encoding="gzip")
+
+    for accept_encoding, is_left_out in (("gzip", True), ("br, gzip;q=0.5", True), ("identity", False), (None, False)):
+        found = ingest_at_once(response, accept_encoding=accept_encoding)
+        assert found is not None
+        bodies = found.content.bodies
+        assert isinstance(bodies, Bodies)
+        assert isinstance(dict(bodies.stored)["identity"], Unpacked) is is_left_out
+        assert bodies.length("identity") == len(plain)
+        assert bodies == {"identity": plain, "gzip": response.body}
 
 
 def test_fast_ingest_declines_slow_or_unusual_content() -> None:
