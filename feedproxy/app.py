@@ -404,6 +404,7 @@ class _Services:
             observer=app.journal,
             events=Events(),
             key_for=self.access_control.key_for,
+            keys_for=self.access_control.keys_for,
             peers=self.fleet,
             ownership=app.worker,
             demand=imports,

@@ -85,6 +85,12 @@ class AccessControl:
         credential = self._origin_credentials.credential_for(target, user)
         return cache_key(target, credential) if credential is not None else target
 
+    def keys_for(self, target: str) -> tuple[str, ...]:
+        """Return the keys of all copies of the target that are fetched with a credential of the operator."""
+        if self._origin_credentials is None:
+            return ()
+        return tuple(cache_key(target, credential) for credential in self._origin_credentials.all_for(target))
+
     def with_credentials(self, request: Request) -> Request:
         """Return the request with its origin's credentials. Raises FetchError if the operator has removed the
         credential.

@@ -116,6 +116,10 @@ class OriginCredentials:
                 candidate = entry.credential
         return candidate
 
+    def all_for(self, target: str) -> tuple[Credential, ...]:
+        """Return the credentials of all users for the target."""
+        return tuple(entry.credential for entry in self._file.value if entry.match.matches(target))
+
     def find_by_name(self, name: str, target: str) -> Credential | None:
         """Return the credential with this name, or None if its pattern excludes `target`.
 

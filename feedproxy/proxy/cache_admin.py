@@ -84,7 +84,10 @@ class FeedAudience:
 
 
 class CacheAdmin:
-    """Cache operations outside client requests: refresh, purge, invalidation, pushes, and the refresh schedule."""
+    """Cache operations outside client requests: refresh, purge, invalidation, pushes, and the refresh schedule.
+
+    `keys_for` returns the keys of a target's copies that are fetched with credentials of the operator.
+    """
 
     def __init__(
         self,
@@ -101,8 +104,10 @@ class CacheAdmin:
         ownership: FeedOwnership,
         demand: Demand,
         equivalents: EquivalentTargets,
+        keys_for: Callable[[str], Sequence[str]],
     ) -> None:
         self._equivalents = equivalents
+        self._keys_for = keys_for
         self._settings_for = settings_for
         self._store = store
         self._lookup = lookup
@@ -175,6 +180,16 @@ class CacheAdmin:
         """Refresh this target and return the result. If the minimum interval forbids a fetch now, the outcome is
         `later`."""
         target = self.to_upstream_url(target)
+        stored_keys = [key for key in self._keys_for(target) if self._store.holds(key)] if "#" not in target else []
+        if stored_keys and not self._store.holds(target):
+            # Readers get only copies that are fetched with credentials.
+            reports = [await self._refresh_key(key) for key in stored_keys]
+            return replace(reports[0], target=target)
+        for key in stored_keys:
+            await self._refresh_key(key)
+        return await self._refresh_key(target)
+
+    async def _refresh_key(self, target: str) -> RefreshReport:
         await self._peers.sync(target)
         resource = self._lookup.get(target)
         match self._coordinator.check_fetch_allowed(resource, target, self._settings_for(target)):
@@ -251,8 +266,8 @@ class CacheAdmin:
             forms = self._stored_forms(target)
             purged = [form for form in forms if await self._delete(form)]
             await self._store.flush()
-            self._coordinator.announce_invalidation(list(forms))
-            return purged
+            self._coordinator.announce_invalidation(list(dict.fromkeys(map(uri.without_fragment, forms))))
+            return list(dict.fromkeys(map(uri.without_fragment, purged)))
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
         self._coordinator.discard(matches)
@@ -267,11 +282,13 @@ class CacheAdmin:
         return targets
 
     def _stored_forms(self, address: str) -> Sequence[str]:
-        """Return the targets under which an address may be stored: without ignored parameters, and with them.
+        """Return the keys under which an address may be stored: without ignored parameters, with them, and with the
+        names of credentials.
 
         A response that was stored before the rule had `ignore_query` has the target with the parameters.
         """
-        return tuple(dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address)))))
+        forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address))))
+        return (*forms, *(key for form in forms if "#" not in form for key in self._keys_for(form)))
 
     async def _delete(self, target: str) -> bool:
         """Delete a target. Return True if it was stored here or by a peer."""

@@ -5,7 +5,7 @@ it (representations/representation_choice.py), and redirect from a page to its f
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from feedproxy.clock import Clock, Seconds
@@ -60,6 +60,7 @@ class Service:
         observer: RefreshObserver,
         events: Events | None = None,
         key_for: Callable[[str, str], str] = lambda target, _: target,
+        keys_for: Callable[[str], Sequence[str]] = lambda _: (),
         peers: PeerCopies | None = None,
         ownership: FeedOwnership | None = None,
         demand: Demand | None = None,
@@ -134,6 +135,7 @@ class Service:
             ownership=ownership or OwnsAll(),
             demand=demand or NoDemand(),
             equivalents=self._equivalents,
+            keys_for=keys_for,
         )
         self.events.refresh_ended.subscribe(self._on_refresh_ended)
         DECODED_BODIES.resize(limits.decoded)

@@ -8,6 +8,7 @@ import pytest
 
 from feedproxy.access import wsse
 from feedproxy.access.secret_tokens import issue, revoke
+from feedproxy.http.message import Response
 from feedproxy.request.client_and_entrance import Entrance
 from tests.stages.play import UPSTREAM
 
@@ -269,6 +270,42 @@ async def test_wallet_credential_is_absent_from_fields_content_and_stored_target
     assert b"wallet" not in seen.plain
     (stored,) = [each for each in proxy.service.store.targets() if "paid" in each]
     assert "bobs" not in stored
+
+
+async def test_wallet_response_is_purged_and_refreshed_by_the_address_of_its_feed(door, wallet):
+    proxy, origin, clock = await door(**wallet)
+    proxy.rule("/team.rss", readers=("*",))
+    target = origin.url("/team.rss")
+
+    async def read() -> bytes:
+        return (await proxy.get("/team.rss", authorization=says("bob"))).expect(200).plain
+
+    for title in ("one", "two"):
+        origin.publish("/team.rss", a_feed(title), cache_control="max-age=6000")
+        await proxy.service.admin.purge(target)
+        assert title.encode() in await read()
+    clock.advance(minutes=10)
+    origin.publish("/team.rss", a_feed("three"), cache_control="max-age=6000")
+    report = await proxy.service.admin.refresh(target)
+
+    assert (report.target, report.outcome) == (target, "updated")
+    assert b"three" in await read()
+    assert await proxy.service.admin.purge(target) == [target]
+    assert list(proxy.service.store.targets()) == []
+    assert all(request.fields.get("authorization") for request in origin.log)
+
+
+async def test_wallet_response_is_invalidated_by_a_write_to_its_feed(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    proxy.rule("/team.rss", readers=("*",))
+    origin.methods["POST"] = lambda _: Response(200)
+    origin.publish("/team.rss", a_feed("old"), cache_control="max-age=6000")
+    await proxy.get("/team.rss", authorization=says("bob"))
+
+    origin.publish("/team.rss", a_feed("new"), cache_control="max-age=6000")
+    (await proxy.send("POST", "/team.rss", authorization=says("bob"), body=b"x")).expect(200)
+
+    assert b"new" in (await proxy.get("/team.rss", authorization=says("bob"))).expect(200).plain
 
 
 async def test_wallet_query_parameter_is_absent_from_addresses_that_the_origin_sends(door, wallet):
