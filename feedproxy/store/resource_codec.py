@@ -101,12 +101,13 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
     return resource, bytes(header)
 
 
-def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"") -> Resource:
+def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"", target: str = "") -> Resource:
     """Return the resource with this header, these bodies and these previous contents.
 
-    The bodies are in the order of `Resource.responses`. Raises Damaged if header and bodies do not belong together.
+    The bodies are in the order of `Resource.responses`. The resource refers to `target` if this is its target, so that
+    equal targets take memory once. Raises Damaged if header and bodies do not belong together.
     """
-    return _read(header, _BodiesInMemory(bodies, previous))
+    return _read(header, _BodiesInMemory(bodies, previous, target))
 
 
 def _read(header: bytes | memoryview, context: "_Context") -> Resource:
@@ -269,8 +270,9 @@ class _BodiesInMemory(_Context):
     Positions in the header are ignored.
     """
 
-    def __init__(self, bodies: Iterable[Bodies], previous: bytes) -> None:
+    def __init__(self, bodies: Iterable[Bodies], previous: bytes, target: str) -> None:
         super().__init__()
+        self._texts[target] = target
         self._remaining = list(bodies)[::-1]
         self._previous = previous
 

@@ -47,7 +47,7 @@ class MemoryEntry:
     estimate.
     """
 
-    __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "size")
+    __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "_target", "size")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
@@ -56,6 +56,7 @@ class MemoryEntry:
         caller knows them.
         """
         self._resource: Resource | ref[Resource] | None = resource
+        self._target = resource.target
         self._header = compress_header(header) if header else b""
         self._bodies: Bodies | tuple[Bodies, ...] = ()
         self._known_header = b""
@@ -79,7 +80,10 @@ class MemoryEntry:
         if unpacked is None:
             bodies = self._bodies
             unpacked = restore(
-                decompress_header(self._header), (bodies,) if isinstance(bodies, Bodies) else bodies, self._previous
+                decompress_header(self._header),
+                (bodies,) if isinstance(bodies, Bodies) else bodies,
+                self._previous,
+                self._target,
             )
         return unpacked
 
