@@ -361,7 +361,8 @@ class FastPathHandler:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
         if hit.vary_names <= KEYED_FIELDS:
             template.is_keyed = True
-            cache.put(tuple(map(self._interner, head.key)), template)
+            request_line, *shared_lines = head.key
+            cache.put((request_line, *map(self._interner, shared_lines)), template)
         elif cache.should_admit_bytes(block):
             cache.put_bytes(block, template, self._interner(head.user_agent))
 

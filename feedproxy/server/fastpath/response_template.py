@@ -7,6 +7,7 @@ with other time-dependent parts gets no template.
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
@@ -201,9 +202,15 @@ def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_S
 def _pack(slots: Iterable[_Slot]) -> bytes:
     """Return the slots in their binary form. Raises ValueError if an offset or length is too large."""
     try:
-        return b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots])
+        return _shared(b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots]))
     except struct.error as error:
         raise ValueError(f"slot out of range:  {error}") from error
+
+
+@lru_cache(maxsize=1024)
+def _shared(slots: bytes) -> bytes:
+    """Return one shared object for equal slots. Most feeds have the same slots."""
+    return slots
 
 
 def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
