@@ -5,7 +5,7 @@ therefore name only feeds with several readers. A few readers of each feed are r
 request, under a pseudonym with one key for the whole window (pseudonyms.py).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from feedproxy.clock import Instant, Seconds
@@ -29,9 +29,9 @@ class DistinctReaders:
     """The latest distinct readers of each feed. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._feeds: OrderedDict[str, tuple[int, ...]] = OrderedDict()
+        self._feeds: dict[str, tuple[int, ...]] = {}
         """For each feed, the pseudonym and the instant of its first reader, then those of the next. Most feeds have one
-        reader, for which a dictionary would take three times the memory.
+        reader, for which a dictionary would take three times the memory. The feed with the oldest change is first.
         """
         self.changes = 0
         """Number of changes so far."""
@@ -47,16 +47,15 @@ class DistinctReaders:
 
     def add(self, target: str, new_readers: Mapping[int, int]) -> None:
         """Add readers of a target, such as those that this or another process has stored."""
-        readers = _unpack(self._feeds.get(target, ()))
+        readers = _unpack(self._feeds.pop(target, ()))
         for pseudonym, at in new_readers.items():
             readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
         for oldest in sorted(readers, key=readers.__getitem__)[: max(0, len(readers) - READERS_PER_FEED)]:
             del readers[oldest]
         self._feeds[target] = tuple([number for reader in readers.items() for number in reader])
         self.changes += 1
-        self._feeds.move_to_end(target)
         if len(self._feeds) > FEEDS_MAX:
-            self._feeds.popitem(last=False)
+            del self._feeds[next(iter(self._feeds))]
 
     def since(self, since: Instant) -> Iterator[tuple[str, Readers]]:
         """Yield the feeds that were requested after the instant `since`, with their readers."""
