@@ -240,7 +240,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Map each misspelt `FEEDPROXY_…` variable to the option's variable that it resembles."""
+    """Return the misspelt `FEEDPROXY_…` variables, each with the option's variable that it resembles."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}

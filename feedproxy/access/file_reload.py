@@ -32,7 +32,7 @@ class ReloadingFile[T]:
 
     @property
     def value(self) -> T:
-        """The content of the last successful parsing."""
+        """Return the content of the last successful parsing."""
         now = self._clock.now()
         if not 0 <= now - self._last_check < CHECK_INTERVAL:
             self._last_check = now

@@ -164,19 +164,19 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(ok, text))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Pause a target: it is not fetched, and its copy is served. Raises the errors of `purge`, and
-        TooManyDecisions."""
+        """Pause a target: it is not fetched, and its copy is served. Return the response. Raises the errors of `purge`,
+        and TooManyDecisions."""
         return await self._set_decision(
             request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."
         )
 
     async def block(self, request: web.Request) -> web.Response:
-        """Block a target: clients get 403, and its copy is purged. Raises the errors of `purge`, and
-        TooManyDecisions."""
+        """Block a target: clients get 403, and its copy is purged. Return the response. Raises the errors of `purge`,
+        and TooManyDecisions."""
         return await self._set_decision(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
 
     async def allow(self, request: web.Request) -> web.Response:
-        """End the pause or block of a target. Raises the errors of `purge`."""
+        """End the pause or block of a target, and return the response. Raises the errors of `purge`."""
         return await self._set_decision(
             request, None, "It is fetched and served again.", "It was neither paused nor blocked."
         )

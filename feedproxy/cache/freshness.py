@@ -90,7 +90,7 @@ class Freshness:
 
     @property
     def ttl(self) -> Seconds:
-        """The remaining lifetime in seconds.
+        """Return the remaining lifetime in seconds.
 
         For a stale response, it is negative: minus the seconds since the lifetime ended.
         """
@@ -98,7 +98,7 @@ class Freshness:
 
     @property
     def description(self) -> str:
-        """The freshness as a sentence for the operator. It is computed at each access, to keep hits cheap."""
+        """Return the freshness as a sentence for the operator. It is computed at each access, to keep hits cheap."""
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:

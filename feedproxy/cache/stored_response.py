@@ -87,7 +87,7 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def size(self) -> int:
-        """Size of all bodies together after decoding, in bytes."""
+        """Return the size of all bodies together after decoding, in bytes."""
         return sum([body.length if isinstance(body, Unpacked) else len(body) for body in self._bodies])
 
     def __iter__(self) -> Iterator[str]:

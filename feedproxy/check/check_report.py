@@ -42,12 +42,12 @@ class CheckReport:
 
     @property
     def has_findings(self) -> bool:
-        """True if at least one Note asks for a correction."""
+        """Return True if at least one Note asks for a correction."""
         return any(note.level.is_finding for note in self.notes)
 
     @property
     def verdict(self) -> Level:
-        """The worst level of the Notes, or GOOD without Notes."""
+        """Return the worst level of the Notes, or GOOD without Notes."""
         ordered = sorted_by_level(self.notes)
         return ordered[0].level if ordered else Level.GOOD
 

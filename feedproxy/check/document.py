@@ -63,7 +63,7 @@ class CheckedEntry:
 
     @property
     def published(self) -> int | None:
-        """The instant of the first valid date, or None without a valid date."""
+        """Return the instant of the first valid date, or None without a valid date."""
         return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
@@ -101,7 +101,7 @@ class CheckedDocument:
 
     @property
     def publishing_interval(self) -> Seconds | None:
-        """Median time between two entries, in seconds, or None if fewer than four entries have a date."""
+        """Return the median time between two entries, in seconds, or None if fewer than four entries have a date."""
         times = sorted({entry.published for entry in self.entries if entry.published is not None})[-_GAPS_MAX - 1 :]
         if len(times) < 4:
             return None
@@ -113,7 +113,7 @@ class CheckedDocument:
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
-    """Parse a document, which need not be a feed. Raises no exception."""
+    """Parse a document, which need not be a feed, and return the result. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     kind, channel = detect_utf8_kind(text.data), read(body, content_type)

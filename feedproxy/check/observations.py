@@ -38,12 +38,12 @@ class ProbeExchange:
 
     @property
     def target(self) -> str:
-        """The target URI of the request."""
+        """Return the target URI of the request."""
         return self.request.target
 
     @property
     def coding(self) -> str:
-        """Content codings of the response in lower case, or "" without a coding."""
+        """Return the content codings of the response in lower case, or "" without a coding."""
         coding = (self.fields.combined("content-encoding") or "").strip().lower()
         return "" if coding == "identity" else coding
 
@@ -79,17 +79,17 @@ class FeedObservations:
 
     @property
     def last(self) -> ProbeExchange:
-        """The exchange with the response that should be the feed."""
+        """Return the exchange with the response that should be the feed."""
         return self.hops[-1]
 
     @property
     def target(self) -> str:
-        """The address of the feed after all redirects."""
+        """Return the address of the feed after all redirects."""
         return self.last.target
 
     @property
     def requests(self) -> int:
-        """Number of requests that were sent."""
+        """Return the number of requests that were sent."""
         optional = (
             self.plain,
             self.head,

@@ -53,17 +53,17 @@ class Folders:
 
     @property
     def entry(self) -> Path:
-        """Path of feedproxy's desktop entry."""
+        """Return the path of feedproxy's desktop entry."""
         return self.data / "applications" / ENTRY
 
     @property
     def defaults(self) -> Path:
-        """Path of the user's list of default programs."""
+        """Return the path of the user's list of default programs."""
         return self.config / "mimeapps.list"
 
     @property
     def record(self) -> Path:
-        """Path of the installation's record."""
+        """Return the path of the installation's record."""
         return self.state / "feedproxy" / "subscribe.json"
 
 

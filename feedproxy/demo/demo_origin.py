@@ -61,7 +61,7 @@ class Origin:
 
     @property
     def url(self) -> str:
-        """Address of the feed."""
+        """Return the address of the feed."""
         return f"http://{self.host}:{self.port}{self.feed.path}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

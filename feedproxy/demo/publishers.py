@@ -77,12 +77,12 @@ class PublisherProfile:
 
     @property
     def content_type(self) -> str:
-        """The Content-Type of the feed."""
+        """Return the Content-Type of the feed."""
         return FORMATS[self.format].media_type
 
     @property
     def skip_hours(self) -> frozenset[int]:
-        """Hours in GMT in which the feed asks clients not to poll."""
+        """Return the hours in GMT in which the feed asks clients not to poll."""
         return self.schedule.skip_hours
 
 
@@ -97,12 +97,12 @@ class DemoFeed:
 
     @property
     def name(self) -> str:
-        """Name of the feed in the table."""
+        """Return the name of the feed in the table."""
         return self.profile.name
 
     @property
     def path(self) -> str:
-        """Path of the feed at the origin."""
+        """Return the path of the feed at the origin."""
         return f"/{self.name}"
 
     def at(self, now: Instant) -> DemoVersion:

@@ -166,10 +166,9 @@ class FeedList:
     async def import_list(
         self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
-        """Add a list to the imports, or replace all imports by it. Fetch the feeds that are not stored. Raises
-        StoreError.
+        """Add a list to the imports, or replace all imports by it, and return the outcome. Raises StoreError.
 
-        With `intercept`, TLS to the hosts of its https feeds is decrypted from then on.
+        Feeds that are not stored are fetched.         With `intercept`, TLS to the hosts of its https feeds is decrypted from then on.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds

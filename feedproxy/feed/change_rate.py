@@ -60,7 +60,7 @@ class ChangeRate:
 
 
 def load(data: bytes) -> ChangeRate:
-    """Read a rate that `ChangeRate.dump` wrote. Raises ValueError if the data is invalid."""
+    """Return the rate that `ChangeRate.dump` wrote. Raises ValueError if the data is invalid."""
     try:
         changes, exposure, at = _FORM.unpack(data)
     except struct.error as error:

@@ -73,7 +73,7 @@ def declared_encoding(body: bytes) -> str | None:
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
-    """Convert `body` to UTF-8. Invalid bytes are replaced; then `sound` is False.
+    """Convert `body` to UTF-8 and return the text. Invalid bytes are replaced; then `sound` is False.
 
     `charset` is the parameter of Content-Type.
     """

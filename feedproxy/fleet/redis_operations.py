@@ -115,8 +115,8 @@ class RedisOperations:
         return StoredCopy(_integer(version), data)
 
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> LeaseResult:
-        """Acquire the lease of a target unless another machine holds it. `own` is the token of this machine's earlier
-        lease."""
+        """Acquire the lease of a target unless another machine holds it, and return the result. `own` is the token of
+        this machine's earlier lease."""
         names = self.keys
         keys = [names.lease(target), self._copy(target), names.fencing_counter]
         token, version, data = await self.connection.run(

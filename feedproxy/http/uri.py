@@ -60,7 +60,7 @@ def normalise(uri: str) -> str:
 
 
 def resolve(base: str, reference: str) -> str:
-    """Resolve a reference, such as Location's, against a target and normalise the result (RFC 3986, section 5.2).
+    """Return the normalised target of a reference, such as Location's, relative to `base` (RFC 3986, section 5.2).
 
     White space around the reference is removed, and spaces in it are percent-encoded: both occur. Raises BadTarget if
     the result is invalid.

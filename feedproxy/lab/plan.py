@@ -71,7 +71,7 @@ _LIST_KEYS = ("add", "strip", "fault", "without")
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a file. Raises UsageError, with the file and the key in its message."""
+    """Read a plan from a file and return it. Raises UsageError, with the file and the key in its message."""
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -65,8 +65,8 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
 
 
 def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], PollContent | None]) -> Poll:
-    """Convert an exchange to the input of scoring. `read_content` returns the parsed content of an exchange, or
-    None."""
+    """Return the input of scoring that an exchange contains. `read_content` returns the parsed content of an exchange,
+    or None."""
     return Poll(
         number=number,
         at=exchange.at,

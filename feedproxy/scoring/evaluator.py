@@ -87,7 +87,7 @@ class RuleTally:
 
     @property
     def share(self) -> float:
-        """Share of requests that kept the rule, from 0 to 1. It is 1 if the rule applied to no request."""
+        """Return the share of requests that kept the rule, from 0 to 1. It is 1 if the rule applied to no request."""
         return 1 - self.broken / self.chances if self.chances else 1.0
 
 

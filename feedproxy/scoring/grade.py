@@ -46,7 +46,7 @@ class RuleResult:
 
     @property
     def share(self) -> float:
-        """Share of requests that kept the rule, from 0 to 1."""
+        """Return the share of requests that kept the rule, from 0 to 1."""
         return 1 - self.broken / self.chances
 
 

@@ -116,7 +116,7 @@ class LiveScores:
 
     @property
     def feeds(self) -> int:
-        """Number of scored feeds, summed over all readers."""
+        """Return the number of scored feeds, summed over all readers."""
         return self._feeds
 
     def _reserved_feeds(self) -> int:

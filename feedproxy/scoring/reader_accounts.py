@@ -45,7 +45,7 @@ class FeedAccount:
 
     @property
     def interval(self) -> Seconds:
-        """Mean time between two polls, in seconds; 0 if there was only one poll."""
+        """Return the mean time between two polls, in seconds; 0 if there was only one poll."""
         return (self.last - self.first) / (self.rounds - 1) if self.rounds > 1 else 0.0
 
     def finalize(self, now: Instant) -> tuple[Mapping[Rule, RuleTally], Mapping[type[Note], FindingCount]]:
@@ -80,7 +80,7 @@ class ReaderAccount:
 
     @property
     def identity(self) -> ReaderName:
-        """The name by which accounts of the same reader from different workers are recognised."""
+        """Return the name by which accounts of the same reader from different workers are recognised."""
         return reader_name(self.name, self.user_agent[:512], "")
 
 

@@ -62,12 +62,12 @@ class Poll:
 
     @property
     def is_success(self) -> bool:
-        """True if the answer gave the reader the feed, or confirmed its copy."""
+        """Return True if the answer gave the reader the feed, or confirmed its copy."""
         return self.status in (200, 226, 304) and self.complete and (self.content is None or self.content.is_feed)
 
     @property
     def is_conditional(self) -> bool:
-        """True if the request has If-None-Match or If-Modified-Since."""
+        """Return True if the request has If-None-Match or If-Modified-Since."""
         return "if-none-match" in self.fields or "if-modified-since" in self.fields
 
     def seconds_until(self, name: str) -> Seconds | None:

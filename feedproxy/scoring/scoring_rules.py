@@ -30,12 +30,12 @@ class Rule(StrEnum):
 
     @property
     def weight(self) -> int:
-        """The rule's weight. The weights of the rules that applied are scaled so that their sum is 100 %."""
+        """Return the rule's weight. The weights of the rules that applied are scaled so that their sum is 100 %."""
         return WEIGHTS[self]
 
     @property
     def requirement(self) -> str:
-        """The requirement of the rule, as a clause for reports."""
+        """Return the requirement of the rule, as a clause for reports."""
         return REQUIREMENTS[self]
 
 

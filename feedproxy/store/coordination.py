@@ -56,7 +56,7 @@ class Coordination(Protocol):
 
     @property
     def sites(self) -> SiteThrottle:
-        """The request slots of sites."""
+        """Return the request slots of sites."""
         ...
 
     @property

@@ -32,7 +32,7 @@ class Store(Protocol):
 
     @property
     def coordination(self) -> Coordination:
-        """The coordination of the processes on this store."""
+        """Return the coordination of the processes on this store."""
         ...
 
     def get(self, target: str) -> Resource | None:

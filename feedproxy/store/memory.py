@@ -34,7 +34,7 @@ class MemoryStore:
 
     @property
     def size(self) -> int:
-        """Estimated memory in use, in bytes. It never exceeds `memory_max`."""
+        """Return the estimated memory in use, in bytes. It never exceeds `memory_max`."""
         return self._size
 
     def __len__(self) -> int:

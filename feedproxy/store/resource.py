@@ -213,18 +213,18 @@ class Resource:
 
     @property
     def varying_names(self) -> frozenset[str]:
-        """The names of fields by which shared responses of this target vary."""
+        """Return the names of fields by which shared responses of this target vary."""
         shared = (*self.variants, *self.parts)
         return frozenset([*self.varies_by, *(name for response in shared for name in vary_names(response.fields))])
 
     @property
     def feed_variant(self) -> StoredResponse | None:
-        """The feed variant that was stored last, or None if no variant is a feed."""
+        """Return the feed variant that was stored last, or None if no variant is a feed."""
         return next((variant for variant in reversed(self.variants) if variant.content.feed), None)
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:
-        """All stored responses, in the order in which they are written."""
+        """Return all stored responses, in the order in which they are written."""
         return (*self.variants, *self.parts, *self.keyed)
 
 

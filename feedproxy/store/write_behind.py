@@ -124,7 +124,7 @@ class WriteQueue[Key, Value]:
 
     @property
     def size(self) -> int:
-        """Size of the queued values, in bytes."""
+        """Return the size of the queued values, in bytes."""
         return self._size
 
     async def wait_written(self, key: Key) -> None:

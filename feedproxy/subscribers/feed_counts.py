@@ -33,8 +33,8 @@ class FeedReaders:
 
     @property
     def readers(self) -> dict[int, int]:
-        """The readers by pseudonym, the oldest first. The lower eight bits of a value are the number of the product.
-        The other bits are the instant of the last request, in milliseconds.
+        """Return the readers by pseudonym, the oldest first. The lower eight bits of a value are the number of the
+        product. The other bits are the instant of the last request, in milliseconds.
         """
         if self._packed:
             numbers, many = unpack(self._packed), self.size
@@ -70,12 +70,12 @@ class FeedReaders:
 
     @property
     def packed(self) -> bytes:
-        """The readers in stored form, or empty bytes after they were unpacked."""
+        """Return the readers in stored form, or empty bytes after they were unpacked."""
         return self._packed
 
     @property
     def size(self) -> int:
-        """Number of readers."""
+        """Return the number of readers."""
         return len(self._packed) // 16 or len(self._readers)
 
     def latest_first(self) -> Iterator[int]:

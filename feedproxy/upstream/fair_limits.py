@@ -88,7 +88,7 @@ class Limit:
 
     @property
     def unknown(self) -> int:
-        """Number of slots for targets that are not known feeds; at least one."""
+        """Return the number of slots for targets that are not known feeds; at least one."""
         return max(1, self.slots - self.reserve)
 
 
@@ -148,7 +148,7 @@ class FairLimits:
 
     @property
     def waiting(self) -> int:
-        """Number of waiting requests."""
+        """Return the number of waiting requests."""
         return len(self._waiting)
 
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:

@@ -51,7 +51,7 @@ class ResponseHead:
 
     @property
     def is_interim(self) -> bool:
-        """True if it is an interim response (1xx, RFC 9110, section 15.2)."""
+        """Return True if it is an interim response (1xx, RFC 9110, section 15.2)."""
         return self.status < 200
 
     def has_content(self, method: str) -> bool:
@@ -90,7 +90,8 @@ def could_be_http(data: bytes | bytearray) -> bool:
 
 
 def parse_head(data: bytes) -> ResponseHead:
-    """Parse one head. Raises MalformedResponse for errors that RFC 9112 does not permit a proxy to correct."""
+    """Parse one head and return it. Raises MalformedResponse for errors that RFC 9112 does not permit a proxy to
+    correct."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:

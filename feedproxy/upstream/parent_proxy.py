@@ -55,12 +55,13 @@ class Parent:
 
     @property
     def is_http(self) -> bool:
-        """True if the parent speaks HTTP: http is requested in absolute-form, https through CONNECT."""
+        """Return True if the parent speaks HTTP: http is requested in absolute-form, https through CONNECT."""
         return self.scheme == "http"
 
     @property
     def resolves_names(self) -> bool:
-        """True if the parent resolves names. Otherwise, as with `socks5`, it gets the address that was checked here."""
+        """Return True if the parent resolves names. Otherwise, as with `socks5`, it gets the address that was checked
+        here."""
         return self.scheme != "socks5"
 
     @property

@@ -42,7 +42,7 @@ class NotificationsPage:
         return self._pages.page(request, "notifications.html", notifications=view)
 
     async def act(self, request: web.Request) -> web.Response:
-        """Pause, resume or remove a subscription. The parameters are `id` and `deed`."""
+        """Pause, resume or remove a subscription, and return the response. The parameters are `id` and `deed`."""
         self._pages.service()
         parameters = await request_parameters.read_parameters(request)
         number, action = _number(parameters.get("id", "")), parameters.get("deed", "")
@@ -66,7 +66,8 @@ class NotificationsPage:
         )
 
     async def ping(self, request: web.Request) -> web.Response:
-        """Ping the configured sinks about a site. The parameters are `url`, `name` and `feed`."""
+        """Ping the configured sinks about a site, and return the response. The parameters are `url`, `name` and
+        `feed`."""
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:

@@ -16,7 +16,7 @@ type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
 
 def to_data(value: Any) -> Data:
-    """Convert a value to plain data."""
+    """Return a value as plain data."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -46,7 +46,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """Convert plain data to a value of type `kind`. Raises ValueError if the data is invalid."""
+    """Return the value of type `kind` that plain data describes. Raises ValueError if the data is invalid."""
     try:
         return _build(kind, data)  # type: ignore[no-any-return] # `_build` returns a `kind`
     except (TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -134,7 +134,7 @@ def sniff(body: bytes) -> str | None:
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:
-    """Encode `body` in this coding. The same arguments give the same bytes. Raises UnknownCoding.
+    """Encode `body` in this coding and return the result. The same arguments give the same bytes. Raises UnknownCoding.
 
     Levels are those of the formats: gzip 1 to 9, br 0 to 11, zstd 1 to 19. Above 19, the window of zstd exceeds the 8
     MB of RFC 9659.

@@ -65,7 +65,7 @@ class Exchange:
 
     @property
     def user_agent(self) -> str:
-        """User-Agent of the request, or ""."""
+        """Return the User-Agent of the request, or ""."""
         return self.request.fields.get("user-agent") or ""
 
 
@@ -95,7 +95,7 @@ class Recording:
 
 
 def merge_recordings(recordings: Iterable[Recording]) -> Recording:
-    """Merge several recordings into one that is sorted by time."""
+    """Return one recording with the exchanges of several, sorted by time."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     until = 0.0

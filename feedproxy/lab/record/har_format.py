@@ -146,7 +146,7 @@ def _format_instant(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """Read a recording from a file. Raises UsageError.
+    """Read a recording from a file and return it. Raises UsageError.
 
     If feedproxy did not finish the file, the recording has all complete entries.
     """
@@ -158,7 +158,7 @@ def read(path: Path) -> Recording:
 
 
 def parse(data: bytes, name: str = "the recording") -> Recording:
-    """Parse a recording. Raises UsageError with a message that begins with `name`."""
+    """Parse a recording and return it. Raises UsageError with a message that begins with `name`."""
     if data.startswith(_OWN_PREFIX):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:

@@ -76,7 +76,7 @@ class ReplayListener:
 
     @property
     def url(self) -> str:
-        """The URL of the listening socket."""
+        """Return the URL of the listening socket."""
         return f"http://{uri.join_host_port(self.host, self.port)}"
 
     async def close(self) -> None:

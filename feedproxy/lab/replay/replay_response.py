@@ -44,7 +44,7 @@ class ReplayRequest:
 
     @property
     def is_conditional(self) -> bool:
-        """True if the request has a condition."""
+        """Return True if the request has a condition."""
         fields = self.request.fields
         return "if-none-match" in fields or "if-modified-since" in fields
 

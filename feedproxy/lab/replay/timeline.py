@@ -52,7 +52,7 @@ class Version:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the content in hexadecimal, as in recordings, or "" for empty content."""
+        """Return the SHA-256 of the content in hexadecimal, as in recordings, or "" for empty content."""
         return content_digest(self.content)
 
 
@@ -92,12 +92,12 @@ class ReplayWorld:
 
     @property
     def first(self) -> Instant:
-        """Time of the first version. Raises ValueError if there is no version."""
+        """Return the time of the first version. Raises ValueError if there is no version."""
         return min(timeline.versions[0].since for timeline in self._all)
 
     @property
     def last(self) -> Instant:
-        """Time of the last version. Raises ValueError if there is no version."""
+        """Return the time of the last version. Raises ValueError if there is no version."""
         return max(timeline.versions[-1].since for timeline in self._all)
 
     @property
@@ -112,7 +112,7 @@ class ReplayWorld:
 
 
 def world_of(recording: Recording) -> ReplayWorld:
-    """Convert a recording to timelines.
+    """Return the timelines of a recording.
 
     Addresses without recorded requests to origins get their versions from responses to readers.
     """

@@ -55,7 +55,8 @@ class FeedVersions:
 
 
 def read(folder: Path) -> list[FeedVersions]:
-    """Read the feeds of a folder. The list is empty if the folder has no dated versions. Raises UsageError."""
+    """Read the feeds of a folder and return them. The list is empty if the folder has no dated versions. Raises
+    UsageError."""
     histories = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
     alone = [
         archive
@@ -66,7 +67,7 @@ def read(folder: Path) -> list[FeedVersions]:
 
 
 def read_archive(archive: Path) -> list[FeedVersions]:
-    """Read the feed of an archive. Raises UsageError."""
+    """Read the feed of an archive and return it. Raises UsageError."""
     description = _history(_manifest_path(archive)) if _manifest_path(archive).exists() else None
     return [description] if description is not None else _versions_by_file_date(archive)
 

@@ -24,7 +24,7 @@ class PackedSequence[Value](Sequence[Value]):
 
     @property
     def size(self) -> int:
-        """Size of the packed form, in bytes."""
+        """Return the size of the packed form, in bytes."""
         return len(self._data)
 
     @abstractmethod

@@ -88,7 +88,7 @@ class PlannedFault:
 
 
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
-    """Parse `NAME[=VALUE][@WHEN]`.
+    """Parse `NAME[=VALUE][@WHEN]` and return the fault.
 
     Raises UsageError; for an unknown name, the message suggests the most similar name.
     """
