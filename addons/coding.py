@@ -6,7 +6,7 @@ from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields
-from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import fields_of, headers_of
 from feedproxy.settings import Settings
@@ -48,7 +48,7 @@ class Coding(Addon):
 
 
 def _levels(options: Settings) -> dict[str, int]:
-    return {name: level_of(name, options) for name in content_coding.CODINGS}
+    return {name: compression_level(name, options) for name in content_coding.CODINGS}
 
 
 def _worth_coding(fields: Fields, body: bytes, options: Settings) -> bool:

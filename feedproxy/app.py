@@ -102,7 +102,7 @@ class App:
         """Rules of the configuration. `rules` also contains the operator's decisions about single feeds."""
         self._decision_rules: tuple[Rule, ...] = ()
         self.metrics = Metrics()
-        self.journal = RecentActivity(
+        self.recent_activity = RecentActivity(
             self.metrics, self.clock, lambda: self.settings, lambda target: self.names_in_log(target)[0]
         )
         self.draining = False
@@ -401,7 +401,7 @@ class _Services:
             identifier=Identifier(secret, period=max(86_400, settings.subscriber_window)),
             pseudonym=pseudonym.decode(),
             version=__version__,
-            observer=app.journal,
+            observer=app.recent_activity,
             events=Events(),
             key_for=self.access_control.key_for,
             keys_for=self.access_control.keys_for,
@@ -428,7 +428,7 @@ class _Services:
                 lambda: app.connections,
                 self.history_recorder,
                 lambda: app.live_scores,
-                app.journal,
+                app.recent_activity,
             )
         self.service.admin.resume()
         self.feed_list = FeedList(self.service, imports, app.clock, app.settings_for, lambda: app.settings_generation)

@@ -205,7 +205,7 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
         location = f"{path}:{_line(document, name)}"
         if _is_former(name):
             _warn(name, location)
-        if _is_translated(name):
+        if _is_replaced(name):
             options |= _translate_former(name, value, location, options)
         elif name == RULES_KEY:
             rules = tuple(_parse_rules(value, str(path), location))
@@ -232,7 +232,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
             continue
         if _is_former(name):
             _warn(name, variable)
-        if _is_translated(name):
+        if _is_replaced(name):
             options |= _translate_former(name, _parse_scalar(environment[variable]), variable, options)
         elif name in specs:
             options[name] = _parse_value(name, environment[variable], specs[name], variable)
@@ -266,14 +266,14 @@ def parse_set(text: str, specs: Mapping[str, OptionSpec]) -> tuple[str, Any]:
     return name, _parse_value(name, value if equals else "true", spec, location)
 
 
-def _is_translated(name: str) -> bool:
+def _is_replaced(name: str) -> bool:
     """Return True if another option has replaced this option."""
     return name in RENAMED or name in DERIVED
 
 
 def _is_former(name: str) -> bool:
     """Return True if the next release will lack this option."""
-    return _is_translated(name) or name in deprecated_names()
+    return _is_replaced(name) or name in deprecated_names()
 
 
 def _warn(name: str, location: str) -> None:
@@ -347,7 +347,7 @@ def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[st
         name, _, value = text.partition("=")
         if _is_former(name):
             _warn(name, "--set")
-        if _is_translated(name):
+        if _is_replaced(name):
             options |= _translate_former(name, _parse_scalar(value or "true"), "--set", options)
             continue
         name, value = parse_set(text, specs)
@@ -404,7 +404,7 @@ def _parse_rules(value: Any, path: str, location: str) -> Iterable[Rule]:
                 continue
             if _is_former(name):
                 _warn(name, rule_location)
-            if _is_translated(name):
+            if _is_replaced(name):
                 translated = _translate_former(name, option_value, rule_location, overrides)
                 overrides |= {new: tuple(item) if isinstance(item, list) else item for new, item in translated.items()}
                 continue

@@ -109,9 +109,9 @@ async def test_recent_fetches_use_the_injected_clock() -> None:
     given = App(ManualClock(1_000_000_000))
 
     _, app = serve.make_master(serve.ServePlan(options={"admin": "", "store": "memory:"}), given)
-    app.journal.on_refresh_ended(RefreshFinished("http://example.com/", "reader", 200, "updated"))
+    app.recent_activity.on_refresh_ended(RefreshFinished("http://example.com/", "reader", 200, "updated"))
 
-    assert [fetch.at for fetch in app.journal.fetches("http://example.com/")] == [1_000_000_000]
+    assert [fetch.at for fetch in app.recent_activity.fetches("http://example.com/")] == [1_000_000_000]
 
 
 async def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ async def _live(feeds: Sequence[Feed], start: float, page: Page, options: dict[s
     clock = PlayClock(page)
     made, here = make_master(ServePlan(options=options), App(clock))
     here.metrics = metrics = Watching(feeds, clock, start)
-    here.journal = RecentActivity(metrics, clock, lambda: here.settings, str)
+    here.recent_activity = RecentActivity(metrics, clock, lambda: here.settings, str)
     running = asyncio.ensure_future(made.run())
     words: asyncio.Queue[float | str | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()

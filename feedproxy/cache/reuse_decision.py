@@ -115,7 +115,7 @@ def decide(
         # and receiving a successful response" -- section 5.2.2.4
         return _forward(stored, request, Fwd.STALE, "no-cache: every use is validated")
     if request.no_cache:
-        return _forward(stored, request, _fwd(freshness, now), "the request has no-cache")
+        return _forward(stored, request, _fwd_parameter(freshness, now), "the request has no-cache")
     if freshness.is_fresh(now):
         return _decide_fresh(stored, request, freshness, now, stale_limit)
     return _decide_stale(stored, request, freshness, now, stale_limit, stale_while_refreshing)
@@ -166,7 +166,7 @@ def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
     return freshness.age - request.max_age <= request.max_stale
 
 
-def _fwd(freshness: Freshness, now: Instant) -> Fwd:
+def _fwd_parameter(freshness: Freshness, now: Instant) -> Fwd:
     return Fwd.REQUEST if freshness.is_fresh(now) else Fwd.STALE
 
 

@@ -72,10 +72,10 @@ def _read_local(source: str, base: str, settings: Settings) -> Feed:
         raise TooLarge(f"standard input is larger than {limit} bytes")
     if there := asyncio.run(follow_saved_redirect(body, "standard input" if source == "-" else source, settings)):
         return _to_feed(there)
-    return _model(body, source, None, base=base, modified=None if source == "-" else _modified(source))
+    return _model(body, source, None, base=base, modified=None if source == "-" else _modification_time(source))
 
 
-def _modified(source: str) -> float | None:
+def _modification_time(source: str) -> float | None:
     try:
         return Path(source).stat().st_mtime
     except OSError:

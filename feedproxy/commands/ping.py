@@ -57,7 +57,7 @@ def ping(args: argparse.Namespace) -> int:
         return 0
     sinks = [read_ping_sink(sink) for sink in args.sink]
     try:
-        site_ping = pings.extended([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
+        site_ping = pings.parse_extended_ping([args.name or urlsplit(args.url).netloc, args.url, "", args.feed])
     except FeedproxyError as error:
         raise UsageError(str(error)) from error
     settings = admin_client.request_settings(args.allow_private)

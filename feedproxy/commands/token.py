@@ -44,7 +44,7 @@ def register(subparsers: Any) -> None:
 
 def add(args: argparse.Namespace) -> int:
     """Issue a token and print its address. Return 0. Raises UsageError."""
-    path, options = _file(args)
+    path, options = _token_file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
     prefix = options.get("endpoint_prefix", "/-/")
@@ -54,7 +54,7 @@ def add(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print all tokens without their secrets, which are not stored. Return 0. Raises UsageError."""
-    path, _ = _file(args)
+    path, _ = _token_file(args)
     for token in secret_tokens.list_tokens(path):
         print(f"{token.id}  {token.user}  {token.pattern.text}")
     return 0
@@ -62,7 +62,7 @@ def show(args: argparse.Namespace) -> int:
 
 def revoke(args: argparse.Namespace) -> int:
     """Revoke tokens. Return 1 if none matched. Raises UsageError."""
-    path, _ = _file(args)
+    path, _ = _token_file(args)
     revoked = secret_tokens.revoke(path, args.names)
     for token in revoked:
         print(f"{token.id}  {token.user}  {token.pattern.text}  revoked")
@@ -85,7 +85,7 @@ def _local_address(options: dict[str, Any]) -> str:
     return f"{scheme}://{uri.join_host_port(host, port)}"
 
 
-def _file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
+def _token_file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     file = args.config or os.environ.get(FILE_VARIABLE, "")
     options = dict(load(file, option_specs(), foreign=True).options) if file else {}
     options |= from_environment(os.environ, option_specs())

@@ -105,7 +105,7 @@ class ImportedFeeds:
         return self._imported
 
     @property
-    def version(self) -> bytes | None:
+    def stored_form(self) -> bytes | None:
         """Return the stored form of the imports, which changes with each import."""
         return self._raw
 
@@ -168,7 +168,8 @@ class FeedList:
     ) -> ImportOutcome:
         """Add a list to the imports, or replace all imports by it, and return the outcome. Raises StoreError.
 
-        Feeds that are not stored are fetched.         With `intercept`, TLS to the hosts of its https feeds is decrypted from then on.
+        Feeds that are not stored are fetched. With `intercept`, TLS to the hosts of its https feeds is decrypted from
+        then on.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds
@@ -205,7 +206,11 @@ class FeedList:
         """Return the public list: the public feeds that were imported, or were requested in the last 30 days."""
         async with self._lock:
             self.imports.reload()
-            token = (self._store.coordination.generation, self.imports.version, self._service.counts.distinct.changes)
+            token = (
+                self._store.coordination.generation,
+                self.imports.stored_form,
+                self._service.counts.distinct.changes,
+            )
             now, decided = time.monotonic(), self._settings_generation_of()
             if decided != self._settings_generation or (
                 now >= self._reuse_until and (token != self._list_state or now >= self._expires)

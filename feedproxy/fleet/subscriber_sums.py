@@ -103,7 +103,7 @@ class SubscriberSums:
         sums = self._current(target, now)
         return direct + claimed if sums is None else max(direct, sums.direct) + max(claimed, sums.claimed)
 
-    def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
+    def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
         """Return the number of the feed's direct readers on all machines. It is at least `direct`."""
         sums = self._current(target, now)
         return direct if sums is None else max(direct, sums.direct)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
-from feedproxy.scoring.reader import Reader, ReaderName, reader_name, secret_marker
+from feedproxy.scoring.reader import Reader, ReaderName, reader_name, secret_hash
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount, create_account
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.upstream.special_networks import client_network
@@ -81,7 +81,7 @@ class LiveScores:
             return
         if now - self._skipped_since < SWEEP_INTERVAL and hash((address, user_agent, target)) in self._skipped:
             return
-        key = hash((address, user_agent, secret_marker(target)))
+        key = hash((address, user_agent, secret_hash(target)))
         if key in self._unscored and now - self._swept_at < SWEEP_INTERVAL:
             return
         name = reader_name(self._pseudonym(address), user_agent[:512], target)

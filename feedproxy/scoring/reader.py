@@ -49,7 +49,7 @@ class ReaderName(NamedTuple):
 
 def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
     """Return the name of the reader that sent a request."""
-    return ReaderName(secret_marker(target) or address, _distinguishing_part(user_agent))
+    return ReaderName(secret_hash(target) or address, _distinguishing_part(user_agent))
 
 
 @memoize_short()
@@ -60,7 +60,7 @@ def _distinguishing_part(user_agent: str) -> str:
 
 
 @memoize_short(entries=TARGETS_MAX, longest=2048)
-def secret_marker(target: str) -> str:
+def secret_hash(target: str) -> str:
     """Return a hash of the secrets in a target, or "" if the target has no secret."""
     secrets: list[str] = []
 

@@ -68,11 +68,11 @@ def record_access(app: App, record: AccessRecord) -> str:
     else:
         app.metrics.count_response(entrance, record.status, cache, record.size, record.seconds)
     if record.has_target and record.status and request.method in ("GET", "HEAD"):
-        _score(app, record)
+        _score_response(app, record)
     now, agent = app.clock.now(), request.fields.get("user-agent") or ""
     public = to_public(request.target, app.settings) if record.has_target else request.target
     cache_status = cache.text()
-    app.journal.record_request(
+    app.recent_activity.record_request(
         RequestActivity(
             now, entrance, request.method, public, record.status, record.size, cache_status, agent[:LENGTH_MAX]
         )
@@ -97,7 +97,7 @@ def record_access(app: App, record: AccessRecord) -> str:
     return line.format(app.settings.log_format)
 
 
-def _score(app: App, record: AccessRecord) -> None:
+def _score_response(app: App, record: AccessRecord) -> None:
     """Add the response to the live scores if its target is a feed."""
     scores, request, client = app.live_scores, record.request, record.client
     resource = app.service.store.get(request.target) if scores.size else None

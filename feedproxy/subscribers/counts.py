@@ -68,7 +68,7 @@ class PeerCounts(Protocol):
         """Return the feed's subscribers on all machines. `direct` and `claimed` are the counts of this machine."""
         ...
 
-    def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
+    def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
         """Return the feed's direct readers on all machines. `direct` is the count of this machine."""
         ...
 
@@ -80,7 +80,7 @@ class NoPeerCounts:
         """Return the sum of `direct` and `claimed`."""
         return direct + claimed
 
-    def direct_with_peers(self, target: str, direct: int, now: Instant) -> int:
+    def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
         """Return the count of this machine."""
         return direct
 
@@ -209,7 +209,7 @@ class SubscriberCounts:
 
         It is at least `count_recent` of this machine, which includes fetchers and is at most RECENT_MAX.
         """
-        return self._peers.direct_with_peers(target, self.count_recent(target, now - self._window), now)
+        return self._peers.direct_count_with_peers(target, self.count_recent(target, now - self._window), now)
 
     def last_read(self, target: str) -> Instant | None:
         """Return the instant of the last request for this feed, or None if it was never requested."""
@@ -318,7 +318,7 @@ class SubscriberCounts:
         for target, packed, claims in feeds:
             feed = self._feeds[target] = FeedReaders(packed)
             for key, claim_state in claims.items():
-                feed.claim(key, claim_state)
+                feed.set_claim_state(key, claim_state)
             self._entries += feed.weight() + weight_of_name(target)
         limit = int((now - self._window) * 1000)
         if not all(not claims and self._are_current(self._feeds[target], limit, now) for target, _, claims in feeds):
@@ -366,7 +366,7 @@ class SubscriberCounts:
         claim_state = update_claim(
             before, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump
         )
-        feed.claim(key, claim_state)
+        feed.set_claim_state(key, claim_state)
         if before is None or [count for count, _ in before.peaks] != [count for count, _ in claim_state.peaks]:
             return True
         return before.unconfirmed != claim_state.unconfirmed or is_due(before.last, now, CLAIM_INTERVAL)

@@ -97,7 +97,7 @@ class FeedReaders:
             return int.from_bytes(self._packed[-8:], "little")
         return next(reversed(self._readers.values()), None)
 
-    def claim(self, key: tuple[str, str], claim_state: ClaimState) -> None:
+    def set_claim_state(self, key: tuple[str, str], claim_state: ClaimState) -> None:
         """Set the state of a claim."""
         if self.claims is _UNCLAIMED:
             self.claims = {}

@@ -115,7 +115,7 @@ class AccessLine:
 
         `show` removes secrets from targets. If the target has no secrets, `show` may be `str`.
         """
-        return as_text(
+        return access_line_text(
             self.reader,
             self.entrance,
             self.method,
@@ -166,7 +166,7 @@ class AccessLine:
         return printable(text)
 
 
-def as_text(
+def access_line_text(
     reader: str,
     entrance: str,
     method: str,

@@ -193,7 +193,7 @@ class Metrics:
 
     def count_hits(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
         """Count a number of equal hits (`count`). `size` is the sum of their sizes in bytes."""
-        self._request_of(entrance, "hit", detail, _code(status)).inc(count)
+        self._request_of(entrance, "hit", detail, _status_label(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
         self._bytes_of(entrance, "store").inc(size)
 
@@ -212,7 +212,7 @@ class Metrics:
     def _count(
         self, entrance: str, outcome: str, detail: str, status: int, size: int, seconds: Seconds, *, own: bool = False
     ) -> None:
-        self._request_of(entrance, outcome, detail, _code(status)).inc()
+        self._request_of(entrance, outcome, detail, _status_label(status)).inc()
         self._seconds.observe(outcome, max(0.0, seconds))
         source = _source(outcome, detail)
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
@@ -232,7 +232,7 @@ class Metrics:
         that was made from these bytes.
         """
         if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # no request was sent to a refused address
-            self._origin_of(_code(status or 0), detail).inc()
+            self._origin_of(_status_label(status or 0), detail).inc()
             self._origin_bytes.inc(sent)
             self._received.inc(received)
             self._origin_seconds.observe(max(0.0, seconds))
@@ -342,7 +342,7 @@ def _source(outcome: str, detail: str) -> str:
     return "stream" if outcome in PASSED_OUTCOMES or detail in PASSED_DETAILS else "origin"
 
 
-def _code(status: int) -> str:
+def _status_label(status: int) -> str:
     """Return a status as a label, or `other` for a status that is not registered."""
     code = str(status)
     return code if code in CODES else "other"

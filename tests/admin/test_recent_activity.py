@@ -43,7 +43,7 @@ def a_request(number: int) -> RequestActivity:
 
 
 async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Proxy) -> None:
-    proxy.app.journal.on_refresh_ended(FAILED)
+    proxy.app.recent_activity.on_refresh_ended(FAILED)
 
     _, text = await proxy.get("/")
     answer = await proxy.json("/status")
@@ -64,7 +64,7 @@ async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Pro
 
 
 async def test_status_shows_recent_requests(proxy: Proxy) -> None:
-    proxy.app.journal.record_request(replace(a_request(0), agent="<b>x</b>" * 40))
+    proxy.app.recent_activity.record_request(replace(a_request(0), agent="<b>x</b>" * 40))
 
     _, text = await proxy.get("/")
     answer = (await proxy.json("/status"))["recent_requests"]
@@ -78,7 +78,7 @@ async def test_status_shows_recent_requests(proxy: Proxy) -> None:
 
 async def test_feed_page_shows_fetch_history(proxy: Proxy) -> None:
     await proxy.keep(a_resource())
-    proxy.app.journal.on_refresh_ended(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
+    proxy.app.recent_activity.on_refresh_ended(replace(FAILED, target=TARGET, reason="an <i>answer</i>"))
 
     _, text = await proxy.get(f"/feeds/{feed_id(TARGET)}")
     answer = (await proxy.json(f"/feeds/{feed_id(TARGET)}"))["fetches"]

@@ -15,7 +15,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.notes import Level, Note, notes_of
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
 from feedproxy.scoring.grade import ReaderScore
-from feedproxy.scoring.reader import secret_marker
+from feedproxy.scoring.reader import secret_hash
 from feedproxy.scoring.score_report import as_text
 from tests.lab.behaviour import FEED, CorrectReader, document, own_date, play, world
 
@@ -525,9 +525,9 @@ def test_readers_are_distinguished_by_address_user_agent_and_secret() -> None:
     assert {(score.reader, score.user_agent.partition("/")[0]) for score in graded.scores} == {
         ("reader-1", "Perfect"),
         ("reader-1", "Other"),
-        (secret_marker(f"{FEED}?key={key}"), "Perfect"),
+        (secret_hash(f"{FEED}?key={key}"), "Perfect"),
     }
-    assert key not in secret_marker(f"{FEED}?key={key}")
+    assert key not in secret_hash(f"{FEED}?key={key}")
 
 
 def test_request_for_page_is_not_graded() -> None:

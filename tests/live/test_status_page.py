@@ -252,7 +252,7 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
     )
     for agent in (f"{long}/1.0 ({long})", f"{long} 5 subscribers; feed-id={long}"):
         app.service.counts.record_read(target, Pseudonym(7, 8), agent, now)
-        app.journal.record_request(
+        app.recent_activity.record_request(
             RequestActivity(now, "gateway", "GET", target, 200, 1, f"feedproxy; detail={long}", agent)
         )
     asked, answer = Fields([("User-Agent", long)]), Fields([("ETag", '"a"')])
@@ -263,8 +263,8 @@ async def test_pages_fit_a_small_screen_with_any_text_from_readers_and_publisher
     failed = RefreshFinished(
         target, "background", 404, "failed", "error-status", f"{long} {target}", is_missing_feed=True
     )
-    app.journal.on_refresh_ended(failed)
-    app.journal.on_refresh_ended(replace(failed, target=f"{target}/nothing"))
+    app.recent_activity.on_refresh_ended(failed)
+    app.recent_activity.on_refresh_ended(replace(failed, target=f"{target}/nothing"))
     page = await office.page(viewport=PHONE, is_mobile=True)
 
     for path in (*PAGES, f"/feeds/{feed_id(target)}"):

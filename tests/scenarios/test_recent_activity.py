@@ -12,7 +12,7 @@ SECRET = "/feed.rss?token=hunter2hunter2"
 
 def journal_of(proxy):
     """The journal of the stage, which is the service alone or the whole proxy."""
-    return proxy.stage.journal if hasattr(proxy.stage, "journal") else proxy.stage.app.journal
+    return proxy.stage.recent_activity if hasattr(proxy.stage, "recent_activity") else proxy.stage.app.recent_activity
 
 
 async def test_journal_of_requests_names_the_client_without_address_or_secret(door):
@@ -27,7 +27,7 @@ async def test_journal_of_requests_names_the_client_without_address_or_secret(do
 
     views = [
         activity_views.request_view(each, here.settings)
-        for each in recent_activity.merge_requests([], here.journal.requests())
+        for each in recent_activity.merge_requests([], here.recent_activity.requests())
     ]
     assert {(each["status"], each["client"], each["target"]) for each in views} == {
         (200, "Liferea", origin.url("/feed.rss?token=…")),

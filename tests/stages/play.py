@@ -140,7 +140,7 @@ class OnService:
         self.settings = settings
         self.name = "http://proxy.example"
         self._rules = Rules()
-        self.journal = RecentActivity(Metrics(), clock, lambda: Settings(log_format="off"), str)
+        self.recent_activity = RecentActivity(Metrics(), clock, lambda: Settings(log_format="off"), str)
         self._service: Service
 
     @property
@@ -163,7 +163,7 @@ class OnService:
             identifier=Identifier(b"0123456789abcdef"),
             pseudonym="feedproxy-00000000",
             version="0",
-            observer=self.journal,
+            observer=self.recent_activity,
         )
 
     async def close(self) -> None:

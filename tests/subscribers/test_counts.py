@@ -433,9 +433,9 @@ class OtherMachine:
     """Peers with a hundred readers of each feed."""
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: float) -> int:
-        return self.direct_with_peers(target, direct, now) + claimed
+        return self.direct_count_with_peers(target, direct, now) + claimed
 
-    def direct_with_peers(self, target: str, direct: int, now: float) -> int:
+    def direct_count_with_peers(self, target: str, direct: int, now: float) -> int:
         return direct + 100
 
 

@@ -131,9 +131,9 @@ class Dashboard:
         )
         journals = self._app.peer_metrics.journals
         table_ids = {row["id"] for row in table.rows}
-        failed = recent_activity.merge_failures(journals, self._app.journal.failed_addresses())
+        failed = recent_activity.merge_failures(journals, self._app.recent_activity.failed_addresses())
         failed = [address for address in failed if feed_id(address.target) not in table_ids]
-        requests = recent_activity.merge_requests(journals, self._app.journal.requests())
+        requests = recent_activity.merge_requests(journals, self._app.recent_activity.requests())
         states = by_state(table.rows)
         troubled = sum(states[state] for state in TROUBLED_STATES)
         today = next(tally for _, tally in traffic.last(DAY, 1, now))

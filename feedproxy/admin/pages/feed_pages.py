@@ -140,7 +140,7 @@ class FeedPages:
         )
         versions = await service.helper_pool.submit(partial(version_list, resource))
         fetches = recent_activity.merge_fetches(
-            [*self._app.journal.fetches(target), *await self._app.peer_metrics.fetches(target)]
+            [*self._app.recent_activity.fetches(target), *await self._app.peer_metrics.fetches(target)]
         )
         view = {
             **feed_view(resource_view, service.counts.view(target, now)),

@@ -75,7 +75,7 @@ class HealthFacts:
 
 def examine(facts: HealthFacts) -> list[Finding]:
     """Return the findings, the worst first."""
-    findings = [*_listening(facts), *_store(facts), *_fetch_findings(facts)]
+    findings = [*_listener_findings(facts), *_store(facts), *_fetch_findings(facts)]
     findings += [Finding(Health.DEGRADED, problem, "The log says more.") for problem in facts.problems]
     return sorted(findings, key=lambda finding: list(Health).index(finding.level))
 
@@ -103,7 +103,7 @@ def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int
     return "Running normally"
 
 
-def _listening(facts: HealthFacts) -> list[Finding]:
+def _listener_findings(facts: HealthFacts) -> list[Finding]:
     if facts.draining:
         message = "The proxy is shutting down: it finishes open requests and refuses new ones."
         return [Finding(Health.DEGRADED, message, "Nothing, if you stopped it.")]

@@ -71,7 +71,7 @@ class NotificationsPage:
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:
-            ping = messages.extended(
+            ping = messages.parse_extended_ping(
                 [parameters.get("name", ""), parameters.get("url", ""), "", parameters.get("feed", "")]
             )
         except FeedproxyError as error:

@@ -43,7 +43,7 @@ def is_email(text: str) -> bool:
     return bool(_ALONE.fullmatch(text))
 
 
-def without_false_names(person: Person) -> Person:
+def without_repeated_name(person: Person) -> Person:
     """Return the person without its name if the name only repeats the email address. If the person has no email address
     and the name is one, the name becomes the email address.
     """
@@ -64,7 +64,7 @@ def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
     for person in persons:
         if person is None:
             continue
-        person = without_false_names(person)  # noqa: PLW2901
+        person = without_repeated_name(person)  # noqa: PLW2901
         if person == Person():
             continue
         keys = [(field, value) for field in ("name", "email") if (value := getattr(person, field))]

@@ -26,9 +26,13 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
-        if not _attribute(root, "href") and not _has(root, _DISTINCTIVE) and _DISTINCTIVE.isdisjoint(items.first or ()):
+        if (
+            not _attribute(root, "href")
+            and not _has_child(root, _DISTINCTIVE)
+            and _DISTINCTIVE.isdisjoint(items.first or ())
+        ):
             return None
-    elif not items.items and not _attribute(root, "href") and not _has(root, _ELEMENTS):
+    elif not items.items and not _attribute(root, "href") and not _has_child(root, _ELEMENTS):
         return None
     return Channel(
         kind=Kind.CDF,
@@ -54,7 +58,7 @@ def _interval(root: Element) -> Seconds | None:
     return None
 
 
-def _has(parent: Element, names: frozenset[str]) -> bool:
+def _has_child(parent: Element, names: frozenset[str]) -> bool:
     return any(local.lower() in names for _, local, _ in children(parent))
 
 

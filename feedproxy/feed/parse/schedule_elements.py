@@ -46,7 +46,7 @@ def schedule(
         period=update_period,
         frequency=update_frequency,
         base=_base(base, notes) if update_period else None,
-        interval=_interval(interval, notes),
+        interval=_parse_interval(interval, notes),
         notes=tuple(notes),
     )
 
@@ -141,7 +141,7 @@ def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
     return None
 
 
-def _interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
+def _parse_interval(value: Seconds | None, notes: list[str]) -> Seconds | None:
     if value is None or (value > 0 and math.isfinite(value)):
         return value
     notes.append("INTERVALTIME is not a positive duration")

@@ -54,7 +54,7 @@ class Ping:
         return not has_secret(self.url)
 
 
-def simple(parameters: Sequence[Any]) -> Ping:
+def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.ping: "the name and url of the website or blog that has changed".
 
     The definition of 2001 has two more parameters: the page to check, and a category. Raises InvalidCall, InvalidPing.
@@ -66,7 +66,7 @@ def simple(parameters: Sequence[Any]) -> Ping:
     return ping
 
 
-def extended(parameters: Sequence[Any]) -> Ping:
+def parse_extended_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
 
     Raises InvalidCall, InvalidPing.

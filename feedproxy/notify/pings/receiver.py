@@ -38,11 +38,11 @@ class PingReceiver:
 
     async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """Return the result of a call of weblogUpdates.ping."""
-        return await self._respond(messages.simple, parameters, call)
+        return await self._respond(messages.parse_simple_ping, parameters, call)
 
     async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """Return the result of a call of weblogUpdates.extendedPing."""
-        return await self._respond(messages.extended, parameters, call)
+        return await self._respond(messages.parse_extended_ping, parameters, call)
 
     async def page(self, call: Call) -> Response:
         """Return the response of `/pingSiteForm?name=…&url=…`: "an HTML human readable page". An error has status 400,

@@ -21,7 +21,7 @@ from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
 from feedproxy.lru import LRU
 from feedproxy.proxy.representations.derived_body import make_body
-from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, preferred_coding
+from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.context import ProxyResponse
@@ -70,7 +70,7 @@ class CodingVariants:
 
     def _start_coding(self, key: _Key, content: Content, settings: Settings) -> asyncio.Task[bytes | None]:
         name = key[2]
-        work = functools.partial(encode_if_smaller, content.bodies["identity"], name, level_of(name, settings))
+        work = functools.partial(encode_if_smaller, content.bodies["identity"], name, compression_level(name, settings))
         return self._in_progress.join_or_start(key, lambda: self._make_coding(key, work))[0]
 
     async def _make_coding(self, key: _Key, work: Callable[[], bytes | None]) -> bytes | None:

@@ -27,7 +27,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
-from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
@@ -148,7 +148,7 @@ class ConversionCache:
 
     async def _convert(self, key: _Key, stored: StoredResponse, settings: Settings) -> Conversion:
         version, output_format, name, at = key
-        level = max(1, level_of(name, settings))
+        level = max(1, compression_level(name, settings))
         plain = self._conversions.get((version, output_format, "identity", at))
         if plain is not None:
             body = await self._helper_pool.submit(functools.partial(content_coding.encode, plain.body, name, level))

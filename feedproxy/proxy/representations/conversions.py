@@ -25,7 +25,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
 from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304
-from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
@@ -216,7 +216,7 @@ def _gateway_target(address: str, base: str) -> str:
 
 
 def _codings(settings: Settings) -> list[str]:
-    return [*(name for name in content_coding.CODINGS if level_of(name, settings)), "identity"]
+    return [*(name for name in content_coding.CODINGS if compression_level(name, settings)), "identity"]
 
 
 def _conversion_fields(fields: Fields, output_format: Format, conversion: Conversion, name: str) -> Fields:

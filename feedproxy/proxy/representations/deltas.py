@@ -29,7 +29,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
-from feedproxy.refresh.ingest.coding_policy import level_of
+from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.settings import Settings
@@ -84,7 +84,7 @@ class Deltas:
         if key in self._cache:
             return self._cache.get(key)
         body, declared = stored.content.bodies["identity"], stored.fields.get("content-type")
-        level = max(1, level_of(name, settings))
+        level = max(1, compression_level(name, settings))
         work = functools.partial(_make_delta, body, declared, base.versions, name, level, size)
         task, _ = self._in_progress.join_or_start(key, lambda: self._make(key, work))
         return await asyncio.shield(task)

@@ -11,14 +11,14 @@ LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
 faster than the size falls."""
 
 
-def level_of(name: str, settings: Settings) -> int:
+def compression_level(name: str, settings: Settings) -> int:
     """Return the compression level of a coding, or 0 if the option `codings` does not offer it."""
     return LEVELS.get(name, 0) if name in settings.codings else 0
 
 
 def preferred_coding(accept_encoding: str | None, settings: Settings) -> str | None:
     """Return the offered coding that a client prefers, or None for identity."""
-    offered = [name for name in content_coding.CODINGS if level_of(name, settings)]
+    offered = [name for name in content_coding.CODINGS if compression_level(name, settings)]
     chosen = negotiation.choose_coding(accept_encoding, [*offered, "identity"])
     return None if chosen == "identity" else chosen
 

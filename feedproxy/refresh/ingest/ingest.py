@@ -25,7 +25,7 @@ from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
-from feedproxy.refresh.ingest.coding_policy import encode_if_smaller, level_of, preferred_coding, satisfies
+from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding, satisfies
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
 from feedproxy.refresh.ingest.link_injection import announcement
 from feedproxy.settings import Settings
@@ -371,7 +371,11 @@ def _encode_bodies(
     bodies = {"identity": identity}
     if received_coding is not None:
         name, body = received_coding
-        if level_of(name, settings) and len(body) < len(identity) and content_coding.is_exact(body, name, identity):
+        if (
+            compression_level(name, settings)
+            and len(body) < len(identity)
+            and content_coding.is_exact(body, name, identity)
+        ):
             bodies[name] = body
     names = [*requested_codings.codings]
     if not satisfies(requested_codings.accept_encoding, bodies) and (
@@ -379,7 +383,7 @@ def _encode_bodies(
     ):
         names.append(name_or_none)
     for name in names:
-        level = level_of(name, settings)
+        level = compression_level(name, settings)
         if level and name not in bodies and (body_or_none := encode_if_smaller(identity, name, level)):
             bodies[name] = body_or_none
     return bodies

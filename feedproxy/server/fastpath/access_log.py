@@ -21,7 +21,7 @@ from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.log_format import REQUESTS, AccessLine, as_text, quote_agent, write_all
+from feedproxy.telemetry.log_format import REQUESTS, AccessLine, access_line_text, quote_agent, write_all
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
 logger = logging.getLogger(REQUESTS)
@@ -130,7 +130,7 @@ class AccessLogger:
             template.shown_target = target if shown == target else shown
         hit_state, entrance = template.hit_state, template.client.entrance
         if form == "text":
-            return as_text(
+            return access_line_text(
                 client.pseudonym_text,
                 entrance,
                 template.method,
@@ -192,7 +192,7 @@ class AccessLogger:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._app.settings)
             client, size = template.client, len(template.body)
-            self._app.journal.record_request(
+            self._app.recent_activity.record_request(
                 RequestActivity(
                     now,
                     client.entrance,

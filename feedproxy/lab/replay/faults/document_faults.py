@@ -15,7 +15,7 @@ from feedproxy.lab.replay.faults.fault import Fault, FaultContext
 from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
 
 
-def changed(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
+def with_content(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
     """Return the representation with another content, ETag and Last-Modified. `mark` is appended to the tag."""
     if content == representation.content:
         return representation
@@ -70,7 +70,7 @@ class _Edit(Fault):
         self, representation: Representation, incoming: ReplayRequest, context: FaultContext
     ) -> Representation:
         mark = "".join(character if character.isalnum() else "." for character in f"{self.hint}{self.value}")
-        return changed(
+        return with_content(
             representation, hint_edits.set_hint(representation.content, self.hint, self.value), mark, context
         )
 
