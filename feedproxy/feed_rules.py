@@ -34,7 +34,9 @@ class Rule:
 
 
 AMBIGUOUS = ("",)
-"""Value of `readers`: no reader may read all interpretations of the address. The request is refused with 400."""
+"""Value of `readers`: the address has several interpretations, and no reader is permitted to read all of them. The
+request is refused with 400.
+"""
 
 BLOCKED = ("\0",)
 """Value of `readers`: the operator has blocked the feed. The request is refused with 403."""
@@ -184,7 +186,9 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 
 
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
-    """Return the protection of one interpretation, by patterns as written and by the extended protecting patterns."""
+    """Return the protection of one interpretation of an address. It combines the protection by the patterns as written
+    with the protection by their extended form (`TargetPattern.protects`).
+    """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:
         matches = any(map(rule.match.matches, forms_of_target))

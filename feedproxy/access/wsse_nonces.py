@@ -1,6 +1,5 @@
-"""Used WSSE proofs in a folder that all workers share. They survive a restart.
-
-A proof must be accepted only once. Its record is deleted as soon as the proof is too old to be accepted.
+"""Used WSSE proofs in a folder that all workers share. They survive a restart. A proof is the SHA-1 sum in a token
+(wsse.py), and must be accepted only once. Its record is deleted as soon as the token is too old to be accepted.
 """
 
 import contextlib
@@ -19,9 +18,8 @@ CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
-    """A folder with a file for each used proof.
-
-    The file is named after the hash of the proof's digest, and its modification time is its expiry.
+    """A folder with an empty file for each used proof. The name of the file is the SHA-256 hash of the proof, and its
+    modification time is the expiry of the record.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -40,8 +40,9 @@ class PendingWrite[Value]:
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the value is written or its write has failed. They pass to a later value for the
-    same key."""
+    """Futures that are completed when the value is written or its write has failed. If a later value for the same key
+    replaces this one in the queue, they wait for the later one.
+    """
 
 
 class WriteQueue[Key, Value]:

@@ -138,5 +138,5 @@ class FamilyCollector:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Return the families."""
+        """Return the given families, as prometheus_client requires."""
         return iter(self._families)

@@ -252,8 +252,9 @@ class FairLimits:
         slot.granted.add_done_callback(lambda _: timer.cancel())
 
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
-        """Return a slot of the full share with an exchange to end for this request, or None if no exchange may be
-        ended."""
+        """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None if there is none.
+        `key` names the share in which no slot is free.
+        """
         slots = self._usages[key].slots
         of_client = Counter(candidate.client for candidate in slots)
         own_slots = of_client[slot.requester.client]

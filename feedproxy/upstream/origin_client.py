@@ -56,27 +56,33 @@ class FetchLimits:
     """The limits of one exchange, in seconds and bytes, and of concurrent exchanges."""
 
     connect: Seconds = 10
-    """Seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
+    """Maximum number of seconds for name resolution, connection and TLS handshake, and for the wait for a free
+    connection.
+    """
     first_byte: Seconds = 30
     """Maximum number of seconds from the request to the first byte of the response. The same number limits each silence
     within the response."""
     total: Seconds = 60
     header_max: int = 65_536
-    """Size of the head, in bytes, including 1xx responses."""
+    """Maximum size of the head in bytes, including 1xx responses."""
     buffer_max: int = 10_000_000
-    """Size of the content as transferred, in bytes."""
+    """Maximum size of the content as transferred, in bytes."""
     connections: Limit = CONNECTIONS
-    """Concurrent exchanges with all origins, and the number reserved for known feeds."""
+    """Maximum number of concurrent exchanges with all origins, and the part of them reserved for known feeds."""
     per_site: Limit = PER_SITE
-    """Concurrent exchanges with one site, and the number reserved for known feeds."""
+    """Maximum number of concurrent exchanges with one site, and the part of them reserved for known feeds."""
     per_host: Limit = PER_HOST
-    """Concurrent exchanges with one host and port: six, as in browsers, and two more for known feeds."""
+    """Maximum number of concurrent exchanges with one host and port: six, as in browsers, and two more for known
+    feeds.
+    """
     per_client: int = 80
-    """Concurrent exchanges for one client: half of the slots for unknown targets, which all clients share."""
+    """Maximum number of concurrent exchanges for one client: half of the slots for unknown targets, which all clients
+    share.
+    """
     own_host: Limit = OWN_HOST
-    """Concurrent exchanges with the upstream in reverse mode."""
+    """Maximum number of concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16
-    """Concurrent exchanges with the upstream for one client."""
+    """Maximum number of concurrent exchanges with the upstream for one client."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:

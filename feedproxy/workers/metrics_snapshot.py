@@ -17,8 +17,9 @@ _HEAD = struct.Struct("<QII")
 
 
 class MetricsSnapshot:
-    """The memory for the snapshots of one worker, and of the workers that later replace it. `MetricsSnapshot` gets the
-    file descriptor of this memory."""
+    """The last metrics of one worker, in memory that the worker's successors use, too. `descriptor` is the file
+    descriptor of this memory.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -21,8 +21,8 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of a CDF document. Return None if the document is not recognised as CDF.
 
-    In `CHANNEL` in capitals, any element of CDF is enough. The names `channel` and `item` in other spellings occur in
-    many vocabularies, so an address in an attribute or a distinctive element is required.
+    If the root is `CHANNEL` in capitals, any element of CDF in it is enough. In other spellings, the names `channel`
+    and `item` occur in many vocabularies, so an address in an attribute or a distinctive element is required.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":

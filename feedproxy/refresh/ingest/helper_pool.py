@@ -227,7 +227,9 @@ class HelperPool:
         helper.writer.writelines(frame(job.message))
 
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
-        """Move a job that exceeds `Limits.quick` to the slow lane. Its helper moves along if the lane is not full."""
+        """Move a job that exceeds `Limits.quick` to the slow lane. If the lane has a free place, the job continues in
+        its helper. Otherwise the helper is ended, and the job waits for another one.
+        """
         if helper.job is not job:
             return
         loop, quick = asyncio.get_running_loop(), self._limits.quick

@@ -52,8 +52,9 @@ ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
 ITEM_LOSS_SHARE, because an ill-formed document may be truncated."""
 
 ITEM_LOSS_TOLERATED = 3
-"""Smallest number of lost items that can be a format change, because short lists vary. The loss of all items always is
-a format change."""
+"""Minimum number of lost items that can count as a format change. Fewer may disappear from a short feed by chance. The
+loss of all items always counts as a format change.
+"""
 
 
 class StaleAllowance(Enum):
