@@ -129,7 +129,13 @@ def play(
     until: float,
     say: Callable[[str], None],
 ) -> Iterator[Measured]:
-    """Yield the results by round, row and server, until all are measured or `until` (monotonic) is reached."""
+    """Yield the results by round, row and server, until all are measured or `until` (monotonic) is reached.
+
+    A server may work for some seconds after its port is open, as feedproxy starts its helper processes. The measurement
+    begins when all servers are at rest.
+    """
+    for server in servers:
+        rest(server, until)
     for row in rows:
         if row.count > 1:
             for server in (server for server in servers if server.takes_part(row)):
