@@ -9,10 +9,10 @@ makes strong tags weak, and some clients drop the quotation marks. The base rema
 """
 
 import re
-import zlib
 from dataclasses import dataclass
 from typing import Literal
 
+from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.memoize import memoize_short
 
 _TAG = re.compile(r"""(?P<weak>[Ww]/)?(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""")
