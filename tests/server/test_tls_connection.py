@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import fcntl
 import os
+import socket
 import ssl
 import sys
 import termios
@@ -20,11 +21,13 @@ from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import ServePlan, make_master
 from feedproxy.server.fastpath.client_connection import ClientConnection
+from feedproxy.server.fastpath.sockets import start_listening
 from feedproxy.server.fastpath.tls_connection import (
     BATCHES_PER_WRITE,
     ENCRYPT_BATCH,
     ReloadingCertificate,
     TlsConnection,
+    set_low_water_mark,
 )
 from tests.server.conftest import Front, Line, Opened, until
 from tests.waiting import PATIENCE
@@ -218,6 +221,16 @@ async def test_short_request_after_the_first_one_is_read(front: Opened, tmp_path
     await line.ask(proxy.get())
 
     assert (await line.ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")).status
+
+
+def test_socket_of_a_worker_with_tls_reports_any_input_after_it_listens_again() -> None:
+    with socket.socket() as listen_socket:
+        listen_socket.bind(("127.0.0.1", 0))
+        set_low_water_mark(listen_socket)
+
+        start_listening(listen_socket)
+
+        assert listen_socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
 
 
 async def test_incomplete_handshake_times_out_earlier_than_an_idle_connection(front: Opened, tmp_path: Path) -> None:
