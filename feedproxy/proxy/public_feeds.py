@@ -28,6 +28,8 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
         return False
     if resource is None:
         return True
+    if uri.without_fragment(resource.target) != resource.target:
+        return False  # it is fetched with a credential of the operator
     if not resource.variants and (resource.channel is not None or resource.keyed or _is_refused(resource)):
         return False
     for variant in resource.variants:

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.access import wsse
 from feedproxy.access.secret_tokens import issue, revoke
-from feedproxy.http.message import Response
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.client_and_entrance import Entrance
 from tests.stages.play import UPSTREAM
 
@@ -306,6 +306,23 @@ async def test_wallet_response_is_invalidated_by_a_write_to_its_feed(door, walle
     (await proxy.send("POST", "/team.rss", authorization=says("bob"), body=b"x")).expect(200)
 
     assert b"new" in (await proxy.get("/team.rss", authorization=says("bob"))).expect(200).plain
+
+
+async def test_wallet_response_does_not_answer_equivalent_addresses_of_other_clients(door, wallet):
+    """No-Vary-Search makes the addresses equivalent, and no rule restricts the readers."""
+    proxy, origin, clock = await door(**wallet)
+    _, token = issue(Path(wallet["tokens_file"]), "bob", origin.url("/paid/*"))
+    clock.advance(1)
+
+    def answer(request: Request) -> Response:
+        fields = {"Content-Type": "application/rss+xml", "Cache-Control": "max-age=600", "No-Vary-Search": "params"}
+        return Response(200, Fields(fields.items()), a_feed("bobs" if "key=bobs" in request.target else "all"))
+
+    origin.speak(answer)
+    seen = (await proxy.ask(f"/-/with/{token}/{origin.url('/paid/feed?page=1')}")).expect(200)
+    assert b"bobs" in seen.plain
+
+    assert b"all" in (await proxy.get("/paid/feed?page=2")).expect(200).plain
 
 
 async def test_wallet_query_parameter_is_absent_from_addresses_that_the_origin_sends(door, wallet):
