@@ -5,6 +5,9 @@ The result is printed when it ends. Each callback of the loop is timed, both ela
 time is longer, the thread waited for Python's interpreter lock, which another thread held, or for a CPU. A thread
 samples the stack during long callbacks. A function that releases the lock for a moment, such as a write or an access to
 SQLite, is where the wait for it appears.
+
+The share of hits that a callback delays is computed from CPU times, for hits at random times since the full garbage
+collection at the start. It does not depend on other processes of the machine.
 """
 
 import asyncio
@@ -21,6 +24,7 @@ from feedproxy.cli import main
 
 LONG = 0.002
 SHOWN = 15
+LIMITS = (0.001, 0.0015, 0.002)
 
 
 @dataclass(slots=True)
@@ -46,6 +50,10 @@ class Watch:
         self.sums: dict[str, Sum] = {}
         self.stacks: Counter[str] = Counter()
         self.collections = Sum()
+        self.beyond = dict.fromkeys(LIMITS, 0.0)
+        """For each limit in seconds, the sum of the CPU seconds by which callbacks exceeded it."""
+        self._counted_from = 0.0
+        self._was_full = False
         self._began = 0.0
         self._thread = threading.main_thread().ident or 0
         watch, run = self, asyncio.events.Handle._run
@@ -58,20 +66,29 @@ class Watch:
             try:
                 run(handle)
             finally:
-                wall = time.perf_counter() - watch._began
+                wall, cpu = time.perf_counter() - watch._began, time.thread_time() - cpu
                 watch._began = 0.0
-                watch.sums.setdefault(name, Sum()).add(wall, time.thread_time() - cpu)
+                watch.sums.setdefault(name, Sum()).add(wall, cpu)
+                watch._count(cpu)
 
         asyncio.events.Handle._run = timed  # type: ignore[method-assign,assignment]
         gc.callbacks.append(self._collected)
         threading.Thread(target=self._look, daemon=True).start()
 
-    def _collected(self, phase: str, _: dict[str, int]) -> None:
+    def _count(self, cpu: float) -> None:
+        if self._was_full:
+            self.beyond, self._counted_from, self._was_full = dict.fromkeys(LIMITS, 0.0), time.perf_counter(), False
+            return
+        for limit in LIMITS:
+            self.beyond[limit] += max(0.0, cpu - limit)
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._collecting = time.perf_counter()
         else:
             took = time.perf_counter() - self._collecting
             self.collections.add(took, took)
+            self._was_full = self._was_full or info["generation"] == 2
 
     def _look(self) -> None:
         while True:
@@ -87,6 +104,10 @@ class Watch:
         for name, each in sorted(self.sums.items(), key=lambda item: -item[1].wall)[:SHOWN]:
             print(line(each, name), file=told)
         print(line(self.collections, "garbage collections, in any thread"), file=told)
+        lasted = time.perf_counter() - self._counted_from
+        print("\nshare of hits that one callback delays, by its CPU time alone:", file=told)
+        for limit, seconds in self.beyond.items():
+            print(f"  by more than {limit * 1000:g} ms: {100 * seconds / lasted:.3f} %", file=told)
         print(f"\nseen in callbacks of more than {LONG * 1000:g} ms:", file=told)
         for stack, many in self.stacks.most_common(SHOWN):
             print(f"{many:7}  {stack}", file=told)
