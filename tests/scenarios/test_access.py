@@ -325,6 +325,23 @@ async def test_wallet_response_does_not_answer_equivalent_addresses_of_other_cli
     assert b"all" in (await proxy.get("/paid/feed?page=2")).expect(200).plain
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+async def test_wallet_credential_is_sent_for_large_content_but_for_no_write(door, wallet, method):
+    proxy, origin, _ = await door(**wallet, buffer_max=100_000)
+    proxy.rule("/team.rss", readers=("*",))
+    large = b"x" * 200_000
+    origin.methods["POST"] = lambda _: Response(200)
+    origin.publish("/team.rss", large, content_type="audio/mpeg")
+
+    for _ in range(2):
+        seen = (await proxy.send(method, "/team.rss", authorization=says("bob"))).expect(200)
+        assert seen.body == (large if method == "GET" else b"")
+        assert "private" in (seen.fields.get("cache-control") or "")
+
+    credential = None if method == "POST" else says("team", "secret")
+    assert {request.fields.get("authorization") for request in origin.log} == {credential}
+
+
 async def test_wallet_query_parameter_is_absent_from_addresses_that_the_origin_sends(door, wallet):
     proxy, origin, _ = await door(**wallet)
     proxy.rule("/paid.rss", readers=("*",))

@@ -435,8 +435,22 @@ class FlowHandler:
         if _is_client_gone(flow):
             self.connect_approvals.forget(flow.client_conn.id)
             raise Unreachable("the client disconnected before the response")
-        passthrough.prepare_request(flow, state.routed_request, via=self.app.service.via, parent=parent)
+        routed = replace(state.routed_request, request=self._with_credentials(state))
+        passthrough.prepare_request(flow, routed, via=self.app.service.via, parent=parent)
         state.status, state.is_streaming, state.parent = status, True, parent
+
+    def _with_credentials(self, state: FlowState) -> Request:
+        """Return the streamed request. A GET or HEAD has the fields of the operator's credential for its user.
+
+        A credential in a query parameter is left out, because the streamed address is logged and recorded.
+        """
+        assert state.routed_request is not None
+        request, access = state.routed_request.request, self.app.access_control
+        key = access.key_for(request.target, state.client.user)
+        if key == request.target or request.method not in CACHED_METHODS:
+            return request
+        credentialed = access.with_credentials(replace(request, target=key))
+        return credentialed if credentialed.target == request.target else request
 
     def _set_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, status: CacheStatus, reason: str = ""
