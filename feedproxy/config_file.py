@@ -247,9 +247,9 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
     for variable in environment:
         name = variable.removeprefix(ENVIRONMENT).lower()
         if variable.startswith(ENVIRONMENT) and name not in names and variable not in other_variables:
-            near = difflib.get_close_matches(variable, option_variables, n=1, cutoff=0.85)
-            if near:
-                suggestions[variable] = near[0]
+            similar_names = difflib.get_close_matches(variable, option_variables, n=1, cutoff=0.85)
+            if similar_names:
+                suggestions[variable] = similar_names[0]
     return suggestions
 
 
@@ -369,8 +369,8 @@ def _read_document(path: Path) -> Any:
     except DuplicateKeyError as error:
         # The library's message contains both values, which may be secrets.
         key = re.match(r'found duplicate key "(.*?)" with', error.problem or "")
-        what = f"duplicate key {key[1]!r}" if key else "duplicate key"
-        raise UsageError(f"{path}:{_line_of_error(error)}: {what}") from error
+        problem = f"duplicate key {key[1]!r}" if key else "duplicate key"
+        raise UsageError(f"{path}:{_line_of_error(error)}: {problem}") from error
     except MarkedYAMLError as error:
         hint = "; a value that contains `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
         raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {error.problem or error.context}{hint}") from error
@@ -511,19 +511,19 @@ def _suggest(name: Any, names: Collection[str]) -> str:
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
     own = [candidate for candidate in names if candidate in own_names]
     synonym = SYNONYMS.get(word)
-    near = (
+    similar_names = (
         ([synonym] if synonym in names else [])
         or [candidate for candidate in own if "_" in word and f"_{word}_" in f"_{candidate}_"][:1]
         or difflib.get_close_matches(word, own, n=1, cutoff=0.75)
         or difflib.get_close_matches(word, [candidate for candidate in names if candidate], n=1, cutoff=0.8)
         or difflib.get_close_matches(word, own or [candidate for candidate in names if candidate], n=1)
     )
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {similar_names[0]!r}?" if similar_names else ""
 
 
 def _suggest_key(entry: Mapping[Any, Any], expected: str) -> str:
-    near = difflib.get_close_matches(expected, [str(key) for key in entry], n=1)
-    return f"; did you mean that by {near[0]!r}?" if near else ""
+    similar_names = difflib.get_close_matches(expected, [str(key) for key in entry], n=1)
+    return f"; did you mean that by {similar_names[0]!r}?" if similar_names else ""
 
 
 def _line(mapping: Any, key: Any) -> int:

@@ -183,12 +183,12 @@ class Supervisor:
         for worker in self._workers:
             if worker.pid:
                 (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
-                beyond = now - beat - HANG_TIMEOUT if beat else now - worker.started - START_TIMEOUT
-                silent.append((beyond, worker.index, worker))
+                excess = now - beat - HANG_TIMEOUT if beat else now - worker.started - START_TIMEOUT
+                silent.append((excess, worker.index, worker))
         if not silent or max(silent)[0] <= 0:
             return
-        beyond, _, worker = max(silent)
-        logger.warning("worker %d hangs (no heartbeat for %.1f s): killing it", worker.index, HANG_TIMEOUT + beyond)
+        excess, _, worker = max(silent)
+        logger.warning("worker %d hangs (no heartbeat for %.1f s): killing it", worker.index, HANG_TIMEOUT + excess)
         os.kill(worker.pid, signal.SIGKILL)
         self._startup_grace_until = now + CHECK_INTERVAL
 

@@ -212,25 +212,27 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 def combine(part: StoredResponse, response: Response) -> Combined | NotCombinable:
     """Combine a stored part with the 206 that contains the missing bytes, and return the result (section 3.4)."""
-    stored_extent, news = _extent(part), extent_of(response.fields, len(response.body))
-    if news is None or "content-encoding" in response.fields:
+    stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
+    if new_extent is None or "content-encoding" in response.fields:
         return NotCombinable("the Content-Range of the new part is missing or invalid, or it has a content coding")
     # "A cache can combine a partial response [...] if all of the responses share the same strong validator"
     validator = strong_validator(part.fields)
     if validator is None or validator != strong_validator(response.fields):
         return NotCombinable("the parts do not share a strong validator")
-    if stored_extent.length != news.length:
+    if stored_extent.length != new_extent.length:
         return NotCombinable("the complete lengths differ")
-    if news.first > stored_extent.end or news.end < stored_extent.first:
+    if new_extent.first > stored_extent.end or new_extent.end < stored_extent.first:
         return NotCombinable("there is a gap between the parts")
-    body = _join_parts(_body(part), stored_extent.first, response.body, news.first)
+    body = _join_parts(_body(part), stored_extent.first, response.body, new_extent.first)
     if body is None:
         return NotCombinable("the parts differ where they overlap")
     # "the cache MUST use other header fields provided in the new response, aside from Content-Range, to replace all
     # instances of the corresponding header fields in the stored response"
     unchanged = part.fields.without("age", *_OF_ONE_MESSAGE, *{name for name, _ in response.fields})
     fields = Fields((*unchanged, *response.fields.without(*_OF_ONE_MESSAGE)))
-    extent = Extent(min(stored_extent.first, news.first), max(stored_extent.end, news.end), stored_extent.length)
+    extent = Extent(
+        min(stored_extent.first, new_extent.first), max(stored_extent.end, new_extent.end), stored_extent.length
+    )
     if extent.whole:
         return Combined(Response(200, fields, body))
     return Combined(Response(206, fields.with_added("Content-Range", extent.content_range), body))

@@ -133,9 +133,9 @@ def _check_not_modified(observations: FeedObservations, answer: ProbeExchange) -
     # "The server generating a 304 response MUST generate any of the following header fields that would have been sent
     # in a 200 (OK) response to the same request" -- RFC 9110, section 15.4.5
     field_names = ("cache-control", "content-location", "etag", "expires", "vary")
-    lost = [name for name in field_names if name in observations.last.fields and name not in answer.fields]
-    if lost:
-        yield NOT_MODIFIED_LOSES_FIELDS(observations.target, names=", ".join(lost))
+    missing_names = [name for name in field_names if name in observations.last.fields and name not in answer.fields]
+    if missing_names:
+        yield NOT_MODIFIED_LOSES_FIELDS(observations.target, names=", ".join(missing_names))
 
 
 class NOT_MODIFIED_LOSES_FIELDS(Note):

@@ -70,8 +70,10 @@ def _read_local(source: str, base: str, settings: Settings) -> Feed:
     body = from_file(source, limit) if source != "-" else sys.stdin.buffer.read(limit + 1)
     if len(body) > limit:
         raise TooLarge(f"standard input is larger than {limit} bytes")
-    if there := asyncio.run(follow_saved_redirect(body, "standard input" if source == "-" else source, settings)):
-        return _to_feed(there)
+    if moved_document := asyncio.run(
+        follow_saved_redirect(body, "standard input" if source == "-" else source, settings)
+    ):
+        return _to_feed(moved_document)
     return _model(body, source, None, base=base, modified=None if source == "-" else _modification_time(source))
 
 

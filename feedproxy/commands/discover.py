@@ -40,9 +40,9 @@ def discover(args: argparse.Namespace) -> int:
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
     result = await find(source, settings)
     doubts = await _doubts(result.feeds, settings) if verify else [""] * len(result.feeds)
-    for feed, why in zip(result.feeds, doubts, strict=True):
-        if why:
-            print(f"feedproxy: {feed.address} is not verified: {why}", file=sys.stderr)
+    for feed, doubt in zip(result.feeds, doubts, strict=True):
+        if doubt:
+            print(f"feedproxy: {feed.address} is not verified: {doubt}", file=sys.stderr)
         else:
             print(feed.address)
     return 1 if any(doubts) else 0

@@ -20,13 +20,13 @@ def register(subparsers: Any) -> None:
 
 def refresh(args: argparse.Namespace) -> int:
     """Refresh feeds. Return 1 if none matches or a refresh fails. Raises UsageError if no proxy can be reached."""
-    what = admin_client.address_or_pattern(args.what)
-    result = admin_client.ask(args, "POST", "refresh", what)
+    parameters = admin_client.address_or_pattern(args.what)
+    result = admin_client.ask(args, "POST", "refresh", parameters)
     if args.format == "json":
         admin_client.print_json(result)
     else:
-        for feed in result["refreshed"] if "pattern" in what else [result]:
+        for feed in result["refreshed"] if "pattern" in parameters else [result]:
             print(f"{feed['target']}  {feed['outcome']}  {feed['words'] or feed['sentence']}".rstrip())
-        if "pattern" in what and not result["matched"]:
+        if "pattern" in parameters and not result["matched"]:
             print("no cached feed matches that pattern")
     return 0 if result["ok"] and result.get("matched") != 0 else 1

@@ -39,10 +39,10 @@ def run(args: argparse.Namespace) -> int:
     recording = merge_recordings(read_recording(Path(file)) for file in args.file)
     graded = grade_recording(recording, Side(args.side) if args.side else None)
     tell(graded, args.format, args.output)
-    below = [score for score in graded.scores if score.grade < args.min]
+    failing_scores = [score for score in graded.scores if score.grade < args.min]
     if not graded.scores and args.format == "text":
         print("feedproxy: no reader requested a feed in this recording", file=sys.stderr)
-    return 1 if below else 0
+    return 1 if failing_scores else 0
 
 
 def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:

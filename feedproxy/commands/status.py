@@ -79,8 +79,8 @@ def line(row: Any) -> tuple[str, ...]:
     at = row["next_fetch"]["at"]
     fetch = at.replace("T", " ").replace("Z", "") if at else "paused" if row["paused"] else "on the next request"
     # If a feed needs no attention, show the reason for its next fetch.
-    why = row["next_fetch"]["words"] if at and row["state"] in ("fresh", "held") else row["reason"]
-    return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", why
+    reason = row["next_fetch"]["words"] if at and row["state"] in ("fresh", "held") else row["reason"]
+    return row["state"], str(row["subscribers"]), fetch, f"{row['title'][:40]}  {row['target']}", reason
 
 
 def table(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:

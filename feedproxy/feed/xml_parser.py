@@ -276,9 +276,9 @@ def _safe_namespaces_length(data: bytes) -> int:
 def _safe_tags_length(data: bytes) -> int:
     at = 0
     while at + _TAG_CHECK_LENGTH <= len(data):
-        behind = data.rfind(b">", at, at + _TAG_CHECK_LENGTH) + 1
-        if behind:
-            at = behind
+        tag_end = data.rfind(b">", at, at + _TAG_CHECK_LENGTH) + 1
+        if tag_end:
+            at = tag_end
             continue
         end = data.find(b">", at + _TAG_CHECK_LENGTH)
         end = len(data) if end < 0 else end

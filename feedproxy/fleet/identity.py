@@ -38,7 +38,7 @@ def agree_on_state(
         with client:
             for name, value in proposed.items():
                 client.hsetnx(keys.identity, name, value)
-            agreed = client.hgetall(keys.identity)
+            stored_values = client.hgetall(keys.identity)
     except (library.exceptions.RedisError, OSError) as error:
         error_name = type(error).__name__
         logger.warning(
@@ -47,4 +47,4 @@ def agree_on_state(
             error_name,
         )
         return proposed
-    return {name: bytes(agreed.get(name.encode(), value)) for name, value in proposed.items()}
+    return {name: bytes(stored_values.get(name.encode(), value)) for name, value in proposed.items()}

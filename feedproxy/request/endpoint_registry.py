@@ -56,7 +56,7 @@ class Endpoints:
 
     def __init__(self) -> None:
         self._exact: dict[str, Endpoint] = {}
-        self._below: dict[str, Endpoint] = {}
+        self._by_prefix: dict[str, Endpoint] = {}
 
     def add(
         self,
@@ -67,7 +67,7 @@ class Endpoints:
         content_max: int | ContentLimit = CONTENT_MAX,
     ) -> None:
         """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if the path has another handler."""
-        table = self._below if path.endswith("/") else self._exact
+        table = self._by_prefix if path.endswith("/") else self._exact
         present = table.get(path)
         if present is not None and present.handler != handler:
             raise UsageError(f"endpoint {path!r} already has another handler")
@@ -75,7 +75,7 @@ class Endpoints:
 
     def remove(self, path: str) -> None:
         """Remove the endpoint at `path`."""
-        (self._below if path.endswith("/") else self._exact).pop(path, None)
+        (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
         """Return the endpoint for a path after the prefix, or None without an endpoint.
@@ -84,5 +84,5 @@ class Endpoints:
         """
         if (exact := self._exact.get(path)) is not None:
             return exact
-        above = [prefix for prefix in self._below if path.startswith(prefix)]
-        return self._below[max(above, key=len)] if above else None
+        prefixes = [prefix for prefix in self._by_prefix if path.startswith(prefix)]
+        return self._by_prefix[max(prefixes, key=len)] if prefixes else None

@@ -31,8 +31,8 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
     Raises BadTarget if `old` is invalid.
     """
-    behind = uri.normalise(old).rstrip("/")
-    return new.rstrip("/") + target.removeprefix(behind) if target.startswith(behind + "/") else None
+    old_base = uri.normalise(old).rstrip("/")
+    return new.rstrip("/") + target.removeprefix(old_base) if target.startswith(old_base + "/") else None
 
 
 def to_public(target: str, settings: Settings) -> str:

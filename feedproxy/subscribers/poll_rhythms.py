@@ -394,8 +394,8 @@ def _possible(gaps: list[Seconds]) -> list[Seconds]:
     with the same probability.
     """
     shortest, longest = min(gaps), max(gaps)
-    beyond = BEYOND * (longest - shortest)
-    return sorted((*gaps, shortest - beyond, longest + beyond)) if beyond else gaps
+    margin = BEYOND * (longest - shortest)
+    return sorted((*gaps, shortest - margin, longest + margin)) if margin else gaps
 
 
 def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:

@@ -128,9 +128,11 @@ class AddressPolicy:
         """
         if _is_localhost(_normalise_host(host)):
             addresses = await self.addresses(host, port)
-            if not (here := [address for address in addresses if ipaddress.ip_address(address).is_loopback]):
+            if not (
+                loopback_addresses := [address for address in addresses if ipaddress.ip_address(address).is_loopback]
+            ):
                 raise Forbidden(f"{host} does not resolve to this machine")
-            return here
+            return loopback_addresses
         return await self._resolve_permitted(host, port)
 
     async def _resolve_permitted(self, host: str, port: int) -> list[str]:
@@ -213,13 +215,13 @@ class AddressPolicy:
         except TimeoutError as error:
             raise _UnknownSite(Unreachable(f"{host} cannot be resolved: no response in time")) from error
         except (OSError, UnicodeError, MemoryError) as error:
-            why = getattr(error, "strerror", None) or error
+            reason = getattr(error, "strerror", None) or error
             if local_failure.is_exhaustion(error):
                 local_failure.complaints.warn(f"{host} cannot be resolved: {error}")
-                raise Overload(f"{host} cannot be resolved now: {why}") from error
+                raise Overload(f"{host} cannot be resolved now: {reason}") from error
             if local_failure.is_local(error):
-                raise _UnknownSite(Overload(f"{host} cannot be resolved now: {why}")) from error
-            logger.info("%s: %s", host, why)
+                raise _UnknownSite(Overload(f"{host} cannot be resolved now: {reason}")) from error
+            logger.info("%s: %s", host, reason)
             raise _UnknownSite(_unresolved_error(host)) from error
         if not addresses:
             raise _UnknownSite(_unresolved_error(host))

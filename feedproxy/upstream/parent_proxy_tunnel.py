@@ -97,21 +97,21 @@ async def _connect_first(
     parent: Parent, resolve: Resolve, open_socket: Callable[[str], Awaitable[socket.socket]]
 ) -> socket.socket:
     """Return the result of `open_socket` for the first of the parent's addresses that accepts a connection."""
-    why: object = "it has no address"
+    reason: object = "it has no address"
     try:
         for ip in await resolve(parent.host, parent.port):
             try:
                 return await open_socket(ip)
             except OSError as error:
                 _raise_if_local(error, parent)
-                why = os.strerror(error.errno) if error.errno else error
+                reason = os.strerror(error.errno) if error.errno else error
     except Overload:
         raise
     except Unreachable as error:
         if isinstance(error, ParentRefused):
             raise
-        why = error
-    raise ParentFailed(f"{parent_name(parent)} cannot be reached: {why}")
+        reason = error
+    raise ParentFailed(f"{parent_name(parent)} cannot be reached: {reason}")
 
 
 async def _connect_address(ip: str, port: int) -> socket.socket:

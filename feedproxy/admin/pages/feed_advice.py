@@ -41,8 +41,10 @@ def advice(resource: Resource, state: State, settings: Settings) -> str:
     """Return advice about a feed in one or two sentences, or "" if the operator need not act."""
     sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
-        what = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"
-        return f"The origin has reported {what}. No action needed: it takes effect when the origin repeats it."
+        reported_change = "a new address" if sighting.kind is RelocationKind.MOVED else "an end"
+        return (
+            f"The origin has reported {reported_change}. No action needed: it takes effect when the origin repeats it."
+        )
     match state:
         case State.FAILING:
             return next((text for token, text in _FAILING.items() if token == resource.failures.detail), _OTHERWISE)

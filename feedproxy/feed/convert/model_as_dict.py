@@ -69,8 +69,8 @@ def _build(kind: Any, data: Any) -> Any:
         if data is None and type(None) in arguments:
             return None
         for option in arguments:
-            fits = isinstance(data, dict) == dataclasses.is_dataclass(option)
-            if option is not type(None) and fits:
+            is_match = isinstance(data, dict) == dataclasses.is_dataclass(option)
+            if option is not type(None) and is_match:
                 return _build(option, data)
         raise TypeError("the data fits none of the types")
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -223,9 +223,9 @@ def _correct_links(
     changes: list[str] = []
     for link, form in links:
         tag = document.utf8[link.start : link.end]
-        for what, name, value in _corrections(link, form, href, title):
+        for part, name, value in _corrections(link, form, href, title):
             edits.append(_set_attribute(tag, link, name, document.character_data(value)))
-            changes.append(f"self link: {what} corrected")
+            changes.append(f"self link: {part} corrected")
     return edits, tuple(dict.fromkeys(changes))
 
 
@@ -245,12 +245,12 @@ def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -
 
 def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
     """Return the edit that sets an attribute. A new attribute is inserted after the element's name."""
-    behind = 1 + len(link.name.encode())
-    for match in _ATTRIBUTE.finditer(tag, behind):
+    name_end = 1 + len(link.name.encode())
+    for match in _ATTRIBUTE.finditer(tag, name_end):
         if match[1] == name.encode():
             start, end = match.span(2)
             return Edit(link.start + start + 1, link.start + end - 1, value)
-    position = link.start + behind
+    position = link.start + name_end
     return Edit(position, position, f' {name}="{value}"')
 
 

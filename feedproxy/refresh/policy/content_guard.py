@@ -267,10 +267,10 @@ def has_lost_items(resource: Resource, update: Channel) -> bool:
         return False
     if resource.version_records and update.items >= min(record.items for record in resource.version_records):
         return False
-    lost = stored.items - update.items
+    lost_items = stored.items - update.items
     if not update.well_formed:
-        return lost > stored.items * ITEM_LOSS_SHARE_ILL_FORMED
-    return not update.items or (lost >= ITEM_LOSS_TOLERATED and lost > stored.items * ITEM_LOSS_SHARE)
+        return lost_items > stored.items * ITEM_LOSS_SHARE_ILL_FORMED
+    return not update.items or (lost_items >= ITEM_LOSS_TOLERATED and lost_items > stored.items * ITEM_LOSS_SHARE)
 
 
 def _is_compatible(stored: Channel, update: Channel) -> bool:

@@ -119,17 +119,17 @@ def plan(
     expected = audience.expected_polls(now + polling_price.HORIZON)
     next_refresh = _worthwhile_refresh(resource, bounds, expected, now, settings, price_factor, jitter)
     unread_reason = _unread_reason(audience, bounds)
-    if (not unread_reason or (bounds.ahead > now and not expected)) and (
-        next_refresh is None or bounds.ahead < next_refresh.at
+    if (not unread_reason or (bounds.early_refresh > now and not expected)) and (
+        next_refresh is None or bounds.early_refresh < next_refresh.at
     ):
-        next_refresh = Later(bounds.ahead, "refreshed then, if it is still read")
+        next_refresh = Later(bounds.early_refresh, "refreshed then, if it is still read")
     if next_refresh is None:
         return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
     if next_refresh.at > now:
         return next_refresh
     if isinstance(permission, throttle.Deferred):
         return Later(permission.until + SPREAD * jitter / 10, permission.reason)
-    return Refresh(next_refresh.reason if next_refresh.at != bounds.ahead else "its copy expires soon")
+    return Refresh(next_refresh.reason if next_refresh.at != bounds.early_refresh else "its copy expires soon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Bounds:
     """Last instant at which the copy may answer."""
     granted: Seconds
     """Seconds for which a copy may answer."""
-    ahead: Instant
+    early_refresh: Instant
     """Instant shortly before `end`, at which the feed is refreshed for readers that do not poll regularly."""
     until: Callable[[Instant], Instant]
     """Returns the last instant at which a copy made at a given instant may answer."""
@@ -176,8 +176,8 @@ def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Se
         end = at + max(lifetime, GAP_MIN)
         return next_unskipped(resource.channel.schedule, end) if is_held and resource.channel is not None else end
 
-    ahead = permitted(max(end - lead, resource.fetched + GAP_MIN))
-    return _Bounds(end, lifetime, ahead, until, permitted)
+    early_refresh = permitted(max(end - lead, resource.fetched + GAP_MIN))
+    return _Bounds(end, lifetime, early_refresh, until, permitted)
 
 
 def _worthwhile_refresh(

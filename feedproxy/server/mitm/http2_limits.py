@@ -220,13 +220,13 @@ class BoundedConnection(BufferedH2Connection):
         pieces, sent = self.stream_buffers.get(stream_id), False
         while pieces:
             data, end_stream = pieces.popleft()
-            room = min(self.local_flow_control_window(stream_id), self.max_outbound_frame_size)
-            if data and room > 0 and self._written + self._unsent() > UNSENT_MAX:
-                room, self.is_choked = 0, True
-            if data and room <= 0:
+            sendable_size = min(self.local_flow_control_window(stream_id), self.max_outbound_frame_size)
+            if data and sendable_size > 0 and self._written + self._unsent() > UNSENT_MAX:
+                sendable_size, self.is_choked = 0, True
+            if data and sendable_size <= 0:
                 pieces.appendleft(SendH2Data(data, end_stream))
                 return sent
-            batch, rest = data[:room], data[room:]
+            batch, rest = data[:sendable_size], data[sendable_size:]
             if rest:
                 pieces.appendleft(SendH2Data(rest, end_stream))
             # hyper-h2 also accepts a memoryview
