@@ -575,15 +575,18 @@ class RefreshPipeline:
                     invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)
                     resource = replace(resource, variants=invalid, parts=())
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
-                if fault is not None and is_origin_fault and (not_before is not None or before.channel is not None):
+                # Each request with a credential of the operator that the origin refuses may help to lock the account.
+                is_own_refused = outcome.status == 401 and uri.without_fragment(before.target) != before.target
+                is_counted = not_before is not None or before.channel is not None or is_own_refused
+                if fault is not None and is_origin_fault and is_counted:
                     failures = throttle.record_failure(
                         before.failures,
                         fault,
                         now,
                         not_before=not_before,
                         jitter=self._jitter(),
-                        # A 401 asks the client for credentials. It is no failure of the origin.
-                        back_off=before.channel is not None and outcome.status != 401,
+                        # Another 401 asks the client for credentials. It is no failure of the origin.
+                        back_off=is_own_refused or (before.channel is not None and outcome.status != 401),
                     )
                     resource = replace(resource, failures=failures)
                 elif fault is None and resource.failures != Failures():

@@ -342,6 +342,27 @@ async def test_wallet_credential_is_sent_for_large_content_but_for_no_write(door
     assert {request.fields.get("authorization") for request in origin.log} == {credential}
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_wallet_credential_that_the_origin_refuses_is_sent_once_in_the_minimum_interval(door, wallet, is_known):
+    proxy, origin, clock = await door(**wallet, site_interval=0)
+    proxy.rule("/team.rss", readers=("*",))
+    origin.publish("/team.rss", a_feed(), cache_control="max-age=60")
+    if is_known:
+        await proxy.get("/team.rss", authorization=says("bob"))
+        clock.advance(minutes=10)
+    origin.break_down(401)
+    asked = origin.requests
+
+    (await proxy.get("/team.rss", authorization=says("bob"))).expect(401)
+    for reader in ("bob", "carol", "bob"):
+        (await proxy.get("/team.rss", authorization=says(reader))).expect(503, cache="detail=back-off")
+    assert origin.requests == asked + 1
+
+    origin.recover()
+    clock.advance(minutes=10)
+    (await proxy.get("/team.rss", authorization=says("carol"))).expect(200)
+
+
 async def test_wallet_query_parameter_is_absent_from_addresses_that_the_origin_sends(door, wallet):
     proxy, origin, _ = await door(**wallet)
     proxy.rule("/paid.rss", readers=("*",))
