@@ -148,7 +148,7 @@ class TlsConnection(ClientConnection):
             self._has_low_water_mark = False
 
     def _set_option(self, level: int, option: int, value: int) -> None:
-        # With a family, no system call asks for it. Any family will do.
+        # If a family is given, the constructor makes no system call to find it out. The family is not used.
         client_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=self.fd)
         try:
             client_socket.setsockopt(level, option, value)
