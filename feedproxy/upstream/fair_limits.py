@@ -59,7 +59,7 @@ class Requester:
 
 
 PROXY = Requester()
-"""The requester for feedproxy itself and a known feed."""
+"""The requester of feedproxy's own requests for known feeds, such as background refreshes. It is the default."""
 
 _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 

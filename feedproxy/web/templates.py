@@ -73,9 +73,8 @@ def asset(name: str) -> tuple[str, bytes] | None:
 
 
 def plain_text(text: str, longest: int = 300) -> str:
-    """Return a text on one line, without control characters for terminals and writing direction.
-
-    It is cut to `longest` characters.
+    """Return a text on one line. Control characters, including those that change the writing direction, become spaces.
+    A text that is longer than `longest` characters is cut, and ends in `…`.
     """
     line = " ".join(_CONTROLS.sub(" ", text).split())
     return line if len(line) <= longest else line[: longest - 1] + "…"

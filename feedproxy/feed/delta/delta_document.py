@@ -59,7 +59,9 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges to remove: items and members, each with the white space before it."""
+    """Yield the byte ranges to remove: every item for which `keeps` is False, and every `rdf:li` that names such an
+    item, each with the white space before it.
+    """
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
     cut: list[ItemSpan | Member] = [item for item, keep in zip(outline.items, keeps, strict=True) if not keep]

@@ -207,8 +207,9 @@ class _PlanSearch:
         """For each cluster: the least cost of this and all later clusters if the refresh for this cluster is made. The
         cost is infinite if the origin may not be asked in time."""
         self._nexts = [len(clusters)] * len(clusters)
-        """For each cluster: the number of the cluster for which the cheapest plan makes its next refresh, after the
-        refresh for this cluster."""
+        """For each cluster, under the condition that a refresh is made for this cluster: the number of the cluster for
+        which the cheapest plan makes the next refresh. Without a further refresh, it is the number of clusters.
+        """
 
     def solve(self, number: int) -> None:
         """Compute the least cost of cluster `number` and all later ones if the refresh for this cluster is made. The
