@@ -17,7 +17,7 @@ from feedproxy.feed import feed_dates
 from feedproxy.feed.autodiscovery import strip_feed_scheme
 from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.convert.write.xml_writer import finish, put
-from feedproxy.feed.convert.xml_nodes import clean
+from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.format_detection import find_document_start
 from feedproxy.feed.xml_parser import Element, attributes, qualified_name, safe_length, text_of
@@ -105,7 +105,7 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
         title = _name(feed.title) or feed.address
         for key, value in (("text", title), ("title", title), ("xmlUrl", feed.address), ("htmlUrl", feed.page)):
             if value:
-                outline.set(key, clean(value))
+                outline.set(key, valid_text(value))
     return finish(root)
 
 
@@ -187,7 +187,7 @@ class _ListParser:
 
 def _folder(folders: dict[tuple[str, ...], Element], path: tuple[str, ...]) -> Element:
     if path not in folders:
-        label = clean(path[-1])
+        label = valid_text(path[-1])
         folders[path] = outline = put(_folder(folders, path[:-1]), "", "outline")
         outline.set("text", label)
         outline.set("title", label)
@@ -195,7 +195,7 @@ def _folder(folders: dict[tuple[str, ...], Element], path: tuple[str, ...]) -> E
 
 
 def _name(text: str) -> str:
-    return plain_title(clean(text))[:_NAME_MAX]
+    return plain_title(valid_text(text))[:_NAME_MAX]
 
 
 def _address(text: str) -> str:

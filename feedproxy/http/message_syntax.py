@@ -165,13 +165,13 @@ def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) 
 
 def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyError]) -> bytes:
     if of_response:
-        return clean(value)
+        return replace_controls(value)
     if not _VALUE.fullmatch(value):
         raise error("invalid field value: control characters")
     return value.strip(b" \t")
 
 
-def clean(value: bytes) -> bytes:
+def replace_controls(value: bytes) -> bytes:
     """Return a response's field value or reason phrase with control characters replaced by spaces.
 
     Raises MalformedResponse for NUL and CR.

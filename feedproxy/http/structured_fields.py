@@ -73,7 +73,7 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
     try:
         while parser.at < len(parser.text):
             if parameters_by_item:
-                parser.need(_NEXT)
+                parser.require(_NEXT)
             parser.bare()
             parameters_by_item.append(parser.parameters())
     except ValueError:
@@ -114,7 +114,7 @@ class _Parser:
             self.at = match.end()
         return match
 
-    def need(self, pattern: re.Pattern[str]) -> re.Match[str]:
+    def require(self, pattern: re.Pattern[str]) -> re.Match[str]:
         match = self.take(pattern)
         if match is None:
             raise ValueError(f"unexpected text at {self.at}")
@@ -130,8 +130,8 @@ class _Parser:
         members: dict[str, Value] = {}
         while self.at < len(self.text):
             if members:
-                self.need(_COMMA)
-            key = self.need(_KEY)[0]
+                self.require(_COMMA)
+            key = self.require(_KEY)[0]
             value: Value = True
             if self.skip("="):
                 value = self.inner_list() if self.skip("(") else self.bare()
@@ -143,7 +143,7 @@ class _Parser:
         members: list[Value] = []
         while self.at < len(self.text):
             if members:
-                self.need(_NEXT)
+                self.require(_NEXT)
             members.append(self.inner_list() if self.skip("(") else self.bare())
             self.parameters()
         return tuple(members)
@@ -161,19 +161,19 @@ class _Parser:
         while not self.skip(")"):
             items.append(self.bare())
             self.parameters()
-            if not self.need(_SPACES)[0] and not self.text.startswith(")", self.at):
+            if not self.require(_SPACES)[0] and not self.text.startswith(")", self.at):
                 raise ValueError("items of an inner list must be separated by spaces")
         return tuple(items)
 
     def parameters(self) -> dict[str, Bare]:
         parameters: dict[str, Bare] = {}
         while self.take(_SEMICOLON):
-            key = self.need(_KEY)[0]
+            key = self.require(_KEY)[0]
             parameters[key] = self.bare() if self.skip("=") else True
         return parameters
 
     def bare(self) -> Bare:
-        match = self.need(_BARE)
+        match = self.require(_BARE)
         match match.lastgroup:
             case "decimal":
                 return float(match[0])

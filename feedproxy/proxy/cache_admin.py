@@ -362,12 +362,14 @@ class CacheAdmin:
         if resource is None or not resource.responses:
             return
 
-        def marked(responses: tuple[StoredResponse, ...]) -> tuple[StoredResponse, ...]:
+        def mark_invalid(responses: tuple[StoredResponse, ...]) -> tuple[StoredResponse, ...]:
             return tuple(replace(stored, invalid=True) if selects(stored) else stored for stored in responses)
 
         keyed = tuple(stored for stored in resource.keyed if stored.status != 206 or not selects(stored))
         parts = tuple(stored for stored in resource.parts if not selects(stored))
-        await self._store.put(replace(resource, variants=marked(resource.variants), parts=parts, keyed=marked(keyed)))
+        await self._store.put(
+            replace(resource, variants=mark_invalid(resource.variants), parts=parts, keyed=mark_invalid(keyed))
+        )
 
     def resources(self) -> Iterable[Resource]:
         """Yield every stored resource."""

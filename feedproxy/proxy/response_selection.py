@@ -280,9 +280,9 @@ class ResponseSelector:
         if result.response.content.feed:
             # Before the refresh, the target may not have been known as a feed.
             self._contexts.count_reader(request.target, request, client)
-        return self._fetched(context, result, status, now)
+        return self._select_after_fetch(context, result, status, now)
 
-    def _fetched(
+    def _select_after_fetch(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse:
         assert result.response is not None

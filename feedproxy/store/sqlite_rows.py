@@ -173,7 +173,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         """
         execute: Callable[..., Any] = self._con.execute
 
-        def bounded(statement: str, *parameters: Any) -> Any:
+        def execute_checked(statement: str, *parameters: Any) -> Any:
             try:
                 result = execute(statement, *parameters)
             except sqlite3.OperationalError as error:
@@ -197,7 +197,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
                 self._has_settings = True
             return result
 
-        return bounded
+        return execute_checked
 
     @contextlib.contextmanager
     def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:

@@ -168,13 +168,13 @@ class FairLimits:
         self._waiting[slot] = None
         timer = loop.call_later(EVICTABLE_AFTER, self._evict_stuck, slot)
 
-        def charged() -> None:
+        def apply_charge() -> None:
             if slot not in self._waiting:
                 return
             slot.keys = self._keys(requester, site, host)
             self._admit()
 
-        requester.on_charge.append(charged)
+        requester.on_charge.append(apply_charge)
         try:
             async with asyncio.timeout(timeout):
                 await slot.granted
@@ -187,7 +187,7 @@ class FairLimits:
             raise
         finally:
             timer.cancel()
-            requester.on_charge.remove(charged)
+            requester.on_charge.remove(apply_charge)
             self._waiting.pop(slot, None)
         return slot
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from feedproxy.errors import MalformedResponse
 from feedproxy.http.message import SHARED_LENGTH_MAX
-from feedproxy.http.message_syntax import Line, clean, field_lines
+from feedproxy.http.message_syntax import Line, field_lines, replace_controls
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
 _END = re.compile(rb"\r?\n\r?\n")
@@ -116,7 +116,9 @@ def parse_head(data: bytes) -> ResponseHead:
     if status in _NO_CONTENT and (chunked or length):
         # An origin that announces content may send it later, in place of the next response.
         reusable = False
-    return ResponseHead(minor, status, clean(match[3] or b""), lines, reusable, chunked, length, framing_anomaly)
+    return ResponseHead(
+        minor, status, replace_controls(match[3] or b""), lines, reusable, chunked, length, framing_anomaly
+    )
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:

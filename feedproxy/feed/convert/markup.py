@@ -9,7 +9,7 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Text
 from feedproxy.feed.convert.namespaces import XHTML
-from feedproxy.feed.convert.xml_nodes import clean
+from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.xml_parser import Element, text_of
 
 _ELEMENTS = (
@@ -47,12 +47,12 @@ alone and repeats all namespaces, so this product determines the size of the res
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
     """Return the text in the model's form, in which HTML without a tag is plain text. Return None if it is empty."""
-    value = clean(value).strip()
+    value = valid_text(value).strip()
     if not value:
         return None
     if is_html and not _TAG.search(value):
         value, is_html = unescape(value).strip(), False
-    return Text(clean(value), "html" if is_html else "text") if value else None
+    return Text(valid_text(value), "html" if is_html else "text") if value else None
 
 
 def as_html(text: Text) -> str:
@@ -76,7 +76,7 @@ def to_plain(text: Text | None) -> str:
     value = _SILENT.sub("", text.value[:_PLAIN_MAX])
     value = unescape(_ANY_TAG.sub("", _BREAK.sub("\n", re.sub(r"[ \t\r\n]+", " ", value))))
     lines = (" ".join(line.split()) for line in value.split("\n"))
-    return clean("\n".join(line for line in lines if line))
+    return valid_text("\n".join(line for line in lines if line))
 
 
 def to_line(text: Text | None) -> str:
@@ -86,7 +86,7 @@ def to_line(text: Text | None) -> str:
 
 def resolve(base: str, reference: str) -> str:
     """Resolve a reference against `base` (RFC 3986, section 5). Return it unchanged if `base` is empty."""
-    reference = clean(reference).strip()
+    reference = valid_text(reference).strip()
     if not base or not reference or _SCHEME.match(reference):
         return reference
     try:

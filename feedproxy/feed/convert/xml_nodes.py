@@ -21,7 +21,7 @@ _DEPTH_MAX = 64
 """Maximum number of levels of nested elements. Known modules have five."""
 
 
-def clean(text: str) -> str:
+def valid_text(text: str) -> str:
     """Return the text without characters that XML does not allow."""
     return _ILLEGAL.sub("", text)
 
@@ -43,7 +43,7 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
         return None
-    pairs = sorted((_key(key), clean(value)) for key, value in attributes(element))
+    pairs = sorted((_key(key), valid_text(value)) for key, value in attributes(element))
     content: list[str | Node] = [element.text or ""]
     for child in element:
         if isinstance(child, etree._Entity):
@@ -69,7 +69,7 @@ def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
     parts: list[str | Node] = []
     for part in joined:
         if isinstance(part, str):
-            part = clean(part)  # noqa: PLW2901
+            part = valid_text(part)  # noqa: PLW2901
             if not part or (has_elements and part.isspace()):
                 continue
             if not has_elements:

@@ -57,7 +57,7 @@ def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
     for value in values:
         minutes = _number(value)
         if not minutes:
-            notes.append(f"ttl {_quoted(value)} is not a number of minutes above 0")
+            notes.append(f"ttl {_quote(value)} is not a number of minutes above 0")
         else:
             valid.append(minutes)
     if len(valid) > 1:
@@ -71,7 +71,7 @@ def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
     for value in values:
         hour = _number(value)
         if hour is None or hour > 24:
-            notes.append(f"skipHours {_quoted(value)} is not an hour from 0 to 23")
+            notes.append(f"skipHours {_quote(value)} is not an hour from 0 to 23")
         else:
             hours.add(hour % 24)
     if len(hours) == 24:
@@ -92,7 +92,7 @@ def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
         if matching:
             days.add(matching[0])
         else:
-            notes.append(f"skipDays {_quoted(value)} is not the English name of a day")
+            notes.append(f"skipDays {_quote(value)} is not the English name of a day")
     if len(days) == 7:
         notes.append("skipDays lists all 7 days")
         return frozenset()
@@ -110,7 +110,7 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
         if number:
             times = number
         else:
-            notes.append(f"sy:updateFrequency {_quoted(frequency[0])} is not a positive number")
+            notes.append(f"sy:updateFrequency {_quote(frequency[0])} is not a positive number")
             if not period:
                 return None, 1
     if not period:
@@ -118,7 +118,7 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
     word = period[0].strip().lower()
     if word not in Period:
         # The default would contradict the publisher's intent, so an unknown period gives no hint.
-        notes.append(f"sy:updatePeriod {_quoted(period[0])} is not one of {', '.join(Period)}")
+        notes.append(f"sy:updatePeriod {_quote(period[0])} is not one of {', '.join(Period)}")
         return None, 1
     return Period(word), times
 
@@ -137,7 +137,7 @@ def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
         instant = math.nan
     if _EARLIEST <= instant <= _LATEST:
         return instant
-    notes.append(f"sy:updateBase {_quoted(values[0])} is not a valid date")
+    notes.append(f"sy:updateBase {_quote(values[0])} is not a valid date")
     return None
 
 
@@ -153,5 +153,5 @@ def _number(value: str) -> int | None:
     return min(int(match[1]), _NUMBER_MAX) if match else None
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return repr(value.strip()[:_QUOTED_MAX])

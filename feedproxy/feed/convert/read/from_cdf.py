@@ -8,7 +8,7 @@ from feedproxy.feed.channel import Channel, Kind, Schedule
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
 from feedproxy.feed.convert.read.element_precedence import merge_links
-from feedproxy.feed.convert.xml_nodes import clean
+from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.xml_parser import Element, attributes, named_children, text_of
 
 _MINUTE = 60
@@ -53,8 +53,8 @@ def item(element: Element, base: str) -> Item:
 
 
 def _text(parent: Element, name: str) -> str:
-    return next((text for child in named_children(parent, name) if (text := clean(text_of(child)))), "")
+    return next((text for child in named_children(parent, name) if (text := valid_text(text_of(child)))), "")
 
 
 def _attribute(element: Element, name: str) -> str:
-    return next((clean(value).strip() for key, value in attributes(element) if key.lower() == name), "")
+    return next((valid_text(value).strip() for key, value in attributes(element) if key.lower() == name), "")

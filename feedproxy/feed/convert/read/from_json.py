@@ -10,7 +10,7 @@ from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person
 from feedproxy.feed.convert.model_as_dict import from_data
 from feedproxy.feed.convert.read.element_precedence import drop_inherited, merge_categories, merge_links
-from feedproxy.feed.convert.xml_nodes import clean
+from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.parse.jsonfeed import read as read_channel
 
 CUSTOM_OBJECT = "_feedproxy"
@@ -112,7 +112,7 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
         links.append(Link(markup.resolve(base, _text(document, "external_url")), "related"))
     merged_links = merge_links(link for link in links if link.href)
     number_or_text = document.get("id")
-    identity = clean(str(number_or_text)).strip() if isinstance(number_or_text, str | int | float) else ""
+    identity = valid_text(str(number_or_text)).strip() if isinstance(number_or_text, str | int | float) else ""
     read_item = Item(
         id=identity,
         is_permalink=bool(merged_links) and merged_links[0] == Link(identity),
@@ -180,7 +180,7 @@ def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
 def _members(document: dict[str, Any], defined: frozenset[str]) -> tuple[tuple[str, str], ...]:
     """Return the members that the format does not define: custom objects and others."""
     return tuple(
-        (clean(key), clean(json.dumps(value, ensure_ascii=True, sort_keys=True)))
+        (valid_text(key), valid_text(json.dumps(value, ensure_ascii=True, sort_keys=True)))
         for key, value in document.items()
         if key not in defined and key != CUSTOM_OBJECT and value is not None
     )
@@ -194,12 +194,12 @@ def _objects(document: dict[str, Any], key: str) -> list[dict[str, Any]]:
 def _strings(document: dict[str, Any], key: str) -> list[str]:
     values = document.get(key)
     entries = values if isinstance(values, list) else []
-    return [text for value in entries if isinstance(value, str) and (text := clean(value).strip())]
+    return [text for value in entries if isinstance(value, str) and (text := valid_text(value).strip())]
 
 
 def _text(document: dict[str, Any], key: str) -> str:
     value = document.get(key)
-    return clean(value).strip() if isinstance(value, str) else ""
+    return valid_text(value).strip() if isinstance(value, str) else ""
 
 
 def _number(value: object) -> int | None:

@@ -40,7 +40,7 @@ from feedproxy.feed.convert.namespaces import (
     SY,
     XML,
 )
-from feedproxy.feed.convert.xml_nodes import canonical_namespace, clean, make_node
+from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node, valid_text
 from feedproxy.feed.xml_parser import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
@@ -87,10 +87,10 @@ def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item:
     `core` is the namespace of the format's own elements.
     """
     statements = Extract(element_base(container, base), is_item)
-    statements.language = clean(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
+    statements.language = valid_text(container.get(f"{{{XML}}}lang") or container.get("xml:lang") or "").strip()
     direction = (container.get("dir") or container.get(f"{{{ITS}}}dir") or "").strip().lower()
     statements.direction = direction if direction in ("ltr", "rtl") else ""
-    statements.about = clean(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
+    statements.about = valid_text(container.get(f"{{{RDF}}}about") or container.get("rdf:about") or "").strip()
     for child in container.iterchildren("*"):
         namespace, local = qualified_name(child)
         namespace = canonical_namespace(namespace)
@@ -137,12 +137,12 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
         case "pubdate" | "lastbuilddate":
             _date(statements, key, _value(element))
         case "category":
-            _category(statements, Category(_value(element), clean(element.get("domain") or "").strip()))
+            _category(statements, Category(_value(element), valid_text(element.get("domain") or "").strip()))
         case "generator" if not statements.is_item:
             statements.generator = statements.generator or Generator(_value(element))
         case "cloud" if not statements.is_item:
             names = ("domain", "port", "path", "registerProcedure", "protocol")
-            statements.cloud = statements.cloud or Cloud(*(clean(element.get(name) or "") for name in names))
+            statements.cloud = statements.cloud or Cloud(*(valid_text(element.get(name) or "") for name in names))
         case "image" if not statements.is_item:
             statements.image = _image(statements, element) or statements.image
         case "textinput" if not statements.is_item:
@@ -182,14 +182,15 @@ def _atom(statements: Extract, local: str, element: Element) -> bool:
         case "author" | "contributor":
             _person(statements, local, _atom_person(element, base))
         case "category":
-            term, label = element.get("term"), clean(element.get("label") or "").strip()
-            term = clean(term or _value(element)).strip()
+            term, label = element.get("term"), valid_text(element.get("label") or "").strip()
+            term = valid_text(term or _value(element)).strip()
             _category(
-                statements, Category(term, clean(element.get("scheme") or "").strip(), "" if label == term else label)
+                statements,
+                Category(term, valid_text(element.get("scheme") or "").strip(), "" if label == term else label),
             )
         case "generator":
             uri = markup.resolve(base, element.get("uri") or element.get("url") or "")
-            version = clean(element.get("version") or "").strip()
+            version = valid_text(element.get("version") or "").strip()
             name = "" if _value(element) == uri else _value(element)
             statements.generator = statements.generator or Generator(name, uri, version)
         case "logo":
@@ -225,7 +226,7 @@ def _module(statements: Extract, namespace: str, local: str, element: Element) -
             html = markup.resolve_html(element_base(element, statements.base), markup.inner_html(element))
             _text(statements, "content", markup.make_text(html, is_html=True))
         case (a, "generatorAgent") if a == ADMIN and not statements.is_item:
-            uri = clean(element.get(f"{{{RDF}}}resource") or "").strip()
+            uri = valid_text(element.get(f"{{{RDF}}}resource") or "").strip()
             if statements.generator is not None or not uri:
                 return False
             statements.generator = Generator(uri=uri)
@@ -268,7 +269,7 @@ def _construct(element: Element, base: str) -> Text | None:
     src = markup.resolve(base, element.get("src") or "")
     mode = (element.get("mode") or "").strip().lower()
     if src:
-        return Text("", clean(kind), src)
+        return Text("", valid_text(kind), src)
     if mode == "base64" and (decoded := _decode_base64(element, kind)) is not None:
         return markup.make_text(markup.resolve_html(base, decoded), is_html=kind not in ("text", "text/plain"))
     has_elements = any(isinstance(child.tag, str) for child in element)
@@ -278,8 +279,8 @@ def _construct(element: Element, base: str) -> Text | None:
         return markup.make_text(markup.resolve_html(base, markup.inner_html(element)), is_html=True)
     if kind in ("text", "text/plain") or "/" not in kind:
         return markup.make_text(text_of(element), is_html=False)
-    value = clean(markup.inner_html(element)).strip()
-    return Text(value, clean(kind)) if value else None
+    value = valid_text(markup.inner_html(element)).strip()
+    return Text(value, valid_text(kind)) if value else None
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
@@ -314,7 +315,7 @@ def _link(statements: Extract, link: Link) -> None:
 
 def _atom_link(statements: Extract, element: Element, base: str) -> None:
     def attribute(name: str) -> str:
-        return clean(element.get(name) or "").strip()
+        return valid_text(element.get(name) or "").strip()
 
     href = markup.resolve(base, attribute("href"))
     for rel in (attribute("rel") or "alternate").lower().split():
@@ -343,7 +344,7 @@ def _enclosure(
     if not address or len(statements.enclosures) >= STATEMENTS_MAX:
         return
     # "When an enclosure's size cannot be determined, a publisher SHOULD use a length of 0" -- RSS profile.
-    kind = clean(kind or "").strip()
+    kind = valid_text(kind or "").strip()
     kind = "" if kind == UNKNOWN_TYPE else kind
     new = Enclosure(address, kind, _number(length or "") or None, title, language)
     previous = statements.enclosures.get(address, new)
@@ -366,7 +367,7 @@ def _atom_person(element: Element, base: str) -> Person:
         if namespace in own:
             values.setdefault(local, _value(child))
         elif not avatar and (namespace, local) == (MEDIA, "thumbnail") and child.attrib.keys() == ["url"]:
-            avatar = markup.resolve(base, clean(child.get("url") or "").strip())
+            avatar = markup.resolve(base, valid_text(child.get("url") or "").strip())
         elif len(extensions) < STATEMENTS_MAX and (node := make_node(child)) is not None:
             extensions.append(node)
     uri = markup.resolve(base, values.get("uri") or values.get("url") or values.get("homepage") or "")
@@ -403,7 +404,7 @@ def _text_input(statements: Extract, element: Element) -> TextInput | None:
 
 
 def _value(element: Element) -> str:
-    return clean(text_of(element)).strip()
+    return valid_text(text_of(element)).strip()
 
 
 def _number(text: str) -> int | None:
