@@ -23,7 +23,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
 from feedproxy.proxy.hit_validity import INSTANT_MARGIN, decision_valid_until
-from feedproxy.proxy.response_builder import max_age_directive
+from feedproxy.proxy.response_builder import max_age_directive, remaining_lifetime
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
@@ -227,8 +227,7 @@ def advance_hit(state: HitState, now: Instant) -> bool:
 
 
 def _unless_exhausted(state: HitState) -> HitState | None:
-    emits = state.emits_cdn_cache_control
-    if emits and state.cache_control_value == f"max-age={state.age}":
+    if state.emits_cdn_cache_control and not remaining_lifetime(state.freshness, state.exact_age):
         return None  # without a remaining lifetime, the pipeline omits CDN-Cache-Control
     return state
 

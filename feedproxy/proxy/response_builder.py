@@ -166,7 +166,7 @@ def _with_freshness_fields(
         fields = _with_max_age(fields, total)
     if surrogate_key is not None and stored.content.feed:
         # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
-        if "cdn-cache-control" not in fields and _remaining_lifetime(freshness, freshness.age) > 0 and not withheld:
+        if "cdn-cache-control" not in fields and remaining_lifetime(freshness, freshness.age) > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
         fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
     return fields
@@ -189,10 +189,11 @@ def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
     """Return the max-age directive that this proxy states for a response, at its current age or at `age` seconds."""
     exact = freshness.age if age is None else age
     # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
-    return f"max-age={int(exact) + _remaining_lifetime(freshness, exact)}"
+    return f"max-age={int(exact) + remaining_lifetime(freshness, exact)}"
 
 
-def _remaining_lifetime(freshness: Freshness, age: Seconds) -> int:
+def remaining_lifetime(freshness: Freshness, age: Seconds) -> int:
+    """Return the whole seconds for which the response may still be used at `age` seconds. 0 if it may not be used."""
     now = freshness.expires - (freshness.lifetime - age)
     until = freshness.expires if freshness.allowance is None else max(freshness.expires, freshness.allowance.until)
     return max(0, int(until - now))

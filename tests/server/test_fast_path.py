@@ -11,6 +11,7 @@ import pytest
 
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.server.fastpath.listener import LINGERING_TIMEOUT
+from feedproxy.subscribers.poll_rhythms import REPEAT
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
 from tests.waiting import PATIENCE
@@ -185,6 +186,37 @@ async def test_last_response_arrives_although_the_client_sent_more(front: Opened
             line.writer.close()
     await until(lambda: len(proxy.listener._connections) == 1)  # the connection of `warm`
     assert not proxy.listener._deadlines
+
+
+async def test_recorded_read_of_a_reader_is_never_older_than_a_repeated_poll(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm()
+    counts, target = proxy.stage.app.service.counts, f"{proxy.origin.base}/feed.rss"
+    asked = proxy.service_calls
+
+    for _ in range(45):
+        proxy.clock.advance(1)
+        await line.ask(proxy.get())
+        recorded = counts.last_read(target)
+        assert recorded is not None
+        assert 0 <= proxy.clock.now() - recorded < REPEAT
+
+    assert proxy.service_calls == asked
+
+
+async def test_read_of_another_reader_is_recorded_at_once(front: Opened) -> None:
+    proxy = await front()
+    line = await proxy.warm(proxy.get(), proxy.get().replace(b"Reader/1.0", b"Other/2.0"))
+    counts, target = proxy.stage.app.service.counts, f"{proxy.origin.base}/feed.rss"
+    asked = proxy.service_calls
+
+    for number in range(6):
+        proxy.clock.advance(2)
+        agent = b"Other/2.0" if number % 2 else b"Reader/1.0"
+        await line.ask(proxy.get().replace(b"Reader/1.0", agent))
+        assert counts.last_read(target) == pytest.approx(proxy.clock.now(), abs=0.001)
+
+    assert proxy.service_calls == asked
 
 
 async def test_data_after_the_last_response_is_discarded_for_a_limited_time(front: Opened) -> None:

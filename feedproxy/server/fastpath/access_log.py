@@ -20,6 +20,7 @@ from feedproxy.request.url_mapping import to_public
 from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
+from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.log_format import REQUESTS, AccessLine, access_line_text, quote_agent, write_all
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
@@ -82,11 +83,16 @@ class AccessLogger:
         return self._counters.setdefault(key, HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the log line of a client's first hit in the template's current hit state, and record the read."""
+        """Return the log line of a client's first hit in the template's current hit state, and record the read.
+
+        The read is not recorded if the same reader's last read was recorded less than REPEAT seconds ago, because it
+        counts as the same poll. Recording would take a third of the time of this hit (benchmark row "10,000 feeds").
+        """
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
-            app = self._app
-            app.service.counts.record_read(template.target, client.pseudonym, client.user_agent, now)
+            if template.reader != client.pseudonym or not 0 <= now - template.recorded_at < REPEAT:
+                template.reader, template.recorded_at = client.pseudonym, now
+                self._app.service.counts.record_read(template.target, client.pseudonym, client.user_agent, now)
             if template.request_lines:
                 self._score(template, address, client.user_agent, now)
         return self._store_line(template, client, now)

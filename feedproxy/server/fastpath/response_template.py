@@ -15,6 +15,7 @@ from feedproxy.proxy.repeated_hit import HitState, ReusableHit
 from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
+from feedproxy.subscribers.pseudonyms import Pseudonym
 
 TEMPLATE_OVERHEAD = 1024
 """Bytes that a template takes in addition to its head: objects, key, and the log lines of the current state."""
@@ -71,6 +72,8 @@ class ResponseTemplate:
         "log_line",
         "log_lines",
         "method",
+        "reader",
+        "recorded_at",
         "request_lines",
         "resource_version",
         "rules",
@@ -114,6 +117,9 @@ class ResponseTemplate:
         self.hit_counter = HitCounter()
         self.request_lines: tuple[bytes, ...] = ()
         """Field lines of the request for which the template was made. They are set only if readers are scored."""
+        self.reader: Pseudonym | None = None
+        """The reader of the last hit that was recorded in the subscriber counts, and the instant (access_log.py)."""
+        self.recorded_at: Instant = 0.0
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
