@@ -169,7 +169,86 @@ def import_feedproxy() -> Callable[[list[str]], int | None]:
     templates.make_ready()
     site_of_host("www.example")
     mitmproxy_compatibility.find_missing()
+    _fork_templates()
     return feedproxy.cli.main
+
+
+class _Template:
+    """A process forked before the proxy has threads, which becomes the template of its helper processes on request.
+
+    A template that is started by exec imports for half a second what this process has. Like that template, it is a
+    child of the proxy and has no descriptors of it.
+    """
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        parent = os.getpid()
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                self._wait(parent, theirs.detach())
+            finally:
+                os._exit(1)
+        theirs.close()
+
+    @staticmethod
+    def _wait(parent: int, control: int) -> None:
+        from feedproxy.refresh.ingest import helper_process
+
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        os.dup2(control, 3)
+        os.closerange(4, 1024)
+        with socket.socket(fileno=3) as order:
+            message, descriptors, _, _ = socket.recv_fds(order, 1000, 1)
+        if descriptors:
+            helper_process.main(descriptors[0], parent, *json.loads(message))
+        os._exit(0)
+
+    def begin(self, descriptor: int, *limits: float) -> None:
+        """Run the template with this socket and these limits."""
+        with self._control:
+            socket.send_fds(self._control, [json.dumps(limits).encode()], [descriptor])
+
+    def discard(self) -> None:
+        """End the process if it is not a template."""
+        if self._control.fileno() >= 0:
+            self._control.close()
+            self.wait()
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        os.waitpid(self.pid, 0)
+
+
+def _fork_templates() -> None:
+    """Let each proxy fork its first template. Further ones are started by exec, as usual."""
+    from feedproxy import serve
+    from feedproxy.refresh.ingest import helper_pool
+
+    run, start = serve.serve, helper_pool._start_template
+    forked: list[_Template] = []
+
+    async def serve_with_template(*arguments: Any, **named: Any) -> Any:
+        forked.append(template := _Template())
+        try:
+            return await run(*arguments, **named)
+        finally:
+            forked.clear()
+            template.discard()
+
+    def start_template(descriptor: int, limits: Any) -> Any:
+        if not forked:
+            return start(descriptor, limits)
+        template = forked.pop()
+        template.begin(descriptor, limits.cpu, limits.memory)
+        return template
+
+    serve.serve = serve_with_template
+    helper_pool._start_template = start_template
 
 
 def import_mitmdump() -> Callable[[list[str]], int | None]:
