@@ -138,25 +138,28 @@ class RefreshPipeline:
         started = self._clock.now()
         received = await self._receive(job)
         # No await from here to the store: a concurrent refresh of the same target must not be overwritten.
-        keyed_job = self._with_response_key(job, received)
-        interpreted = self._interpret(keyed_job, received, started)
+        stored = self._store.get_latest(job.request.target)
+        keyed_job = self._with_response_key(job, received, stored)
+        interpreted = self._interpret(keyed_job, received, stored, started)
         if interpreted is None:
             # RFC 9111, 4.3.4: the 304 is about another response, so it cannot freshen a stored one.
             job = replace(job, validate=None, client_fields=Fields())
             received = await self._receive(job)
-            keyed_job = self._with_response_key(job, received)
-            interpreted = self._interpret(keyed_job, received, started)
+            stored = self._store.get_latest(job.request.target)
+            keyed_job = self._with_response_key(job, received, stored)
+            interpreted = self._interpret(keyed_job, received, stored, started)
             assert interpreted is not None
-        result = self._complete(keyed_job, received, interpreted, started)
-        await self._store_learned(keyed_job, result, is_current)
+        result = self._complete(keyed_job, received, interpreted, stored, started)
+        await self._store_learned(keyed_job, result, stored, is_current)
         self._report(keyed_job, received, result, started)
         return result
 
-    def _with_response_key(self, job: RefreshJob, received: _Received | FeedproxyError) -> RefreshJob:
+    def _with_response_key(
+        self, job: RefreshJob, received: _Received | FeedproxyError, stored: Resource | None
+    ) -> RefreshJob:
         """Return the job with the key under which the received response is stored (personal_responses.py)."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
-        stored = self._store.get_latest(job.request.target)
         is_feed = received.ingested.channel is not None
         is_new = stored is None or not (stored.variants or stored.channel)
         key = personal_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
@@ -181,14 +184,18 @@ class RefreshPipeline:
         return isinstance(verdict, storing.MayStore)
 
     def _complete(
-        self, job: RefreshJob, received: _Received | FeedproxyError, result: RefreshResult, started: Instant
+        self,
+        job: RefreshJob,
+        received: _Received | FeedproxyError,
+        result: RefreshResult,
+        stored: Resource | None,
+        started: Instant,
     ) -> RefreshResult:
         """Return the result with the whole resource to store.
 
         A keyed response or a push changes a part of the resource. The other parts are taken from the store.
         """
         target, resource = job.request.target, result.resource
-        stored = self._store.get_latest(target)
         if len(job.key):
             resource = personal_responses.merge_keyed(stored or Resource(target, fetched=started), resource, job.key)
             is_stored = any(response is result.response for response in resource.keyed)
@@ -204,10 +211,11 @@ class RefreshPipeline:
             result = replace(result, resource=resource, interim=interim)
         return result
 
-    async def _store_learned(self, job: RefreshJob, result: RefreshResult, is_current: Callable[[], bool]) -> None:
+    async def _store_learned(
+        self, job: RefreshJob, result: RefreshResult, stored: Resource | None, is_current: Callable[[], bool]
+    ) -> None:
         """Store the resource of the result, or delete it if nothing worth storing remains."""
         target, resource = job.request.target, result.resource
-        stored = self._store.get_latest(target)
         if not len(job.key) and not result.stored:
             is_good = result.fallback is None and result.fwd_status in (200, 304)
             resource = resource_after_unstored(job, stored, resource, is_good=is_good)
@@ -262,13 +270,12 @@ class RefreshPipeline:
         return _Received(chain, await ingest_in_helper(chain.last, job, before, self._helper_pool, self._clock.now()))
 
     def _interpret(
-        self, job: RefreshJob, received: _Received | FeedproxyError, started: Instant
+        self, job: RefreshJob, received: _Received | FeedproxyError, stored: Resource | None, started: Instant
     ) -> RefreshResult | None:
         """Return the result of the received response for the stored resource, or None if another request is needed.
 
         Another request is needed if a 304 validates no stored response, or if an origin refuses a client's conditions.
         """
-        stored = self._store.get_latest(job.request.target)
         before = (
             correct_future_instants(stored, started)
             if stored is not None
