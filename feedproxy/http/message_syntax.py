@@ -1,6 +1,6 @@
-"""The grammar of a message's head: request line, status code, field lines, and framing of a request.
+"""The grammar of a message's head: request line, status code, and field lines.
 
-These functions check the head of every message: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 6; RFC 9113,
+These functions check the head of every message: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113,
 sections 8.2 and 8.3. A request that violates the grammar is refused with BadRequest. In a response,
 `upstream/head_parser.py` and `field_lines` correct harmless mistakes and refuse others with MalformedResponse.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from feedproxy.errors import BadRequest, FeedproxyError, MalformedResponse
+from feedproxy.http.request_framing import check_framing
 
 type Line = tuple[bytes, bytes]
 """The name and the value of a field, as bytes."""
@@ -28,7 +29,6 @@ _HOST = re.compile(
     rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
 )
 """Matches a host name of at most 255 bytes or an IP address, with an optional port."""
-_LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 
 _WHOLE = re.compile(
@@ -114,26 +114,6 @@ def is_host(value: bytes) -> bool:
     """Return True if the value is a host, with or without a port."""
     match = _HOST.fullmatch(value)
     return match is not None and int(match[1] or 0) <= 65_535
-
-
-def check_framing(fields: Iterable[Line], *, minor: int) -> None:
-    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest."""
-    codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
-    lengths = [value for name, value in fields if name.lower() == b"content-length"]
-    if codings and lengths:
-        raise BadRequest("both Transfer-Encoding and Content-Length: expected one of them")
-    if codings:
-        if not minor:
-            raise BadRequest("Transfer-Encoding in HTTP/1.0: expected none")
-        members = [member.strip(b" \t").lower() for value in codings for member in value.split(b",")]
-        # "If any transfer coding other than chunked is applied to a request's content, the sender MUST apply chunked
-        # as the final transfer coding"
-        if members[-1] != b"chunked" or b"chunked" in members[:-1] or len(codings) > 1:
-            raise BadRequest("invalid Transfer-Encoding: expected chunked, once and last")
-        if len(members) > 1:
-            raise BadRequest("unsupported transfer coding: expected only chunked", status=501)
-    elif len(lengths) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
-        raise BadRequest("invalid Content-Length: expected one number")
 
 
 def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:

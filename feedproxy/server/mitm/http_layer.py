@@ -43,7 +43,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
-from feedproxy.http import message_syntax, uri
+from feedproxy.http import message_syntax, request_framing, uri
 from feedproxy.server.mitm.http1_patches import LimitedHttp1Server, error_response, without_framing
 from feedproxy.server.mitm.http2_limits import BoundedServer, Transport
 
@@ -393,7 +393,7 @@ def check_http2_request(request: http.Request) -> None:
         raise BadRequest("invalid :authority: expected a host, optionally with a port")
     message_syntax.check_fields(fields)
     message_syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
-    message_syntax.check_framing(fields, minor=1)
+    request_framing.check_framing(fields, minor=1)
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
