@@ -30,9 +30,9 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names of options, each with the new option and an item. If the former option is true or not zero, the item is
-in the new option's list. `polling` has no list: if the former option is false, `polling` is the item. Without an item,
-the new option has the former value.
+"""Former names of options, each with the new option and an item, or "". Without an item, the new option gets the value
+of the former one. With an item, a former option that is true or not zero adds this item to the list of the new option.
+`polling` is not a list: it gets the item if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {

@@ -186,8 +186,9 @@ class SubscriberSums:
             self._sums.put(target, _Sum(int(direct), self._add_claims(claims, now), now))
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
-        """Return the sum of the claims of all services. Of a service, the largest claim for each feed id counts. The
-        claims of a service are limited."""
+        """Return the sum of the claims of all services. For each service, the largest claims for its feed ids are added
+        up, to at most `claim_max`.
+        """
         largest: dict[tuple[str, str], int] = {}
         for member, count_and_time in zip(claims[::2], claims[1::2], strict=True):
             try:
