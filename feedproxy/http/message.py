@@ -110,6 +110,8 @@ class Fields:
         lowered, names = _lower(name), self._lowered or self._names
         if lowered not in names:
             return []
+        if names.count(lowered) == 1:
+            return [self._lines[names.index(lowered)][1]]
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == lowered]
 
     def combined(self, name: str) -> str | None:
