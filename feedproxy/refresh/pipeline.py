@@ -302,12 +302,12 @@ class RefreshPipeline:
             whole := await range_requests.fetch_missing(self._fetcher, job, job.missing_range)
         ):
             return whole
-        request = job.request
-        if job.validate is not None and _is_conditional(job):
-            conditions = validation.conditional_fields(job.validate)
-            request = replace(request, fields=Fields((*request.fields, *conditions)))
-        elif job.validate is None:
+        request, conditions = job.request, Fields()
+        if job.validate is None:
             conditions = origin_validator_in_etag.conditions_for_origin(job.client_fields)
+        elif _is_conditional(job):
+            conditions = validation.conditional_fields(job.validate)
+        if len(conditions):
             request = replace(request, fields=Fields((*request.fields, *conditions)))
         limit = job.settings.redirects_max
         client = with_dictionary(
