@@ -521,6 +521,8 @@ class RefreshCoordinator:
             return
         if relocation.leads_back(sighting, target, former.relocation):
             match self.check_fetch_allowed(former, sighting.location, self._settings_for(sighting.location)):
+                case throttle.Deferred(_, Detail.PAUSED):
+                    pass  # the operator decides when the pause ends
                 case throttle.Deferred(until):
                     self.schedule_refresh(sighting.location, until - self._clock.now())
                 case throttle.Allowed():

@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.request.client_and_entrance import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
+from tests.waiting import PATIENCE
 
 
 def xml_redirect(to: str) -> bytes:
@@ -320,3 +322,26 @@ async def test_head_ends_an_unconfirmed_410_of_a_page(stage):
     clock.advance(minutes=20)
 
     (await proxy.head("/page")).expect(200)
+
+
+async def test_former_address_that_is_paused_is_refreshed_on_request_after_the_pause(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    old, new = origin.url("/old.rss"), origin.url("/new.rss")
+    origin.publish("/old.rss", b"", status=301, location=new)
+    origin.publish("/new.rss", a_feed("moved"), cache_control="max-age=60")
+    for _ in range(3):
+        await proxy.get("/old.rss")
+        clock.advance(minutes=61)
+    proxy.rule("/old.rss", feed_min_interval=PAUSE_INTERVAL)
+    origin.publish("/new.rss", b"", status=301, location=old)
+    origin.publish("/old.rss", a_feed("back"), cache_control="max-age=60")
+    await proxy.get("/new.rss")
+    await proxy.settled()
+    proxy.rule("/old.rss", feed_min_interval=60)
+
+    assert (await proxy.service.admin.refresh(old)).outcome == "updated"
+    assert (await proxy.service.admin.refresh(old)).outcome == "later"
+    await asyncio.sleep(0)
+    asked = origin.requests
+    clock.advance(minutes=2)
+    await asyncio.wait_for(origin.asked(asked + 1), PATIENCE)
