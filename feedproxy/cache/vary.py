@@ -119,10 +119,12 @@ def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bo
     # field, the cache SHOULD choose the most recent [...] stored response with a valid Vary field value."
     # "When more than one suitable response is stored, a cache MUST use the most recent one (as determined by
     # the Date header field)." -- section 4
-    return max(selected, key=lambda variant: (bool(vary_names(variant.fields)), _date(variant), variant.response_time))
+    return max(
+        selected, key=lambda variant: (bool(vary_names(variant.fields)), _date_of(variant), variant.response_time)
+    )
 
 
-def _date(stored: StoredResponse) -> Instant:
+def _date_of(stored: StoredResponse) -> Instant:
     date = parse_http_date(stored.fields.get("date") or "", stored.response_time)
     return stored.response_time if date is None else date
 

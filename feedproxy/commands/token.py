@@ -48,7 +48,7 @@ def add(args: argparse.Namespace) -> int:
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
     prefix = options.get("endpoint_prefix", "/-/")
-    print(f"{token.id}  {base}{prefix}with/{secret}{_path(args.pattern, options)}")
+    print(f"{token.id}  {base}{prefix}with/{secret}{_path_after_token(args.pattern, options)}")
     return 0
 
 
@@ -69,7 +69,7 @@ def revoke(args: argparse.Namespace) -> int:
     return 0 if revoked else 1
 
 
-def _path(pattern: str, options: dict[str, Any]) -> str:
+def _path_after_token(pattern: str, options: dict[str, Any]) -> str:
     """Return the path after the token: the feed, if the pattern names a single feed."""
     if "*" in pattern or "://" not in pattern:
         return "/…"

@@ -112,7 +112,7 @@ class FleetStore:
 
         The call returns within the timeout for requests to Redis, and at once while Redis is unavailable.
         """
-        before = self._epochs_of(target)
+        before = self._invalidation_epochs(target)
         try:
             stored_copy = await self.redis_operations.get_if_later(target, self.stored_token(target))
         except (RedisUnavailable, RedisRefused):
@@ -125,7 +125,7 @@ class FleetStore:
 
     async def _pull(self, target: str) -> bool:
         async with self._pull_slots:
-            before = self._epochs_of(target)
+            before = self._invalidation_epochs(target)
             try:
                 stored_copy = await self.redis_operations.get_if_later_slow(target, self.stored_token(target))
             except (RedisUnavailable, RedisRefused):
@@ -138,7 +138,7 @@ class FleetStore:
         The copy is ignored if the target was purged here since `wait_purge_sent` returned the state `before`, because
         Redis does not have that purge yet.
         """
-        if before != self._epochs_of(target) or self.redis_queue.is_purge_pending(target):
+        if before != self._invalidation_epochs(target) or self.redis_queue.is_purge_pending(target):
             return False
         stored = self.local.get_latest(target)
         if stored_copy.version <= (stored.fencing_token if stored is not None else 0):
@@ -156,8 +156,8 @@ class FleetStore:
         if resource.target != target:
             logger.warning("Redis: copy of %s ignored: it is of another target", target)
             return False
-        state = self._epochs_of(target)
-        await self.local.put(resource, lambda: self._epochs_of(target) == state)
+        state = self._invalidation_epochs(target)
+        await self.local.put(resource, lambda: self._invalidation_epochs(target) == state)
         self.received_count += 1
         self.peer_copy_applied.emit(target)
         return True
@@ -202,12 +202,12 @@ class FleetStore:
         # A purge gets its fencing token when it is sent. The next lease must have a higher token.
         if self.redis_queue.is_purge_pending(target):
             await self.redis_queue.flush(FLUSH_TIMEOUT)
-        return self._epochs_of(target)
+        return self._invalidation_epochs(target)
 
     # -- internals
 
     def _advance_epoch(self, target: str) -> None:
         self._epochs[counter_of(target)] += 1
 
-    def _epochs_of(self, target: str) -> tuple[int, int]:
+    def _invalidation_epochs(self, target: str) -> tuple[int, int]:
         return self._epochs[counter_of(target)], self._global_epoch

@@ -97,7 +97,7 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
     try:
         context.check_complete()
     except ValueError as error:
-        raise _invalid_header(error) from error
+        raise _invalid_header_error(error) from error
     return resource, bytes(header)
 
 
@@ -114,11 +114,11 @@ def _read(header: bytes | memoryview, context: "_Context") -> Resource:
     try:
         resource: Resource = _read_resource(json.loads(str(header, "utf-8", "surrogatepass")), context)
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError, struct.error) as error:
-        raise _invalid_header(error) from error
+        raise _invalid_header_error(error) from error
     return resource
 
 
-def _invalid_header(error: Exception) -> Damaged:
+def _invalid_header_error(error: Exception) -> Damaged:
     return Damaged(f"invalid header of a stored value: {error}")
 
 

@@ -193,7 +193,7 @@ class Fetcher:
             # aiohttp calls its resolver only for names; literal addresses are checked here.
             self._policy.literal_address(host.name, host.port)
         parent = self._parent_of(request.target)
-        lines = _lines(request.fields)
+        lines = _field_lines_to_send(request.fields)
         if parent is not None and parent.is_http and not host.is_tls:
             # "a client MUST send the target URI in "absolute-form"" to a proxy -- RFC 9112, section 3.2.2
             path = host.root + path
@@ -408,7 +408,7 @@ def _raise_if_local(error: BaseException | None, authority: str) -> None:
         raise Overload(f"{authority} cannot be reached now: {getattr(error, 'strerror', None) or error}") from error
 
 
-def _lines(fields: Fields) -> bytes:
+def _field_lines_to_send(fields: Fields) -> bytes:
     """Return the field lines to send. Hop-by-hop fields, Content-Length, Expect and Host are left out."""
     lines = fields.end_to_end().without("host", "content-length", "expect")
     text = "".join([f"{name}: {value}\r\n" for name, value in lines])

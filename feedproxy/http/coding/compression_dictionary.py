@@ -199,21 +199,23 @@ def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
         source_size=len(content),
         dict_size=len(dictionary),
     )
-    compressor = zstandard.ZstdCompressor(dict_data=_raw(dictionary), compression_params=parameters)
+    compressor = zstandard.ZstdCompressor(dict_data=_raw_dictionary(dictionary), compression_params=parameters)
     # The copy frees memory: zstandard's own object occupies the size of the whole content.
     return bytes(memoryview(compressor.compress(content)))
 
 
 def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
     """Decompress a stream made by `compress` and return the content. Raises TooLarge, Undecodable."""
-    decompressor = zstandard.ZstdDecompressor(dict_data=_raw(dictionary), max_window_size=window_limit(len(dictionary)))
+    decompressor = zstandard.ZstdDecompressor(
+        dict_data=_raw_dictionary(dictionary), max_window_size=window_limit(len(dictionary))
+    )
     if not stream:
         raise Undecodable("truncated dcz")
     pieces = content_coding.zstd_frames(decompressor, stream, limit, strict=True)
     return content_coding.collect(pieces, DCZ, limit)
 
 
-def _raw(dictionary: bytes) -> zstandard.ZstdCompressionDict:
+def _raw_dictionary(dictionary: bytes) -> zstandard.ZstdCompressionDict:
     """Return the bytes as a raw dictionary, even if they look like a trained dictionary (RFC 8878, section 5)."""
     return zstandard.ZstdCompressionDict(dictionary, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 

@@ -225,7 +225,7 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
         yield decoder.decompress(data, _OUTPUT)
         # At the end, unconsumed_tail may repeat unused_data: only one of the two counts.
         offset += len(data) - len(decoder.unused_data if decoder.eof else decoder.unconsumed_tail)
-    yield from _rest(decoder)
+    yield from _remaining_output(decoder)
     if not decoder.eof:
         raise Undecodable("truncated gzip")
 
@@ -241,12 +241,12 @@ def _inflate(body: bytes, limit: int) -> Generator[bytes]:
         data = body[offset : offset + _PIECE]
         yield decoder.decompress(data, _OUTPUT)
         offset += len(data) - len(decoder.unconsumed_tail)
-    yield from _rest(decoder)
+    yield from _remaining_output(decoder)
     if not decoder.eof:
         raise Undecodable("truncated deflate")
 
 
-def _rest(decoder: "zlib._Decompress") -> Generator[bytes]:
+def _remaining_output(decoder: "zlib._Decompress") -> Generator[bytes]:
     """Yield the output that remains in a decoder after all input."""
     while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
         yield piece

@@ -41,7 +41,7 @@ class TargetPattern:
         object.__setattr__(self, "_regex", re.compile(_expression(self.text), re.DOTALL))
         object.__setattr__(self, "_wide", re.compile(_wide_expression(self.text), re.DOTALL | re.IGNORECASE))
         scheme, authority, _ = _split(self.text)
-        host = _aliases(_host("http" if scheme == "*" else scheme, authority))
+        host = _aliases(_host_expression("http" if scheme == "*" else scheme, authority))
         object.__setattr__(self, "_host", re.compile(host, re.IGNORECASE))
 
     def matches(self, target: str) -> bool:
@@ -88,7 +88,7 @@ def _aliases(host: str) -> str:
 
 def _wide_expression(text: str) -> str:
     scheme, authority, path = _split(text)
-    expression = _host(scheme if scheme != "*" else "http", authority)
+    expression = _host_expression(scheme if scheme != "*" else "http", authority)
     port = re.search(r":(\d+)$", expression)
     if port is not None and port[1] not in ("80", "443"):
         port_expression = rf":{port[1]}"
@@ -142,16 +142,16 @@ def _expression(text: str) -> str:
     if not authority or "@" in authority or "?" in authority:
         raise BadTarget("invalid pattern: expected a host without a user name, and a slash before a query")
     if scheme in _ANY_SCHEME:
-        origin_expression = "https?://" + _host("http", authority) + r"(?::\d+)?"
+        origin_expression = "https?://" + _host_expression("http", authority) + r"(?::\d+)?"
     else:
-        origin_expression = f"{scheme}://" + _host(scheme, authority)
+        origin_expression = f"{scheme}://" + _host_expression(scheme, authority)
     # Asterisks are ordinary characters of a path, so normalisation keeps them.
     return origin_expression + (
         _glob_expression(uri.normalise(f"{_ANYWHERE}/{path}").removeprefix(_ANYWHERE), ".*") if slash else "/.*"
     )
 
 
-def _host(scheme: str, authority: str) -> str:
+def _host_expression(scheme: str, authority: str) -> str:
     if "*" in authority:
         if re.search(r"[\s#\\]", authority):
             raise BadTarget(f"invalid host {authority!r} in a pattern")

@@ -170,7 +170,7 @@ class HelperPool:
             except RuntimeError as thread_error:
                 if not local_failure.is_exhaustion(thread_error):
                     raise
-                raise _overload(thread_error) from thread_error
+                raise _overload_error(thread_error) from thread_error
             return await future
         job = _Job(dump_message(work), asyncio.get_running_loop().create_future())
         self._enqueue(job)
@@ -278,7 +278,7 @@ class HelperPool:
         try:
             own_end, peer_end = socket.socketpair()
         except OSError as error:
-            raise _overload(error) from error
+            raise _overload_error(error) from error
         self._numbers += 1
         helper = _Helper(self._numbers)
         with peer_end:
@@ -459,7 +459,7 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
     return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 -- a fixed command
 
 
-def _overload(error: Exception) -> Overload:
+def _overload_error(error: Exception) -> Overload:
     """Log that file descriptors, threads or processes are exhausted. Return the error to raise."""
     local_failure.complaints.warn(f"helper pool: no process can be started: {error}")
     return Overload("no helper process can be started now")

@@ -55,16 +55,16 @@ def _heading(feed: Feed) -> str:
     return markup.to_line(feed.title) or feed.link or feed.address or "A feed"
 
 
-def _day(instant: int) -> str:
+def _format_day(instant: int) -> str:
     moment = datetime.fromtimestamp(instant, UTC)
     return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}, {moment:%H:%M} UTC"
 
 
-def _people(persons: tuple[Person, ...]) -> str:
+def _person_names(persons: tuple[Person, ...]) -> str:
     return ", ".join(person.name or person.email or person.uri for person in persons)
 
 
-def _size(length: int | None) -> str:
+def _format_size(length: int | None) -> str:
     if not length:
         return ""
     return f"{length / 1e6:.1f} MB" if length >= 1e6 else f"{max(1, round(length / 1e3))} KB"
@@ -83,9 +83,9 @@ def _environment() -> Environment:
         line=markup.to_line,
         plain=markup.to_plain,
         rfc3339=feed_dates.rfc3339,
-        day=_day,
-        people=_people,
-        size=_size,
+        day=_format_day,
+        people=_person_names,
+        size=_format_size,
         file_name=_file_name,
         picture=item_media.picture,
         cover=item_media.cover,
