@@ -1,11 +1,14 @@
 """One client connection of the fast path: its file descriptor, unparsed input and unsent output."""
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import socket
 import termios
 from typing import Any
+
+from feedproxy.server.fastpath.body_files import BODY_MIN
 
 READ_SIZE = 8_192
 """Bytes per read: more than the request head of any common feed reader."""
@@ -81,6 +84,8 @@ class ClientConnection:
         try:
             if self.closes:
                 sent = self._send_last(head, body)
+            elif len(body) >= BODY_MIN and (file := self.cache.body_files.descriptor(body)) is not None:
+                sent = self._send_file(head, body, file)
             else:
                 sent = os.writev(self.fd, (head, body)) if body else os.write(self.fd, head)
         except BlockingIOError:
@@ -94,10 +99,10 @@ class ClientConnection:
         return False
 
     def _send_last(self, head: bytes, body: bytes) -> int:
-        """Send the response before the connection is closed. Return the number of bytes sent. Raises OSError.
+        """Send the last response of the connection. Return the number of bytes sent. Raises OSError.
 
         The kernel keeps the last packet until the socket is closed, and sends it together with the FIN. One packet less
-        saves a fifth of the CPU time of a connection (benchmark row "304, one connection per request").
+        saves up to a fifth of the CPU time of a connection (benchmark row "304, one connection per request").
         """
         # With all arguments given, the constructor is cheap. sendmsg() does not use the address family.
         client_socket = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
@@ -105,6 +110,18 @@ class ClientConnection:
             return client_socket.sendmsg((head, body), (), socket.MSG_MORE)
         finally:
             client_socket.detach()
+
+    def _send_file(self, head: bytes, body: bytes, file: int) -> int:
+        """Send a response with the body in a file (body_files.py). Return the number of bytes sent. Raises OSError."""
+        client_socket = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
+        try:
+            sent = client_socket.send(head, socket.MSG_MORE)
+        finally:
+            client_socket.detach()
+        if sent == len(head):
+            with contextlib.suppress(BlockingIOError):
+                sent += os.sendfile(self.fd, file, 0, len(body))
+        return sent
 
     def send_unsent(self) -> bool:
         """Send more of the unsent bytes. Return True if none remain. Raises OSError."""

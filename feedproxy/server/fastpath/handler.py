@@ -203,10 +203,11 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Flush the counters to the metrics and remove invalid templates. The listener calls this method once a
-        second."""
+        """Flush the counters to the metrics, and remove invalid templates and unused files. The listener calls this
+        method once a second."""
         self.access_logger.flush_counters()
         for cache in tables:
+            cache.body_files.close_unused()
             cache.evict_stale(lambda template: self._store.version(template.target) is template.resource_version)
 
     # -- calls to the service

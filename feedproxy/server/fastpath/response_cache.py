@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from feedproxy.proxy.repeated_hit import HitConditions
+from feedproxy.server.fastpath.body_files import BodyFiles
 from feedproxy.server.fastpath.response_template import ResponseTemplate
 
 type RequestKey = tuple[bytes, ...]
@@ -107,6 +108,7 @@ class FastPathCache:
         self.by_bytes: OrderedDict[bytes, tuple[ResponseTemplate, bytes]] = OrderedDict()
         """Template and User-Agent line, by the bytes of a whole request."""
         self.by_key: OrderedDict[RequestKey, ResponseTemplate] = OrderedDict()
+        self.body_files = BodyFiles()
         self._key_filter, self._bytes_filter = AdmissionFilter(), AdmissionFilter(sampled=True)
 
     def should_admit(self, key: RequestKey) -> bool:
