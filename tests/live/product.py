@@ -156,6 +156,15 @@ class Process:
             self._log.close()
 
 
+def run(
+    command: list[str], folder: Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the product to its end, in this folder."""
+    process = Process(command, folder, environment)
+    printed = process.rest()
+    return subprocess.CompletedProcess(command, process.wait(), printed, process.said)
+
+
 class Feedproxy(Process):
     """`feedproxy serve` on a free port. `options` are passed by --set."""
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
-from tests.live.product import COMMAND, Feedproxy, Seen, ask, product_environment
+from tests.live.product import COMMAND, Feedproxy, Seen, ask, product_environment, run
 
 pytestmark = needs("htpasswd", "curl")
 
@@ -153,9 +153,8 @@ def test_secret_address_works_in_every_format_until_it_is_revoked(
 
     def token(*arguments: str) -> str:
         command = [*COMMAND, "token", *arguments, "--config", str(tmp_path / "feedproxy.yaml")]
-        done = subprocess.run(
-            command, env=product_environment(tmp_path), capture_output=True, text=True, timeout=120, check=True
-        )
+        done = run(command, tmp_path)
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     secret = token("add", "bob", feed).split("/-/with/")[1].split("/")[0]

@@ -13,8 +13,7 @@ from feedproxy.feed import opml
 from tests.live.clients import Newsboat
 from tests.live.conftest import needs
 from tests.live.origin import Authority, Origin, a_feed, until
-from tests.live.product import COMMAND, Feedproxy, ask, clean_environment, product_environment
-from tests.waiting import PATIENCE
+from tests.live.product import COMMAND, Feedproxy, ask, clean_environment, product_environment, run
 
 type Start = Callable[..., Feedproxy]
 
@@ -30,8 +29,7 @@ def admin_of(proxy: Feedproxy) -> str:
 
 def command(proxy: Feedproxy, *words: str) -> subprocess.CompletedProcess[str]:
     whole = [*COMMAND, "opml", *words, "--admin", admin_of(proxy)]
-    environment = product_environment(proxy.folder)
-    return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return run(whole, proxy.folder / "command", product_environment(proxy.folder))
 
 
 def a_file(folder: Path, *urls: str, title: str = "Office") -> str:
@@ -78,7 +76,7 @@ def test_invalid_list_and_unreachable_proxy_are_reported_in_one_line(start: Star
         done = command(proxy, *words)
         assert (done.returncode, done.stderr.count("\n")) == (code, 1), done.stderr
     elsewhere = [*COMMAND, "opml", "export", "--admin", "127.0.0.1:1"]
-    done = subprocess.run(elsewhere, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = run(elsewhere, tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 

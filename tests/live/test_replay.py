@@ -18,7 +18,7 @@ import pytest
 from feedproxy.lab.record import har_format
 from tests.lab.stage import a_feed
 from tests.live.conftest import needs
-from tests.live.product import COMMAND, LISTENS, Process, Seen, ask
+from tests.live.product import COMMAND, LISTENS, Process, Seen, ask, run
 from tests.waiting import PATIENCE
 
 ADMIN = re.compile(r"admin listener is at (http://\S+)")
@@ -247,9 +247,7 @@ def test_replay_behind_the_whole_proxy_reaches_no_other_host(week: Path, replay:
     ],
 )
 def test_usage_error_is_reported_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "replay", *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = run([*COMMAND, "replay", *arguments], tmp_path)
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

@@ -3,13 +3,13 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from feedproxy.client import desktop_integration
+from tests.live.product import COMMAND, run
 from tests.waiting import PATIENCE
 
 FEED = (
@@ -34,8 +34,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def feedproxy(home: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "feedproxy.cli", "subscribe", *words]
-    return subprocess.run(command, env=dict(home), capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return run([*COMMAND, "subscribe", *words], Path(home["HOME"]).parent / "command", dict(home))
 
 
 def tree(home: Mapping[str, str]) -> dict[str, bytes]:
