@@ -11,20 +11,20 @@ from typing import TextIO
 
 from feedproxy.cli import main
 from feedproxy.clock import Instant, SystemClock
-from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
+from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 
 
 def watch(offset: float, begun: TextIO) -> None:
     """Shift the clock, and write a line for each refresh when it begins."""
-    refreshed = PrefetchScheduler._run_refresh
+    refreshed = RefreshScheduler._run_refresh
     SystemClock.now = lambda _: time.time() + offset  # type: ignore[method-assign]
 
-    async def noted(scheduler: PrefetchScheduler, target: str, lane: str, due: Instant) -> None:
+    async def noted(scheduler: RefreshScheduler, target: str, lane: str, due: Instant) -> None:
         now = time.time() + offset
         begun.write(f"{now:.3f} {now - due:.3f} {target}\n")
         await refreshed(scheduler, target, lane, due)
 
-    PrefetchScheduler._run_refresh = noted  # type: ignore[method-assign]
+    RefreshScheduler._run_refresh = noted  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 There is no standard for a subscriber count. A service that fetches a feed once for many people writes a number and a
 word into its product comment or after dashes: `457 subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`,
-`subscribers 1`. Some services add their own id of the feed. Any client can claim any number: subscribers/claims.py
-decides which claims are believed.
+`subscribers 1`. Some services add their own id of the feed. Any client can claim any number.
+subscribers/claim_confirmation.py decides which claims are believed.
 
 One service may use several User-Agent strings, such as one for feeds and one for pages, or an old and a new one. Claims
 are therefore counted under the name of the service, reduced to the part that its strings have in common. A number in an

@@ -24,10 +24,10 @@ from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
-from feedproxy.refresh.policy import polling_price, prefetch, throttle
+from feedproxy.refresh.policy import next_refresh, polling_price, throttle
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
+from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.refresh.resource_update import default_copy, superseded_feeds
 from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
@@ -119,10 +119,10 @@ class CacheAdmin:
         self._peers = peers
         self._ownership = ownership
         self._demand = demand
-        self.scheduler = PrefetchScheduler(
+        self.scheduler = RefreshScheduler(
             clock,
-            self._own_prefetch_plan,
-            self._prefetch,
+            self._own_planned_refresh,
+            self._refresh_ahead,
             lane_of=self._lane_of,
             surprises=counts.rhythms.take_surprises,
         )
@@ -411,11 +411,11 @@ class CacheAdmin:
         next_poll = self._counts.rhythms.next_poll(target, now)
         return None if next_poll is None else max(now, next_poll - polling_price.LEAD)
 
-    def prefetch_plan(self, resource: Resource) -> prefetch.Plan:
+    def planned_refresh(self, resource: Resource) -> next_refresh.Plan:
         """Return the next scheduled refresh of a resource, with its reason."""
         target, now = resource.target, self._clock.now()
         settings = self._settings_for(target)
-        return prefetch.plan(
+        return next_refresh.plan(
             resource,
             self.freshness_of(resource),
             FeedAudience(target, now, self._counts, self._demand),
@@ -423,7 +423,7 @@ class CacheAdmin:
             settings,
             permission=self._coordinator.check_fetch_allowed(resource, target, settings),
             price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
-            jitter=prefetch.own_jitter(target),
+            jitter=next_refresh.own_jitter(target),
         )
 
     def _lane_of(self, target: str) -> str:
@@ -433,16 +433,18 @@ class CacheAdmin:
         """
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
-    def _own_prefetch_plan(self, target: str) -> prefetch.Plan:
+    def _own_planned_refresh(self, target: str) -> next_refresh.Plan:
         resource = self._lookup.peek(target) if self.owns(target) else None
-        return prefetch.Rest("this process does not schedule it") if resource is None else self.prefetch_plan(resource)
+        if resource is None:
+            return next_refresh.Rest("this process does not schedule it")
+        return self.planned_refresh(resource)
 
-    async def _prefetch(self, target: str) -> None:
-        if await self._peers.sync(target) and not isinstance(self._own_prefetch_plan(target), prefetch.Refresh):
+    async def _refresh_ahead(self, target: str) -> None:
+        if await self._peers.sync(target) and not isinstance(self._own_planned_refresh(target), next_refresh.Refresh):
             self.scheduler.reschedule(target)  # a peer has already refreshed the target
             return
         if await self._coordinator.read_history(target) and not isinstance(
-            self._own_prefetch_plan(target), prefetch.Refresh
+            self._own_planned_refresh(target), next_refresh.Refresh
         ):
             self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
             return

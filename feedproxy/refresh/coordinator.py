@@ -1,4 +1,4 @@
-"""Coordination of all refreshes: for clients, for the prefetch schedule and for the operator.
+"""Coordination of all refreshes: for clients, for the refresh schedule and for the operator.
 
 Requests that can use the same response share one refresh of their target. Fetches of feeds from one site are
 `site_interval` seconds apart. The fetch lease of a target prevents two processes from fetching the same response.

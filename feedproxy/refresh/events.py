@@ -38,4 +38,4 @@ class Events:
     copies_invalidated: Signal[CopiesInvalidated] = field(default_factory=Signal)
     """The addon `purges` subscribes: it purges the caches in front of feedproxy."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """The prefetch schedule and the notification service subscribe: both plan the next refresh of the target."""
+    """The refresh schedule and the notification service subscribe: both plan the next refresh of the target."""

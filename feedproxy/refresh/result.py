@@ -20,7 +20,7 @@ class RefreshObserver(Protocol):
         ...
 
     def on_refresh_scheduled(self, target: str) -> None:
-        """Count a refresh that the prefetch schedule starts."""
+        """Count a refresh that the refresh schedule starts."""
         ...
 
 

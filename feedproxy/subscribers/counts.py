@@ -22,9 +22,9 @@ from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_ba
 from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import counts_codec
-from feedproxy.subscribers.claims import clamp_times, current_claim, unconfirmed_claim, update_claim
+from feedproxy.subscribers.claim_confirmation import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
-from feedproxy.subscribers.feed_counts import CLAIM_WEIGHT, FeedReaders, weight_of_name
+from feedproxy.subscribers.feed_readers import CLAIM_WEIGHT, FeedReaders, weight_of_name
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym

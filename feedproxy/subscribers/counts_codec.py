@@ -17,8 +17,8 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
-from feedproxy.subscribers.claims import ClaimState
-from feedproxy.subscribers.feed_counts import FeedReaders, unpack
+from feedproxy.subscribers.claim_confirmation import ClaimState
+from feedproxy.subscribers.feed_readers import FeedReaders, unpack
 
 MAGIC = b"fpcount1"
 

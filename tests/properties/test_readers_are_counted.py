@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.http.user_agent import format_user_agent, parse_claim, product
-from feedproxy.subscribers.claims import PEAKS_MAX, ClaimState, current_claim, update_claim
+from feedproxy.subscribers.claim_confirmation import PEAKS_MAX, ClaimState, current_claim, update_claim
 from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
 

@@ -7,8 +7,8 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.notify.rate_limit import RateLimiter
-from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh
-from feedproxy.refresh.prefetch_scheduler import PrefetchScheduler
+from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh
+from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.store.coordination import LocalSiteThrottle, SiteThrottle
 from feedproxy.store.resource import (
     Failures,
@@ -113,7 +113,7 @@ async def test_schedule_made_ahead_is_recomputed_after_the_clock_is_set_back() -
     async def refresh(_: str) -> None:
         refreshed.set()
 
-    scheduler = PrefetchScheduler(clock, plan_for, refresh)
+    scheduler = RefreshScheduler(clock, plan_for, refresh)
     scheduler.reschedule("feed")
     await asyncio.sleep(0)
     clock.advance(-86_400)

@@ -8,7 +8,7 @@ from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import count_noun
 from feedproxy.refresh.policy import relocation, throttle
-from feedproxy.refresh.policy.prefetch import Later, Plan
+from feedproxy.refresh.policy.next_refresh import Later, Plan
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

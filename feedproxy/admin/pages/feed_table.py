@@ -113,7 +113,7 @@ class FeedTableCache:
                     service.admin.freshness_of,
                     settings_for(resource.target),
                     now,
-                    service.admin.prefetch_plan,
+                    service.admin.planned_refresh,
                 )
                 yield row_view(view, service.counts.total(resource.target, now))
 

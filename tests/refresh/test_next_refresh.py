@@ -15,8 +15,8 @@ from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.next_refresh import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.refresh.policy.polling_price import LEAD
-from feedproxy.refresh.policy.prefetch import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
@@ -162,7 +162,7 @@ def test_moved_feed_is_not_refreshed() -> None:
     assert isinstance(planned(replace(a_feed(), relocation=gone), NOON + HOUR), Rest)
 
 
-def test_prefetch_is_disabled_by_option() -> None:
+def test_refresh_ahead_is_disabled_by_option() -> None:
     assert isinstance(planned(a_feed(), NOON + HOUR, settings=Settings(polling="off")), Rest)
 
 

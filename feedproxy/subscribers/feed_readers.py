@@ -5,7 +5,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 
-from feedproxy.subscribers.claims import ClaimState
+from feedproxy.subscribers.claim_confirmation import ClaimState
 
 CLAIM_WEIGHT = 8
 """Memory of a claim, in entries of about 100 bytes."""

@@ -1,4 +1,4 @@
-"""The prefetch scheduler refreshes due feeds, a few at a time, and each once."""
+"""The refresh scheduler refreshes due feeds, a few at a time, and each once."""
 
 import asyncio
 import time
@@ -9,14 +9,14 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME
-from feedproxy.refresh.policy.prefetch import Later, Plan, Refresh, Rest
-from feedproxy.refresh.prefetch_scheduler import (
+from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh, Rest
+from feedproxy.refresh.refresh_scheduler import (
     CONCURRENT_MAX,
     CONCURRENT_MIN,
     LANE_WIDTH,
     SLEEP_MAX,
     SLOW_AFTER,
-    PrefetchScheduler,
+    RefreshScheduler,
 )
 from tests.waiting import PATIENCE
 
@@ -32,7 +32,7 @@ class World:
         self.refreshed: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.scheduler = PrefetchScheduler(self.clock, self.plan_for, self.refresh)
+        self.scheduler = RefreshScheduler(self.clock, self.plan_for, self.refresh)
 
     def plan_for(self, target: str) -> Plan:
         if target not in self.due:
@@ -145,7 +145,7 @@ async def test_start_plans_a_feed_at_its_earliest_possible_instant(world: World)
 
     await world.scheduler.close()
     world.due = {"soon": NOON + 50, "later": NOON + 5000, "unknown": NOON + 5000}
-    world.scheduler = PrefetchScheduler(world.clock, plan_for, world.refresh)
+    world.scheduler = RefreshScheduler(world.clock, plan_for, world.refresh)
     world.scheduler.start(list(world.due), {"soon": NOON + 40, "later": NOON + 4000}.get)
     await _until(lambda: len(world.scheduler) == 3)
     assert looked == ["unknown"]
@@ -186,7 +186,7 @@ async def test_start_with_many_feeds_leaves_most_of_the_time_to_others(world: Wo
             pass
         return plan_for(target)
 
-    scheduler = PrefetchScheduler(world.clock, slow, world.refresh)
+    scheduler = RefreshScheduler(world.clock, slow, world.refresh)
     scheduler.start(names)
     turns = 0
     while len(scheduler) < len(names):
@@ -199,9 +199,9 @@ async def test_start_with_many_feeds_leaves_most_of_the_time_to_others(world: Wo
     assert "1111" not in "".join("1" if each else "0" for each in in_one_go)
 
 
-def laned(world: World) -> PrefetchScheduler:
+def laned(world: World) -> RefreshScheduler:
     """Return a scheduler whose lanes are the feeds' first letters."""
-    world.scheduler = PrefetchScheduler(world.clock, world.plan_for, world.refresh, lane_of=lambda target: target[0])
+    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, lane_of=lambda target: target[0])
     return world.scheduler
 
 
@@ -258,7 +258,7 @@ async def test_unresponsive_sites_delay_no_other(world: World, monkeypatch: pyte
     assert len(world.refreshed) == CONCURRENT_MIN == scheduler.limit
     started = time.monotonic()
 
-    monkeypatch.setattr("feedproxy.refresh.prefetch_scheduler.time.monotonic", lambda: started + 10)
+    monkeypatch.setattr("feedproxy.refresh.refresh_scheduler.time.monotonic", lambda: started + 10)
     for letter in "efg":
         world.due[letter] = NOON + 20
         scheduler.reschedule(letter)
@@ -278,7 +278,7 @@ async def test_waiting_feed_starts_when_a_refresh_in_progress_becomes_slow(
     assert len(world.refreshed) == CONCURRENT_MIN
     started = time.monotonic()
 
-    monkeypatch.setattr("feedproxy.refresh.prefetch_scheduler.time.monotonic", lambda: started + SLOW_AFTER + 1)
+    monkeypatch.setattr("feedproxy.refresh.refresh_scheduler.time.monotonic", lambda: started + SLOW_AFTER + 1)
     await world.pass_time(SLOW_AFTER + 1)
 
     assert sorted(world.refreshed) == sorted(world.due)
@@ -313,7 +313,7 @@ async def test_feed_with_an_unexpected_poll_is_replanned_within_a_minute(world: 
         surprises.clear()
         return taken
 
-    world.scheduler = PrefetchScheduler(world.clock, world.plan_for, world.refresh, surprises=take)
+    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, surprises=take)
     world.scheduler.start([])
     await world.pass_time(1)
     world.due = {"a": NOON + 200}
@@ -332,7 +332,7 @@ async def test_failed_refresh_frees_its_lane(world: World) -> None:
         del world.due[target]
         raise RuntimeError("a test's own")
 
-    world.scheduler = PrefetchScheduler(world.clock, world.plan_for, fail, lane_of=lambda _: "one")
+    world.scheduler = RefreshScheduler(world.clock, world.plan_for, fail, lane_of=lambda _: "one")
     world.due = {str(number): NOON + 10 for number in range(10)}
     for target in world.due:
         world.scheduler.reschedule(target)
