@@ -9,8 +9,8 @@ window without a reader.
 Pseudonyms change with each period. Each reader is recorded under its pseudonyms of the current and of the previous
 period, and counted by the previous one. A reader therefore counts once even if the window spans two periods.
 
-Subscriber numbers that services claim are sent as this machine accepts them (subscribers/claim_confirmation.py). Of each
-service, the largest number counts.
+Subscriber numbers that services claim are sent as this machine accepts them (subscribers/claim_confirmation.py). Of
+each service, the largest number counts.
 """
 
 import json
