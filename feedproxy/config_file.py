@@ -377,7 +377,7 @@ def _read_document(path: Path) -> Any:
     except ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error
-    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+    except (YAMLError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise UsageError(f"{path}: invalid YAML ({type(error).__name__})") from error
 
 

@@ -77,6 +77,7 @@ def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
     ("text", "said"),
     [
         ("a: [\n", "feedproxy.yaml:2: not YAML"),
+        ("a: !!bool maybe\n", "feedproxy.yaml: invalid YAML (KeyError)"),
         (
             "contact_url: a: b\n",
             "feedproxy.yaml:1: not YAML: mapping values are not allowed here; a value that contains",
