@@ -95,6 +95,8 @@ class WorkerOptions:
     reuse_port: bool = False
     folder: Path | None = None
     """Folder of the store if no other process may use it, or None."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Options that a reload does not change. A worker that starts again keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class ServePlan:
     """Listening sockets for clients from systemd, instead of `listen`."""
     admin_sockets: tuple[socket.socket, ...] = ()
     """Listening sockets from systemd for the admin listener."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the supervisor that take precedence over all sources at the start of a worker."""
 
 
 class Master(master.Master):
@@ -139,7 +143,7 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
     config, overrides = _read(proxy_master, plan)
     app.set_rules(Rules(config.rules))
     try:
-        values = {**_with_modes(config.options), **_with_modes(overrides)}
+        values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
         _check_mode(values)
         proxy_master.options.update(**values)
         _check(app)
@@ -562,8 +566,10 @@ def _worker_options(proxy_master: master.Master, app: App) -> WorkerOptions:
         raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
     admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
     listen = (proxy_master.options.listen_host, proxy_master.options.listen_port)
+    # Otherwise a worker that starts after a change of the file would have another store or upstream than the others.
+    fixed = {name: getattr(proxy_master.options, name) for name in restart_names()}
     return WorkerOptions(
-        settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings)
+        settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings), fixed
     )
 
 

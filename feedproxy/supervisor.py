@@ -14,6 +14,7 @@ workers, which takes milliseconds. It has no threads, and opens only these files
 
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import logging
 import mmap
@@ -246,7 +247,7 @@ class Supervisor:
                 self._beats,
                 self._admin_ports,
             )
-            _run_worker(self.plan, context)
+            _run_worker(dataclasses.replace(self.plan, fixed=self.options.fixed), context)
         worker_socket.close()
         worker.pid, worker.control_socket = pid, control_socket
         worker.started, worker.due = time.monotonic(), None

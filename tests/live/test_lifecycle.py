@@ -148,6 +148,27 @@ def test_sighup_reloads_the_configuration_without_ending_connections(
     assert proxy.terminate() == 0
 
 
+def test_worker_that_starts_again_keeps_the_options_that_need_a_restart(
+    start: Start, origin: Origin, tmp_path: Path
+) -> None:
+    origin.publish("/fixed", a_feed("x"), Cache_Control="max-age=3600")
+    (config := tmp_path / "feedproxy.yaml").write_text("")
+    proxy = start("--config", str(config), "--workers", "2")
+    assert answered(proxy.address, origin.url("/fixed")) == "200"
+    config.write_text(f"upstream: {origin.url('/other')}\n")
+    os.kill(proxy.pid, signal.SIGHUP)
+    until(lambda: proxy.said.count("after a restart: upstream") == 2)
+
+    for victim in workers(proxy):
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: victim not in workers(proxy) and len(workers(proxy)) == 2)  # noqa: B023 (it is called at once)
+
+    assert {answered(proxy.address, origin.url("/fixed")) for _ in range(10)} == {"200"}
+    os.kill(proxy.pid, signal.SIGHUP)
+    until(lambda: proxy.said.count("after a restart: upstream") == 4)
+    assert proxy.terminate() == 0
+
+
 # -- a restart without lost requests
 
 
