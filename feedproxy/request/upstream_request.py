@@ -33,7 +33,7 @@ NOT_FORWARDED = frozenset(
     # Compression with a client's dictionary is done by feedproxy, too (RFC 9842).
     | {"available-dictionary", "dictionary-id"}
     # Fields with the client's identity or claimed address. They are withheld because the response is for all clients.
-    | {"forwarded", "x-real-ip", "x-client-ip", "x-fleet-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
+    | {"forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-remote-ip", "x-remote-addr", "client-ip"}
     | {"true-client-ip", "x-true-client-ip", "x-originating-ip", "x-proxyuser-ip", "wl-proxy-client-ip"}
     # Fields that make frameworks answer for another address, host, scheme or method.
     | {"x-original-url", "x-original-uri", "x-original-path", "x-original-host", "x-rewrite-url", "x-rewrite-uri"}

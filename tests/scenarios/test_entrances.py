@@ -464,6 +464,17 @@ async def test_reverse_mode_replaces_forwarded_fields_of_the_client(door):
     assert not {"x-real-ip", "forwarded", "x-forwarded-prefix"} & {name.lower() for name, _ in origin.heard}
 
 
+@pytest.mark.parametrize("name", ["x_client_ip", "x_cluster_client_ip", "true_client_ip", "x_originating_ip"])
+async def test_origin_gets_no_field_with_the_address_of_a_client(door, name):
+    proxy, origin, _ = await door()
+    origin.publish("/page", b"text", content_type="text/plain")
+
+    (await proxy.get("/page", accept="text/html", x_color="blue", **{name: "198.51.100.7"})).expect(200)
+
+    assert "x-color" in origin.heard
+    assert name.replace("_", "-") not in origin.heard
+
+
 # -- methods
 
 
