@@ -65,6 +65,13 @@ def test_body_is_sent_by_a_copy_without_free_descriptors(monkeypatch: pytest.Mon
     assert requested(BodyFiles(), bytes(BODY_MIN)) is None
 
 
+def test_body_is_sent_by_a_copy_if_python_cannot_create_files_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has no memfd_create if it was built for glibc before 2.27."""
+    monkeypatch.delattr(os, "memfd_create")
+
+    assert requested(BodyFiles(), bytes(BODY_MIN)) is None
+
+
 async def test_response_from_a_file_is_entire_also_for_a_slow_client(
     front: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

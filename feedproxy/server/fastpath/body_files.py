@@ -39,7 +39,7 @@ class BodyFiles:
     def _create(self, body: bytes) -> int | None:
         try:
             descriptor = os.memfd_create("body")
-        except OSError:  # no free descriptor
+        except (AttributeError, OSError):  # a Python for older systems lacks the function, or no descriptor is free
             return None
         with contextlib.suppress(OSError):  # no memory
             if os.write(descriptor, body) == len(body):
