@@ -144,10 +144,13 @@ async def test_session_of_another_worker_is_not_resumed_and_the_handshake_succee
     assert not client.session_reused
 
 
-async def test_end_of_the_handshake_is_answered_before_the_first_request(front: Opened, tmp_path: Path) -> None:
+@pytest.mark.parametrize("head_timeout", [15, 0])
+async def test_end_of_the_handshake_is_answered_before_the_first_request(
+    front: Opened, tmp_path: Path, head_timeout: int
+) -> None:
     """A client whose system delays small packets (Nagle's algorithm) sends no request before that."""
     certificate, key = make_certificate(tmp_path)
-    proxy = await front(tls_certificate=certificate, tls_key=key)
+    proxy = await front(tls_certificate=certificate, tls_key=key, head_timeout=head_timeout)
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
     raw = await proxy.line()

@@ -232,6 +232,8 @@ class Listener:
                 connection = TlsConnection(
                     descriptor, peer, address, cache, self._certificate.context, has_low_water_mark=True
                 )
+                if not settings.head_timeout:
+                    connection.remove_low_water_mark()  # no deadline removes it if no request follows the handshake
         except OSError:
             return None
         count = settings.max_connections_per_address
