@@ -140,11 +140,14 @@ class CacheAdmin:
         return without_ignored_query(to_upstream(address, self._settings_for(address)), self._settings_for)
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
-        """Return a predicate that tests whether a target, or its public address, matches a glob."""
+        """Return a predicate that tests whether a target, or its public address, matches a glob.
+
+        A key of a copy that is fetched with a credential matches if its target does.
+        """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
         settings = self._settings_for("")
-        return lambda target: any(glob.fullmatch(form) is not None for form in equivalent_urls(target, settings))
+        return lambda key: any(map(glob.fullmatch, equivalent_urls(uri.without_fragment(key), settings)))
 
     def is_feed(self, target: str) -> bool:
         """Return True if a feed is stored for this target."""
@@ -266,17 +269,18 @@ class CacheAdmin:
             forms = self._stored_forms(target)
             purged = [form for form in forms if await self._delete(form)]
             await self._store.flush()
-            self._coordinator.announce_invalidation(list(dict.fromkeys(map(uri.without_fragment, forms))))
-            return list(dict.fromkeys(map(uri.without_fragment, purged)))
+            self._coordinator.announce_invalidation(_targets_of(forms))
+            return _targets_of(purged)
         matches = self.target_matcher(pattern)
         self._store.coordination.invalidate(None)
         self._coordinator.discard(matches)
         stored_here = [target async for target in iterate_cooperatively(self._store.targets()) if matches(target)]
         at_peers = [target async for target in self._peers.targets() if matches(target)]
-        targets = list(dict.fromkeys([*stored_here, *at_peers]))
-        async for stored in iterate_cooperatively(targets):
+        keys = list(dict.fromkeys([*stored_here, *at_peers]))
+        async for stored in iterate_cooperatively(keys):
             await self._store.delete(stored)
         await self._store.flush()
+        targets = _targets_of(keys)
         async for batch in iterate_cooperatively(batched(targets, INVALIDATION_BATCH)):
             self._coordinator.announce_invalidation(list(batch))
         return targets
@@ -451,3 +455,8 @@ class CacheAdmin:
         await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
         self._observer.on_refresh_scheduled(target)
         await asyncio.shield(self._coordinator.refresh(target))
+
+
+def _targets_of(keys: Iterable[str]) -> list[str]:
+    """Return the targets of the keys, each once, without the names of credentials."""
+    return list(dict.fromkeys(map(uri.without_fragment, keys)))

@@ -295,6 +295,17 @@ async def test_wallet_response_is_purged_and_refreshed_by_the_address_of_its_fee
     assert all(request.fields.get("authorization") for request in origin.log)
 
 
+async def test_wallet_response_is_purged_by_a_pattern_that_matches_the_address_of_its_feed(door, wallet):
+    proxy, origin, _ = await door(**wallet)
+    proxy.rule("/team.rss", readers=("*",))
+    origin.publish("/team.rss", a_feed("one"), cache_control="max-age=6000")
+    (await proxy.get("/team.rss", authorization=says("bob"))).expect(200)
+
+    assert await proxy.service.admin.purge(pattern="*/team.rss") == [origin.url("/team.rss")]
+
+    assert list(proxy.service.store.targets()) == []
+
+
 async def test_wallet_response_is_invalidated_by_a_write_to_its_feed(door, wallet):
     proxy, origin, _ = await door(**wallet)
     proxy.rule("/team.rss", readers=("*",))
