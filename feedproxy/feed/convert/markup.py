@@ -28,10 +28,12 @@ _SILENT = re.compile(r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)", r
 _BREAK = re.compile(
     r"<(?:/?(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|pre|section|article)\b|br\b)[^<>]*>", re.IGNORECASE
 )
-_START = re.compile(r"<[a-zA-Z][^<>]*>")
-_ADDRESS = re.compile(
-    r"""(\s(?:href|src|poster|cite|longdesc|background|data|action)\s*=\s*)("[^"]*"|'[^']*'|[^\s"'>]+)""", re.IGNORECASE
-)
+_ATTRIBUTE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:(\s*+=\s*+)("[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\s>]*+))?+""")
+_START = re.compile(rf"<[a-zA-Z][^\s/>]*+((?:[\s/]++|{_ATTRIBUTE.pattern})*+)")
+"""Matches a start tag without its end, as a browser reads it (HTML, section 13.2.5)."""
+_ADDRESSES = frozenset(["href", "src", "srcset", "poster", "cite", "longdesc", "background", "data", "action"])
+_IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
+"""Matches the address of an image in a `srcset`, and its descriptors or the comma."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
@@ -100,15 +102,36 @@ def resolve_html(base: str, html: str) -> str:
     if not base or len(html) > _PLAIN_MAX:
         return html
 
-    def address(match: re.Match[str]) -> str:
-        value_in_quotes = match[2]
-        quote = value_in_quotes[0] if value_in_quotes[0] in "\"'" else ""
-        value = unescape(value_in_quotes.strip(quote) if quote else value_in_quotes).strip()
-        if not value or value.startswith("#") or _SCHEME.match(value):
-            return match[0]
-        return f'{match[1]}"{escape(resolve(base, value))}"'
+    def resolve_attribute(attribute: re.Match[str]) -> str:
+        name, equals, written = attribute.groups()
+        if not written or name.lower() not in _ADDRESSES:
+            return attribute[0]
+        quote = written[0] if written[0] in "\"'" else ""
+        if quote and not (len(written) > 1 and written.endswith(quote)):
+            return attribute[0]  # the tag has no end
+        inside = written.strip(quote) if quote else written
+        value = unescape(inside).strip()
+        if name.lower() == "srcset":
+            absolute = _IMAGE.sub(lambda image: resolve(base, image[1]) + image[2], value)
+        else:
+            absolute = value if value.startswith("#") else resolve(base, value)
+        replacement = absolute.replace("&", "&amp;")
+        # This may be a comment or the value of another attribute. With more or fewer of these characters, it could end
+        # elsewhere, and its text would become tags or attributes.
+        for mark in "\"'<>":
+            if mark not in inside:
+                replacement = replacement.replace(mark, f"&#{ord(mark)};")
+            elif replacement.count(mark) != inside.count(mark):
+                return attribute[0]
+        if absolute == value or not (quote or re.fullmatch(r"\S+", absolute)):
+            return attribute[0]
+        return f"{name}{equals}{quote}{replacement}{quote}"
 
-    return _START.sub(lambda tag: _ADDRESS.sub(address, tag[0]) if "=" in tag[0] else tag[0], html)
+    def resolve_tag(tag: re.Match[str]) -> str:
+        start = tag.start(1) - tag.start()
+        return tag[0][:start] + _ATTRIBUTE.sub(resolve_attribute, tag[1]) if "=" in tag[1] else tag[0]
+
+    return _START.sub(resolve_tag, html)
 
 
 def is_web(address: str) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from lxml import etree, html
 
 from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.markup import resolve_html
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Link, Person, Text
 from feedproxy.feed.convert.read.from_document import read
 from tests.conftest import CORPUS
@@ -51,6 +52,42 @@ def a_hostile_feed(word: str) -> Feed:
     return Feed(
         title=Text(word), summary=Text(word, "html"), links=links, language=word, rights=Text(word), items=(item,)
     )
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        '<img title=" src=x/onmouseover=alert(1)//">',
+        '<img alt="see src=x">',
+        '<b title="<img src=x/onclick=alert(1)>">',
+        '</b title="<img src=x/onclick=alert(1)>">',
+        "<!-- <b title=' --><img alt=\"' src=x/onerror=alert(1) \">",
+        '<svg><style><a id="</style><img src=x/onfocus=alert(1) ">',
+        '<title><b id="</title><img alt=" src=x"><b title=\' onclick=alert(1) \'><b title=" onclick=alert(1) ">',
+        '<!-- <a href="x--><b title="--><img src=q onerror=alert(1)>">',
+    ],
+)
+def test_resolved_address_never_leaves_the_quotation_marks_around_it(harmless: str) -> None:
+    resolved = resolve_html("https://x.example/a/", harmless)
+    assert all(resolved.count(mark) == harmless.count(mark) for mark in "\"'<>")
+    assert html.fromstring(f"<div>{resolved}</div>").xpath("//@*[starts-with(name(), 'on')]") == []
+
+
+@pytest.mark.parametrize(
+    ("relative", "absolute"),
+    [
+        ('<img srcset="a.jpg 1x, /b,c.jpg 2x" src=c>', "https://x.example/a/a.jpg 1x, https://x.example/b,c.jpg 2x"),
+        ("<img srcset='a, data:image/png;base64,AA 2x'>", "https://x.example/a/a, data:image/png;base64,AA 2x"),
+        ('<img srcset=" , ">', " , "),
+    ],
+)
+def test_addresses_in_srcset_become_absolute(relative: str, absolute: str) -> None:
+    assert html.fromstring(resolve_html("https://x.example/a/", relative)).get("srcset") == absolute
+
+
+@pytest.mark.parametrize("piece", ['<a b="', "<a ", "<a x= ", '<a href="', '<a srcset=" ,', "<a srcset='a,", "<!--"])
+def test_addresses_are_resolved_in_linear_time(piece: str) -> None:
+    resolve_html("https://x.example/", piece * (300_000 // len(piece)))
 
 
 @pytest.mark.parametrize("word", HOSTILE)
