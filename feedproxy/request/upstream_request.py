@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from feedproxy import __version__
-from feedproxy.http import negotiation
+from feedproxy.http import negotiation, uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
@@ -355,8 +355,11 @@ def with_via(fields: Fields, via: str) -> Fields:
 
 
 def surrogate_key(target: str) -> str:
-    """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of this target."""
-    return f"feed-{feed_id(target)}"
+    """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of this target.
+
+    A copy that is fetched with a credential has the key of its target.
+    """
+    return f"feed-{feed_id(uri.without_fragment(target))}"
 
 
 def feed_id(target: str, installation: str = "") -> str:

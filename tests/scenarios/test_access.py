@@ -10,6 +10,7 @@ from feedproxy.access import wsse
 from feedproxy.access.secret_tokens import issue, revoke
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.play import UPSTREAM
 
 HASHED = {name: bcrypt.hashpw(f"{name}'s".encode(), bcrypt.gensalt(4)).decode() for name in ("bob", "carol")}
@@ -304,6 +305,20 @@ async def test_wallet_response_is_purged_by_a_pattern_that_matches_the_address_o
     assert await proxy.service.admin.purge(pattern="*/team.rss") == [origin.url("/team.rss")]
 
     assert list(proxy.service.store.targets()) == []
+
+
+async def test_wallet_response_has_the_surrogate_key_that_a_purge_of_its_feed_names(door, tmp_path):
+    (tmp_path / "wallet").write_text('- {match: "*/team.rss", anybody: true, basic: {user: team, password: secret}}\n')
+    proxy, origin, _ = await door(wallet=str(tmp_path / "wallet"), upstream=UPSTREAM, state_freshness=True)
+    origin.publish("/team.rss", a_feed("one"), cache_control="max-age=6000")
+    purged: list[str] = []
+    proxy.service.events.copies_invalidated.subscribe(lambda event: purged.extend(event.targets))
+
+    seen = (await proxy.ask("/team.rss")).expect(200)
+    await proxy.service.admin.purge(origin.url("/team.rss"))
+
+    assert origin.heard.get("authorization")
+    assert seen.fields.get("surrogate-key") == surrogate_key(purged[0])
 
 
 async def test_wallet_response_is_invalidated_by_a_write_to_its_feed(door, wallet):
