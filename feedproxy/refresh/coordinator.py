@@ -20,7 +20,7 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.publication_history import find_publications
 from feedproxy.feed_rules import may_serve_under
-from feedproxy.http import negotiation
+from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
@@ -117,6 +117,7 @@ class RefreshCoordinator:
         target = request.target
         return (
             _is_known_feed(self._store.peek(target))
+            and uri.without_fragment(target) == target  # the operator's credential has a limit of its own
             and not is_upstream_target(target, self._settings_for(target))
             and not any(is_credential(name) for name, _ in request.fields)
         )

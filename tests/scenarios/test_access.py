@@ -273,6 +273,25 @@ async def test_wallet_credential_is_absent_from_fields_content_and_stored_target
     assert "bobs" not in stored
 
 
+async def test_limit_of_a_wallet_credential_pauses_no_other_feed_of_the_site(door, wallet):
+    proxy, origin, clock = await door(**wallet)
+    proxy.rule("/team.rss", readers=("*",))
+    for path in ("/team.rss", "/feed.rss"):
+        origin.publish(path, a_feed(), cache_control="max-age=60")
+        (await proxy.get(path, authorization=says("bob"))).expect(200)
+    (await proxy.get("/feed.rss")).expect(200)
+    clock.advance(minutes=10)
+
+    origin.speak(lambda _: Response(429, Fields([("Retry-After", "1200")])))
+    await proxy.get("/team.rss", authorization=says("bob"))
+    origin.recover()
+    requests = origin.requests
+    clock.advance(minutes=1)
+
+    (await proxy.get("/feed.rss")).expect(200)
+    assert origin.requests == requests + 1
+
+
 async def test_wallet_response_is_purged_and_refreshed_by_the_address_of_its_feed(door, wallet):
     proxy, origin, clock = await door(**wallet)
     proxy.rule("/team.rss", readers=("*",))
