@@ -308,16 +308,30 @@ class RefreshCoordinator:
             self.refresh(target)
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`, unless it is invalidated in the meantime. While this refresh waits, further
-        calls for the target have no effect."""
-        epoch = self._coordination.invalidation_epoch(target)
+        """Refresh a target after `seconds`, or later if the throttle then defers it.
 
-        async def wait() -> None:
-            await self._clock.sleep(seconds)
-            if self._coordination.invalidation_epoch(target) == epoch:
-                await asyncio.shield(self.refresh(target))
+        The refresh is omitted if the target is invalidated or paused in the meantime. A call replaces an earlier call
+        for the target.
+        """
+        epoch, at = self._coordination.invalidation_epoch(target), self._clock.now() + seconds
 
-        self._start_once(self._scheduled, target, wait)
+        async def wait(at: Instant) -> None:
+            while True:
+                await self._clock.sleep(at - self._clock.now())
+                if self._coordination.invalidation_epoch(target) != epoch:
+                    return
+                match self.check_fetch_allowed(self._store.get(target), target, self._settings_for(target)):
+                    case throttle.Deferred(_, Detail.PAUSED):
+                        return
+                    case throttle.Deferred(until, detail) if detail is not Detail.SITE_INTERVAL:
+                        at = until
+                    case _:
+                        break  # the refresh itself waits for the site
+            await asyncio.shield(self.refresh(target))
+
+        if (earlier := self._scheduled.pop(target, None)) is not None:
+            earlier.cancel()
+        self._start_once(self._scheduled, target, partial(wait, at))
 
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]

@@ -89,6 +89,29 @@ async def test_refresh_within_the_floor_is_postponed_and_done_once(stage):
     assert b"new" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
 
 
+async def test_postponed_refresh_obeys_a_shorter_floor_and_a_pause(stage):
+    proxy, origin, clock = await stage(feed_min_interval=600)
+    origin.publish("/feed.rss", a_feed("old"), cache_control="max-age=86400")
+    await proxy.get("/feed.rss")
+    clock.advance(seconds=20)
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).at == clock.now() + 580
+
+    proxy.rule("/feed.rss", feed_min_interval=60)
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).at == clock.now() + 40
+    await asyncio.sleep(0)
+    clock.advance(seconds=41)
+    await origin.asked(2)
+    await proxy.settled()
+
+    assert (await proxy.service.admin.refresh(origin.url("/feed.rss"))).outcome == "later"
+    await asyncio.sleep(0)
+    proxy.rule("/feed.rss", feed_min_interval=PAUSE_INTERVAL)
+    clock.advance(seconds=600)
+    await asyncio.sleep(0)
+    await proxy.settled()
+    assert origin.requests == 2
+
+
 async def test_refresh_that_fails_keeps_the_copy(stage):
     proxy, origin, _ = await a_copy(stage)
     origin.break_down(503)
