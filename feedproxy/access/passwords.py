@@ -85,8 +85,9 @@ class PasswordFile:
         seal = hashlib.blake2b(
             f"{credentials.user}\0{credentials.password}".encode(), key=self._key, digest_size=16
         ).digest()
-        now = self._clock.now()
-        if hashed is not None and 0 <= (self._verified.get(seal) or 0) - now <= VERIFIED_FOR:
+        # After a reload during the check, the new file may have another password.
+        now, verified = self._clock.now(), self._verified
+        if hashed is not None and 0 <= (verified.get(seal) or 0) - now <= VERIFIED_FOR:
             return True
         if self._waiting >= CHECKS_WAITING_MAX:
             return None
@@ -98,7 +99,7 @@ class PasswordFile:
             self._waiting -= 1
         if hashed is None or not is_correct:
             return False
-        self._verified.put(seal, now + VERIFIED_FOR)
+        verified.put(seal, now + VERIFIED_FOR)
         return True
 
     def _hash_for_unknown(self, user: str) -> str:

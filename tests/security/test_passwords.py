@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from feedproxy.access import passwords as users_module
 from feedproxy.access.authorization import Authorized, Authorizer, Challenge, Denied
 from feedproxy.access.basic import BasicCredentials
 from feedproxy.access.failed_login_limit import GUESSES_MAX
-from feedproxy.access.passwords import PasswordFile
+from feedproxy.access.passwords import PasswordFile, verify_hash
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
 from feedproxy.notify.rate_limit import RateLimiter
+from tests.waiting import PATIENCE
 
 NOW = 1_800_000_000.0
 CHEAP = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(4)).decode()
@@ -86,6 +88,30 @@ async def test_unknown_user_with_the_password_of_another_is_never_accepted(clock
 
     assert [await users.verify(BasicCredentials("nobody", "open sesame")) for _ in range(2)] == [False, False]
     assert await PasswordFile(file_of(tmp_path), clock).verify(BasicCredentials("nobody", "open sesame")) is False
+
+
+async def test_password_changed_during_its_check_is_not_remembered(
+    clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, file_changed = threading.Event(), threading.Event()
+
+    def verify_slowly(hashed: str, password: str) -> bool:
+        begun.set()
+        return file_changed.wait(PATIENCE) and verify_hash(hashed, password)
+
+    monkeypatch.setattr(users_module, "verify_hash", verify_slowly)
+    users = PasswordFile(file_of(tmp_path, CHEAP), clock)
+    former = BasicCredentials("user0", "open sesame")
+    checking = asyncio.create_task(users.verify(former))
+    await asyncio.to_thread(begun.wait, PATIENCE)
+    file_of(tmp_path, bcrypt.hashpw(b"another", bcrypt.gensalt(4)).decode(), CHEAP)
+    clock.advance(2)
+    other = asyncio.create_task(users.verify(BasicCredentials("user0", "another")))
+    await asyncio.sleep(0)
+    file_changed.set()
+
+    assert (await checking, await other) == (True, True)
+    assert not await users.verify(former)
 
 
 async def test_guesses_from_one_ipv6_network_count_as_one_client(clock: ManualClock, tmp_path: Path) -> None:
