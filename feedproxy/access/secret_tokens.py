@@ -8,6 +8,7 @@ A token has 144 random bits. A slow hash is therefore unnecessary.
 import hashlib
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -112,13 +113,27 @@ def list_tokens(path: Path) -> list[SecretToken]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Replace the file atomically: a running proxy reads either the old or the new file."""
+    """Replace the file atomically: a running proxy reads either the old or the new file.
+
+    The new file has the owner and mode of the old one. Otherwise the proxy could not read a file that root has written,
+    and would accept revoked tokens.
+    """
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:
+        path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(HEADER + written)
-        os.replace(name, path)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                if path.exists():
+                    former = path.stat()
+                    os.fchmod(handle, stat.S_IMODE(former.st_mode))
+                    if (former.st_uid, former.st_gid) != (os.geteuid(), os.getegid()):
+                        os.fchown(handle, former.st_uid, former.st_gid)
+                file.write(HEADER + written)
+            os.replace(name, path)
+        except OSError:
+            os.unlink(name)
+            raise
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or error}") from error

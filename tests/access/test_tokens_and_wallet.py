@@ -1,5 +1,6 @@
 """Secret tokens that can be revoked, and credentials of users for origins."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,26 @@ def test_revoked_token_is_refused_within_a_second(tmp_path: Path) -> None:
     assert tokens.user_of(other, "https://example.com/feed") == "bob"
     assert revoke(path, ["nobody"]) == []
     assert len(list_tokens(path)) == 1
+
+
+def test_file_of_tokens_keeps_its_mode_owner_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path := tmp_path / "tokens").touch(0o640)
+    path.chmod(0o640)
+    (link := tmp_path / "link").symlink_to(path)
+    issue(link, "bob", "https://x.example/*")
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+    owners = []
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)  # as if another user ran the command
+    monkeypatch.setattr(os, "fchown", lambda handle, *owner: owners.append(owner))
+    revoke(path, ["bob"])
+    assert owners == [(path.stat().st_uid, path.stat().st_gid)]
+
+    monkeypatch.setattr(os, "replace", lambda *_: path.rmdir())  # fails
+    with pytest.raises(UsageError):
+        issue(path, "bob", "https://x.example/*")
+    assert sorted(tmp_path.iterdir()) == [link, path]
 
 
 def test_secret_token_is_redacted_from_addresses(tmp_path: Path) -> None:
