@@ -51,7 +51,8 @@ class ReloadingFile[T]:
             status = os.stat(self._path)
         except OSError:
             return 0, 0, 0
-        return status.st_mtime_ns, status.st_size, status.st_ino
+        # The time of the status also changes with the mode and owner, which may have prevented reading.
+        return status.st_ctime_ns, status.st_size, status.st_ino
 
     def _read(self) -> T:
         try:

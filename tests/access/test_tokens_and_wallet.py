@@ -57,6 +57,27 @@ def test_revoked_token_is_refused_within_a_second(tmp_path: Path) -> None:
     assert len(list_tokens(path)) == 1
 
 
+def test_revoked_token_is_refused_after_its_file_becomes_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, path = ManualClock(NOW), tmp_path / "tokens"
+    token, secret = issue(path, "bob", "https://x.example/*")
+    tokens = TokenFile(str(path), clock)
+    revoke(path, [token.id])
+    with monkeypatch.context() as unreadable:
+        unreadable.setattr(Path, "read_text", refuse_to_read)
+        clock.advance(2)
+        assert tokens.user_of(secret, "https://x.example/feed") == "bob"
+
+    path.chmod(0o640)
+    clock.advance(2)
+    assert tokens.user_of(secret, "https://x.example/feed") is None
+
+
+def refuse_to_read(path: Path, **_: object) -> str:
+    raise PermissionError(13, "Permission denied")
+
+
 def test_file_of_tokens_keeps_its_mode_owner_and_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (path := tmp_path / "tokens").touch(0o640)
     path.chmod(0o640)
