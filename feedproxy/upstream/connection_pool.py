@@ -107,7 +107,8 @@ class OriginProtocol(ResponseHandler):
         try:
             await self._complete
         finally:
-            self._reading = None
+            # `is_wanted` refers to this connection. Only a garbage collection would free the two.
+            self._reading, self._is_wanted = None, _always
 
     def data_received(self, data: bytes) -> None:
         parser = self._reading

@@ -5,6 +5,7 @@ import gc
 import gzip
 import json
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.settings import Settings
+from feedproxy.upstream.connection_pool import OriginProtocol
 from feedproxy.upstream.fair_limits import Limit
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 from feedproxy.upstream.origin_client import FetchLimits, FetchStats
@@ -521,6 +523,24 @@ async def test_fetcher_closes_at_once_and_releases_everything() -> None:
             await fetcher.close()
         del waiting, fetcher
         gc.collect()
+
+
+async def test_closed_connection_is_freed_without_garbage_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections: list[weakref.ref[OriginProtocol]] = []
+
+    def connection_made(connection: OriginProtocol, transport: asyncio.BaseTransport) -> None:
+        connections.append(weakref.ref(connection))
+        made(connection, transport)
+
+    made = OriginProtocol.connection_made
+    monkeypatch.setattr(OriginProtocol, "connection_made", connection_made)
+    gc.disable()
+    try:
+        async with origin(play(response(b"hi", b"Connection: close"))) as raw, a_fetcher() as fetcher:
+            await fetcher.fetch(a_get(raw.url()))
+            await until(lambda: connections[0]() is None)
+    finally:
+        gc.enable()
 
 
 async def test_cancelled_fetch_leaves_no_connection() -> None:
