@@ -109,7 +109,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
-def test_full_collection_runs_when_clients_are_idle_and_at_least_once_a_day(looked: list[str]) -> None:
+def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours(looked: list[str]) -> None:
     held = GcScheduler(0.0)
 
     for now in range(int(gc_policy.FULL_INTERVAL_WHEN_IDLE), int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 10):

@@ -210,7 +210,7 @@ def _pack(slots: Iterable[_Slot]) -> bytes:
     try:
         return _shared(b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots]))
     except struct.error as error:
-        raise ValueError(f"slot out of range:  {error}") from error
+        raise ValueError(f"slot out of range: {error}") from error
 
 
 @lru_cache(maxsize=1024)
