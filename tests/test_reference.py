@@ -1,6 +1,7 @@
 """The pages generated from the code are current."""
 
 import runpy
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_bash_completes_commands_flags_and_options() -> None:
     for words in ("sta", "serve --lis", "serve --set stor"):
         typed = ["feedproxy", *words.split()]
         lines = f"""
-            source {script}
+            source {shlex.quote(str(script))}
             COMP_WORDS=({" ".join(typed)}); COMP_CWORD={len(typed) - 1}
             _shtab_feedproxy
             echo "${{COMPREPLY[@]}}"

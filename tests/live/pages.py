@@ -372,8 +372,9 @@ class Page:
     def _command(self, line: str, expected: int) -> None:
         real = self._real(line)
         if found := re.fullmatch(r"export (.+)", real):
-            exported = Template(found[1]).safe_substitute(self._environment)
-            self._environment |= dict(pair.split("=", 1) for pair in shlex.split(exported))
+            pairs = [pair.split("=", 1) for pair in shlex.split(found[1])]
+            # As in a shell, a blank in the value of a variable does not end a word.
+            self._environment |= {name: Template(value).safe_substitute(self._environment) for name, value in pairs}
             return
         if SERVERS.match(line):
             arguments, environment = self._arguments(real), self._environment_of(line)

@@ -130,6 +130,8 @@ def test_xdg_mime_names_feedproxy_for_both_types(home: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", ["feed.rss", "feed.atom"])
 def test_xdg_open_opens_a_downloaded_feed_in_the_reader(home: dict[str, str], tmp_path: Path, name: str) -> None:
     opener, asked = tool("xdg-open"), tool("xdg-mime")
+    if " " in COMMAND[0]:
+        pytest.skip("xdg-open without a desktop does not start a program with a blank in its path")
     file = tmp_path / name
     file.write_bytes(FEED if name == "feed.rss" else ATOM)
     kind = subprocess.run([asked, "query", "filetype", file], env=home, capture_output=True, text=True, check=False)
