@@ -278,6 +278,43 @@ def test_renewed_certificate_is_loaded(tmp_path: Path) -> None:
         held.reload_if_changed()
 
 
+def test_connections_have_the_previous_certificate_until_the_key_is_renewed(tmp_path: Path) -> None:
+    files = make_certificate(tmp_path)
+    held, client = ReloadingCertificate(*files), trusting(files[0])
+    assert can_connect(held, client)
+
+    former_key = Path(files[1]).read_bytes()
+    make_certificate(tmp_path)
+    key = Path(files[1]).read_bytes()
+    Path(files[1]).write_bytes(former_key)
+    with pytest.raises(OSError, match="key"):
+        held.reload_if_changed()
+    assert can_connect(held, client)
+
+    Path(files[1]).write_bytes(key)
+    held.reload_if_changed()
+    assert can_connect(held, trusting(files[0]))
+
+
+def can_connect(held: ReloadingCertificate, client: ssl.SSLContext) -> bool:
+    """Return whether a handshake in memory is completed."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        held.context.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(3):
+        for end in list(ends):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return False
+            ends.remove(end)
+    return not ends
+
+
 async def test_invalid_certificate_is_reported_at_start(tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("nothing")
     given = {"tls_certificate": str(tmp_path / "cert.pem"), "admin": "", "store": "memory:"}

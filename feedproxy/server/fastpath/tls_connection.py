@@ -54,33 +54,35 @@ class ReloadingCertificate:
         contains the key."""
         self._certificate = Path(certificate).expanduser()
         self._key = Path(key).expanduser() if key else None
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.set_alpn_protocols(["http/1.1"])
-        self.context.options |= ssl.OP_NO_RENEGOTIATION
-        self.context.num_tickets = 1  # a feed reader opens one connection at a time
-        self._loaded = self._modification_times()
+        self._loaded = self._change_times()
         try:
-            self._load()
+            self.context = self._load()
         except (OSError, ssl.SSLError) as error:
             raise UsageError(f"tls_certificate: {certificate}: {error.strerror or error}") from error
 
     def reload_if_changed(self) -> None:
         """Load the files if they have changed. Raises OSError if they are invalid; the previous certificate then stays
         in use."""
-        times = self._modification_times()
+        times = self._change_times()
         if times != self._loaded:
             self._loaded = times
-            self._load()
+            self.context = self._load()
 
-    def _load(self) -> None:
-        self.context.load_cert_chain(self._certificate, self._key, password=lambda: "")
+    def _load(self) -> ssl.SSLContext:
+        """Return a new context. A failure would leave another one with the new certificate and without a key."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.num_tickets = 1  # a feed reader opens one connection at a time
+        context.load_cert_chain(self._certificate, self._key, password=lambda: "")
+        return context
 
-    def _modification_times(self) -> list[float]:
+    def _change_times(self) -> list[int]:
         times = []
         for path in filter(None, (self._certificate, self._key)):
             with contextlib.suppress(OSError):
-                times.append(path.stat().st_mtime)
+                times.append(path.stat().st_ctime_ns)  # also changes with the mode
         return times
 
 
