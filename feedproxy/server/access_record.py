@@ -18,7 +18,8 @@ from feedproxy.telemetry.log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64
-"""Maximum number of field lines in a request that is scored. The last request of each reader is stored with its score.
+"""Maximum number of field lines in a request that is scored. It limits memory, because the last request of each reader
+is stored with its score.
 """
 
 SCORED_LENGTH_MAX = 4096

@@ -1,4 +1,4 @@
-"""Heads of all responses to clients: Date, the fields of the entrance, and their encoding.
+"""Heads of all responses to clients: the fields that every response gets, and the encoding as bytes.
 
 mitmproxy's flows and the fast path use the same functions.
 """
@@ -28,7 +28,10 @@ def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
 
 
 def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
-    """Return the response with the fields that all responses through this entrance have."""
+    """Return the response with Date and, if it leaves through the gateway, with the fields that protect browsers.
+
+    A response with control characters in its head is replaced by an error.
+    """
     if client.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
         response = response.with_fields(apply_entrance_rules(response.fields, client, target="", upstream=""))
     if "date" not in response.fields:
@@ -36,7 +39,7 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
         # and 4xx (Client Error) responses." -- RFC 9110, section 6.6.1
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
     if not _is_well_formed(response):
-        # The cause may be a manipulated copy or a wrong option. The response is therefore withheld.
+        # A manipulated copy or a wrong option may contain such characters, which could end the head early.
         logger.error("response withheld: its head has control characters")
         response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
     return response

@@ -11,7 +11,7 @@ BODY_MIN = 32_768
 """Smallest size in bytes of a body that gets a file. At 12 KB, sendfile takes as long as a copy."""
 
 REQUESTS_MIN = 8
-"""Number of requests within a second after which a body gets a file. To make the file takes as long as three hits."""
+"""Number of requests within a second after which a body gets a file. Making the file takes as long as three hits."""
 
 SIZE_MAX = 4 * 1024 * 1024
 """Largest size in bytes of all files together. With BODY_MIN, this also limits the number of descriptors to 128."""

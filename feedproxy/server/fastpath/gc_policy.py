@@ -2,10 +2,10 @@
 
 A full collection of a process with a full store takes 0.1 s, during which no client is answered. Reference counting
 frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while clients are
-idle, or every six hours. Python itself collects new objects, in less than a millisecond. Objects that are still in use
-after these collections are excluded from garbage collection until the next full one. Otherwise all objects created
-since the last full collection would have to be collected from time to time. With 35 refreshes per second, these
-collections took 5 to 25 ms every four seconds.
+idle, or every six hours. Python itself collects new objects, in less than a millisecond. Objects that survive two of
+these collections are excluded from garbage collection until the next full one (gc.freeze). Otherwise Python would
+search all objects created since the last full collection for garbage from time to time. With 35 refreshes per second,
+this took 5 to 25 ms every four seconds.
 """
 
 import ctypes

@@ -1,8 +1,9 @@
 """Check of mitmproxy's internal names that the fast path uses.
 
-mitmproxy documents that modes and server instances can be subclassed. Two other parts are internal and may change with
-any release: how its HTTP/1 server shows that it is idle, and how a connection handler is started. If a name is missing,
-mitmproxy's own listener answers all requests, as with `fast_path: false`, and a warning names the missing names.
+mitmproxy registers each subclass of its modes and server instances, so that new ones can be added. Two other parts are
+internal and may change with any release: how its HTTP/1 server shows that it is idle, and how a connection handler is
+started. If a name is missing, mitmproxy's own listener answers all requests, as with `fast_path: false`, and a warning
+names the missing names.
 """
 
 import functools

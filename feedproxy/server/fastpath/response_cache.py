@@ -4,10 +4,10 @@ Most feed readers send the same bytes each time. Their requests are looked up wi
 number or a date that changes. Their requests are parsed (request_head.py) and looked up by key. Only complete, parsed
 requests are stored, so that a request with equal bytes is known to be valid.
 
-The size of all tables together is limited in bytes. The oldest entries are evicted first, in batches, because evicting
-many at once would delay all clients. A template is stored under a key when a request has this key for the second time.
-While half of the space is free, it is stored at the first time. It is stored under the exact bytes when these bytes
-occur for the second time. Requests that never repeat therefore evict nothing.
+The size of all tables together is limited in bytes. The oldest entries are evicted first, in small batches, because
+evicting many at once would delay all clients. A template is stored under its key at the second request with this key
+or, while half of the space is free, at the first. It is stored under the exact bytes of a request when these bytes
+arrive for the second time. Requests that never repeat therefore evict nothing.
 """
 
 from collections import OrderedDict
@@ -45,10 +45,11 @@ checked within a minute."""
 
 
 class AdmissionFilter:
-    """Memory of the hashes of earlier values, in two generations.
+    """Filter that admits a value to a cache when the value occurs again. It stores the hashes of earlier values, in two
+    generations.
 
-    With `sampled`, only one in SAMPLE_ONE_IN of many consecutive new values is recorded. The filter then recognizes a
-    repeated value at a later occurrence than the second.
+    With `sampled`, only one in SAMPLE_ONE_IN values is recorded after SAMPLE_AFTER new values in a row. Some values are
+    then admitted later than at their second occurrence.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:

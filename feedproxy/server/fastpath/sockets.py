@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from feedproxy.clock import Seconds
 
 BACKLOG = 1024
-"""Maximum number of connections in the accept queue of a socket. nginx has 511 per worker."""
+"""Maximum number of connections in the accept queue of a socket. The default of nginx on Linux is 511."""
 
 DEFER_ACCEPT = 5
 """Seconds for which the kernel delays the acceptance of a connection without a request (TCP_DEFER_ACCEPT).
 
-A connection for a single request then causes one wake-up instead of two. Connections that never send a request are not
-accepted.
+A connection for a single request then causes one wake-up instead of two. A connection on which no request arrives is
+accepted some seconds later.
 """
 
 PORT_TRIES = 8

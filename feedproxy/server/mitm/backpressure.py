@@ -1,8 +1,8 @@
 """Backpressure for clients that request but do not read: their unsent output is limited.
 
-mitmproxy writes a response as soon as it is complete, even if the client has not read the previous response. When it
-closes a connection, unsent output waits without limit. A single connection could therefore take all memory, since a
-request has a hundred bytes and its response megabytes.
+mitmproxy writes a response as soon as it is complete, even if the client has not read the previous response. After it
+has closed a connection, unsent output would wait for the client without limit. A single connection could therefore take
+all memory, since a request has a hundred bytes and its response megabytes.
 """
 
 import asyncio
@@ -16,7 +16,12 @@ LINGERING_TIME: Seconds = 30
 
 
 class WriteBackpressure:
-    """The stream writers of open connections, by client id."""
+    """Limiter of the unsent output of client connections. It measures this output and waits until the client has read
+    it.
+
+    It also pauses reading from an origin, and discards the output that a closed connection has left after
+    LINGERING_TIME. For these purposes it stores the stream writer of each open connection, by client id.
+    """
 
     def __init__(self) -> None:
         self._writers: dict[str, asyncio.StreamWriter] = {}
@@ -75,7 +80,7 @@ class WriteBackpressure:
         writer = self._writers.pop(client, None)
         if writer is None:
             return
-        # If mitmproxy decides to close a connection while it starts to handle input, the connection stays open.
+        # mitmproxy leaves a connection open if it decides to close it while it begins to handle input.
         writer.close()
         if writer.transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(LINGERING_TIME, writer.transport.abort)

@@ -440,7 +440,8 @@ class FlowHandler:
         state.status, state.is_streaming, state.parent = status, True, parent
 
     def _with_credentials(self, state: FlowState) -> Request:
-        """Return the streamed request. A GET or HEAD has the fields of the operator's credential for its user.
+        """Return the streamed request. A GET or HEAD gets the fields of the credential that the operator has configured
+        for its user.
 
         A credential in a query parameter is left out, because the streamed address is logged and recorded.
         """

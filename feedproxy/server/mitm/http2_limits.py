@@ -46,8 +46,8 @@ POINTS = 1_000
 """Initial and largest number of points of a connection. Node permits 1,000 resets at once."""
 
 POINTS_PER_SECOND = 100
-"""Points that a connection gains per second. A client that measures its connection sends one or two PINGs per
-window."""
+"""Points that a connection gains per second, so that a client may send PINGs and other frames without content at any
+time."""
 
 RESET_COST = 5
 """Points that RST_STREAM costs: 200 resets at once, then 20 per second. A browser that leaves a page resets up to 100

@@ -34,12 +34,14 @@ PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
-"""Fields that make web frameworks respond for another path than the target's. The other path may be protected by rules.
+"""Fields that make some web frameworks respond for another path than the target's. The other path may be protected by
+rules.
 """
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Matches names of fields that are sent upstream. CGI, WSGI and PHP treat any other character like a hyphen: they read
-X_Forwarded_Host as X-Forwarded-Host. nginx also drops fields with such names (underscores_in_headers)."""
+"""Matches names of fields that are sent upstream. CGI, WSGI and PHP write a hyphen as an underscore, so that
+X_Forwarded_Host is read like X-Forwarded-Host. nginx also drops fields with underscores by default
+(underscores_in_headers)."""
 
 SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a streamed request, in the client's form."""
