@@ -24,8 +24,8 @@ How to add a protocol
    Check `notifications.can_receive_calls` first: without `public_url` no server can call back. For protocols in which
    the feed names the server, `outbound_subscriptions.py` does all of this; `publisher_subscriber_protocol.py` joins the
    two sides.
-5. A received push is `refresh_requests.accept_ping([topic], source)`. If a subscription announced it, also call
-   `proxy.admin.record_push(topic, until)`: the feed is then polled less. Content of a push goes to
+5. For a received push, call `refresh_requests.accept_ping([topic], source)`. If the push belongs to a subscription,
+   also call `proxy.admin.record_push(topic, until)`: the feed is then polled less. Content of a push goes to
    `proxy.admin.apply_push`, which returns a reason if the content is not used.
 
 The topic of a subscription is always the target URI that the proxy fetches; the URL that the subscriber wrote belongs

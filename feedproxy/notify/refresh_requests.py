@@ -37,8 +37,8 @@ next client request refreshes the feed."""
 
 
 POSTPONE_MAX: Seconds = 3600
-"""Longest time in seconds until a deferred refresh is considered again. The operator may have ended the reason, such as
-a pause, in the meantime."""
+"""Longest time in seconds until a deferred refresh is considered again. The reason for the deferral, such as a pause by
+the operator, may have ended by then."""
 
 
 class TooManyRequests(FeedproxyError):

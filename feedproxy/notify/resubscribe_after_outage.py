@@ -10,9 +10,9 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine. rssCloud servers drop a
-subscriber after three failed notifications in a row. For a feed that changes often, three notifications take minutes.
-Confirming a subscription costs only one call."""
+"""Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine. Some rssCloud servers
+drop a subscriber after three failed notifications in a row, and a feed that changes often causes three notifications
+within minutes. An unnecessary confirmation of a subscription costs only one call."""
 
 CLOCK_STEP_MIN: Seconds = 60
 """Backward steps of the clock up to this number of seconds are ignored: a time service may make them."""

@@ -85,7 +85,7 @@ class ChangeLists:
         body = changes_xml.write_document(entries, updated=updated, count=count, minutes=minutes)
         tag = parse_tag(changes_xml.entity_tag(body))
         assert tag is not None
-        # Caches may store the list and must revalidate it, so that a change is visible at once.
+        # Caches may store the list and must validate it before each use, so that a change is visible at once.
         return generated_document.respond(
             call.request, body, "application/xml; charset=utf-8", tag=tag, modified=modified, cache_control=caching
         )

@@ -52,8 +52,8 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The changes in a new feed's resource come from its entry dates. The snapshot of a new feed has the instant of the
-    first fetch instead.
+    The instant of a snapshot is that of the last change. A new feed was never observed to change, and its resource has
+    instants from the dates of its entries. Its snapshot therefore has the instant of the first fetch.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:

@@ -215,7 +215,7 @@ class DeliveryWorker:
                 hosts[delivery.host] += 1
                 started_count += 1
                 self._running[delivery.id] = (delivery, asyncio.ensure_future(self._deliver(delivery)))
-            if started_count == len(due):  # all found deliveries were started: more would exceed the limits
+            if started_count == len(due):  # none was skipped: another query would find none to start
                 return
 
     async def next_due(self) -> Instant | None:

@@ -1,9 +1,10 @@
 """The rssCloud server: aggregators register here for feeds, and are notified of changes after a verification.
 
-A callback at the caller's own address is verified by a test notification: "A workstation cannot make a registration
-call on behalf of another." A callback at another host (`domain`) is verified by a response that an arbitrary web server
-would not send. The callback must repeat a challenge (http-post) or return true (XML-RPC, SOAP). The client waits for
-the outcome. The verification is therefore sent at once (DeliveryWorker.request_now), and is not durable.
+A callback at the caller's own address is verified by a test notification. The definition of 2003 allows no other
+address: "A workstation cannot make a registration call on behalf of another." Later versions also allow a callback at
+another host (`domain`). It is verified by a response that an arbitrary web server would not send: it must repeat a
+challenge (http-post) or return true (XML-RPC, SOAP). The client waits for the outcome. The verification is therefore
+sent at once (DeliveryWorker.request_now), and is not durable.
 """
 
 import logging
