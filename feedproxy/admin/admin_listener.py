@@ -30,7 +30,7 @@ HEADERS: Mapping[str, str] = MappingProxyType(
         "Cache-Control": "no-store",
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
-        # no-referrer is not used, because browsers then send `Origin: null` even for same-origin requests.
+        # no-referrer is not used, because browsers would then send `Origin: null` with forms of these pages, too.
         "Referrer-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -64,8 +64,8 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 class AdminListener:
     """A listener that serves routes at one address.
 
-    After each handler, the listener calls `on_outcome` with a reason. If the handler succeeded, the function `reason`
-    returns this reason.
+    After each handler, the listener calls `on_outcome` with the status and a text. After a failure, the text is the
+    message of the error. Otherwise it is the result of the function `reason`.
     """
 
     def __init__(

@@ -57,7 +57,7 @@ class AdminServer:
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
-        """Reference to the task that loads the templates, so that its exception is logged."""
+        """The loading of the templates in a thread, which begins when the listener starts."""
 
     @property
     def url(self) -> str:

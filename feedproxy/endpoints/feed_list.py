@@ -7,7 +7,7 @@ checked each time the list is built (public_feeds.py), because a rule may have m
 
 Imported feeds are fetched in the background, one at a time for each site, at the site's interval. In the schedule, an
 import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with the
-import. A request for a feed never adds a host.
+import. A client's request for a feed never causes decryption.
 """
 
 import asyncio
@@ -88,7 +88,8 @@ class ImportOutcome:
 class ImportedFeeds:
     """The imports of all processes with one store.
 
-    The object is also a source of demand (proxy/interfaces.py): the schedule counts the import of a feed as one reader.
+    The object is also a source of demand (proxy/interfaces.py): the schedule counts the import of a feed as one request
+    by a reader.
     """
 
     def __init__(self, store: Store) -> None:

@@ -66,8 +66,8 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """Return `proxy.pac`. It sends requests for listed and decrypted hosts through the proxy, and other requests
-        directly.
+        """Return `proxy.pac`. It sends requests to the hosts of listed feeds, and to hosts with decrypted TLS, through
+        the proxy, and all other requests directly.
 
         Raises NotFound in reverse mode, where clients use no proxy.
         """

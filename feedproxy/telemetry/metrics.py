@@ -42,7 +42,7 @@ NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Outcomes and details of requests that stream through."""
+"""Outcomes, and details of Cache-Status, by which requests that stream through are recognized."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
 """Permitted values of the label `status`. An origin may send any three digits, and each value would stay in memory."""

@@ -35,8 +35,8 @@ class PeerMetrics(Protocol):
     """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metric families of each other worker. The call also takes over the reads and the changed feeds
-        that the worker reports.
+        """Return the metric families of each other worker. The call also records, in this worker, the reads and the
+        changed feeds that the other workers report.
         """
         ...
 

@@ -61,7 +61,7 @@ class FeedTableCache:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Discard the table, so that the next table reads these targets again."""
+        """Mark targets as updated, and discard the table, so that its next use reads them again."""
         for target in targets:
             self.touch(target)
         self._good_until = 0.0
