@@ -32,7 +32,8 @@ tests readers.
 """
 
 GZIP_MIN = 256
-"""Minimum size of a content that is compressed, in bytes. The defaults of servers are between 20 (nginx) and 256."""
+"""Minimum size of a content that is compressed, in bytes. The default of nginx is 20 (gzip_min_length), and that of
+Caddy 512 (minimum_length)."""
 
 
 @dataclass(frozen=True, slots=True)

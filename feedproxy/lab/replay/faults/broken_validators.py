@@ -10,11 +10,11 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 class GzipTag(Fault):
     """The ETag is sent with `-gzip` appended and is not recognised in If-None-Match.
 
-    Apache's mod_deflate did so for many years, and still does with `DeflateAlterETag AddSuffix`. If-None-Match never
-    matches, so every poll costs the whole feed.
+    Apache's mod_deflate does so by default (`DeflateAlterETag AddSuffix`). If-None-Match then never matches, and every
+    poll costs the whole feed.
 
-    A good reader returns the tag unchanged, including `-gzip`, and sends If-Modified-Since, too. Only a cache in front
-    of the server can repair the tag.
+    A good reader returns the tag unchanged, including `-gzip`, and sends If-Modified-Since, too. The publisher can
+    correct the fault with `DeflateAlterETag NoChange`, or with a cache in front of the server that removes the suffix.
     """
 
     name = "gzip-tag"
