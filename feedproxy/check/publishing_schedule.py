@@ -10,7 +10,7 @@ from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.notes import Category, Level, Note
 
 TTL_MIN = 5
-"""Lowest useful ttl, in minutes. Feed readers that honour ttl ignore smaller values."""
+"""Lowest useful ttl, in minutes: an estimate of the shortest interval at which feed readers poll."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
 """Lowest number of hours in a week that skipHours and skipDays should leave for polling: less than two hours a day."""

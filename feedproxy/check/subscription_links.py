@@ -20,8 +20,9 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values of a cloud's attribute protocol that RSS 2.0 allows. They are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Allowed link relations of self links. The key is the format, with True for Atom 0.3 and False for other versions. In
-Atom 1.0, `start` is not allowed, because it means the first of several pages."""
+"""Link relations that a self link may have in formats that allow fewer of them than SELF_RELATIONS. The key is the
+format, with True for Atom 0.3 and False for other versions. Atom 1.0 does not allow `start`, which means the first of
+several pages there."""
 
 
 def check(
