@@ -26,8 +26,8 @@ class Figures:
     delays: int
     """Number of polls after which the reader lacked a published item."""
     delays_by_hint: int
-    """Number of polls after which the reader lacked an item, but had a copy that ttl, sy:* or skipHours of the feed
-    permitted."""
+    """Number of the polls in `delays` that the feed's hints explain: the copy was younger than its ttl or sy:* permits,
+    or the time was in its skipHours."""
     delay_median: Seconds
     """Median age of the oldest missing item, in seconds."""
     delay_max: Seconds

@@ -56,7 +56,8 @@ class ReaderTally:
     delays: list[Seconds] = field(default_factory=list)
     """Age in seconds of the oldest published item that the answer lacked, for each answer that lacked one."""
     delays_by_hint: int = 0
-    """Number of answers that lacked an item, but were copies that ttl, sy:* or skipHours of the feed permitted."""
+    """Number of the answers in `delays` that the feed's hints explain: the copy was younger than its ttl or sy:*
+    permits, or the time was in its skipHours."""
     unpublished: int = 0
     """Number of answers with content that was never published."""
 
@@ -197,7 +198,8 @@ async def _advance(clock: ManualClock, until: Instant, refresh_count: Callable[[
     """Advance the clock in steps, and wait for the refreshes that are scheduled before the instant `until`."""
     while (wake := clock.next_wake) <= until:
         clock.advance(wake - clock.now())
-        # The wait is limited, because a refresh may wait for a slot of its site, and the slot for this clock.
+        # The wait is limited, because a refresh may wait for a slot of its site, which comes only when this clock
+        # advances.
         latest = time.monotonic() + SETTLE_MAX
         for _ in range(ITERATIONS):
             await asyncio.sleep(0)
