@@ -188,7 +188,8 @@ class RedisConnection:
         try:
             result = await self._send_with_timeout(request, timeout)
         except RedisTimeout:
-            # A single timeout, even of all requests at that moment, may be this machine's fault.
+            # Timeouts of requests sent at the same time may be the fault of this machine. Another timeout, of a request
+            # that was sent after the first timeout, shows that Redis is unavailable.
             if self._first_timeout is not None and started_at >= self._first_timeout:
                 self._mark_unavailable("timeout")
             else:

@@ -162,8 +162,8 @@ class RedisQueue:
         try:
             await self._send(target, update)
         except RedisRefused:
-            # Redis may be full. Release the lease: the other machines must not wait for this copy, and fetch the target
-            # themselves.
+            # Redis may be full. Without the lease, the other machines fetch the target themselves instead of waiting
+            # for this copy.
             self.refused += 1
             if update.release:
                 with contextlib.suppress(RedisRefused):

@@ -1,8 +1,8 @@
 """Polls of readers for the rhythms of all machines (subscribers/poll_rhythms.py): at most one event a second.
 
-The events have pseudonyms and never addresses. Redis passes them on without logging them. A machine that misses some
-polls of a reader learns the reader's rhythm from later polls. A reader of a feed is reported at most once in
-READER_INTERVAL seconds (subscribers/read_events.py).
+The events have pseudonyms and never addresses. Redis passes them on, but does not keep them in the log of events. A
+machine that misses some polls of a reader learns the reader's rhythm from later polls. A reader of a feed is reported
+at most once in READER_INTERVAL seconds (subscribers/read_events.py).
 """
 
 import math

@@ -2,9 +2,9 @@
 
 Redis has a set of the pseudonyms of each feed's direct readers (subscribers/pseudonyms.py). Each pseudonym has the
 instant of its last request, so that the window slides. A set that grows beyond a limit becomes HyperLogLogs, one for
-each twenty-fourth of the window. The last 25 HyperLogLogs are merged for the count. The error is 0.81 % (Redis's
-standard deviation) and 1/24 of the window. Each HyperLogLog takes 12 KB. The feed has a set again only after a whole
-window without a reader.
+each twenty-fourth of the window. The last 25 HyperLogLogs are merged for the count. Redis's standard error is 0.81 %,
+and the window is inexact by up to 1/24 of its length. Each HyperLogLog takes 12 KB. The feed has a set again only after
+a whole window without a reader.
 
 Pseudonyms change with each period. Each reader is recorded under its pseudonyms of the current and of the previous
 period, and counted by the previous one. A reader therefore counts once even if the window spans two periods.
