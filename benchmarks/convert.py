@@ -3,10 +3,10 @@
     python benchmarks/convert.py [--seconds N]
 
 Method: an artificial RSS 2.0 feed with HTML, persons, categories, enclosures and Media RSS is parsed and written in
-each format. The least of several times is reported, because other programs only add to it. `of a read` is the time
-divided by that of parsing. It shows the cost of a further format, which needs no further parsing. Memory is the peak of
-Python's own allocator minus its initial value (tracemalloc, in a separate run); lxml's trees are not included. No test
-checks these figures.
+each format. The least of several times is reported, because other programs only add to it. `of a read` is the time of
+writing divided by that of parsing. It shows what each further format costs, because a feed is parsed only once. Memory
+is the peak of Python's own allocator minus its initial value (tracemalloc, in a separate run); lxml's trees are not
+included. No test checks these figures.
 """
 
 import argparse

@@ -3,8 +3,8 @@
 feedproxy itself fetches one feed. The others are copies of it under other names, which are written into its store while
 it is stopped. Two values are measured. One is the memory of a stored feed: the memory with all feeds stored minus that
 with one, divided by their number. The other is the memory of a requested feed without its bodies. Each is requested
-twice, because the second request makes feedproxy cache more. Half of the feeds are requested before the measurement, so
-that caches of a fixed size, such as SQLite's pages, are full.
+twice, because feedproxy caches the exact bytes of a request when they arrive for the second time. Half of the feeds are
+requested before the measurement, so that caches of a fixed size, such as SQLite's pages, are full.
 """
 
 import time

@@ -1,7 +1,7 @@
 """The table of hits and misses: each server gets each kind of request, side by side, in several rounds.
 
-A run counts only if all its responses were right. The response was checked before, each of wrk's responses has its
-length, and there were no errors. The origin must have got no request or, for misses, one for each.
+A run counts only if all its responses were right: the response was checked before the run, the responses to wrk have
+the same mean length, and there were no errors. The origin must have received no request or, for misses, one for each.
 """
 
 import itertools

@@ -3,8 +3,8 @@
 A feed has twenty field lines, eight of which no other feed has (dates, tags, lengths, request ids). It has a channel
 with a schedule and a self link, eight changes, and the entries of four versions. The feeds are written to a store on
 disk, and read into memory as after a start. The result is the resident memory of this process for the second half of
-them, without bodies. Caches of a fixed size, such as SQLite's pages, are full then. The size of the bodies is chosen so
-that 100,000 feeds fit into a laptop.
+them, without bodies. Caches of a fixed size, such as SQLite's pages, are full then. The bodies are small, so that
+100,000 feeds fit into the memory of a laptop.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NOW = 1_790_000_000.0
 
 
 def a_feed(number: int) -> Resource:
-    """Return one of many feeds, which has only common properties of feeds in common with the others."""
+    """Return one of many feeds. All of them have only those values in common that feeds of different sites share."""
     target = f"https://site-{number}.example/blog/feed/index-{number}.xml"
     lines = (
         ("Date", f"Fri, 20 Nov 2026 12:{number % 60:02}:{number // 60 % 60:02} GMT"),

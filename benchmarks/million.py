@@ -10,8 +10,8 @@ Then feedproxy is started with that store. For the given time,
 * a part of the readers poll at their times (`--polls`, from 0 to 1; million_readers.py),
 * and a hit is requested each millisecond over one more connection, as in benchmarks/latency.py.
 
-`--price` is the option `polling` in seconds. With it, the schedule has to fetch more than AIM_RATE times a second. The
-store is kept in `--folder` (build/million-FEEDS) and used again. The run uses a copy of it.
+`--price` is the option `polling` in seconds. With the default, the schedule has to fetch more than AIM_RATE times a
+second. The store is kept in `--folder` (build/million-FEEDS) and used again. The run uses a copy of it.
 """
 
 import argparse

@@ -3,9 +3,9 @@ restarted.
 
     python -m benchmarks.notify [--subscribers N] [--kill]
 
-All runs on loopback: a callback that counts, and an App with a changing feed in a process of its own. Printed are the
-seconds, the growth of the process, the number of concurrent calls, and the numbers of subscribers that were notified
-twice or not at all.
+Everything runs on loopback: a callback that counts, and an App with a changing feed in a process of its own. The output
+has the seconds, the growth of the process's memory, the number of concurrent calls, and the numbers of subscribers that
+were notified twice or not at all.
 """
 
 import argparse

@@ -1,5 +1,5 @@
-"""The compared servers: feedproxy as `feedproxy serve` runs it, and its peers, each in the configuration of a good
-operator.
+"""The compared servers: feedproxy as `feedproxy serve` runs it, and its peers, each as a careful operator would
+configure it.
 
 All have equal terms: one worker, reverse mode in front of the same origin, and enough memory (nginx: page cache) for
 all requested feeds. Each writes its usual request log, in blocks if possible (Varnish: in shared memory).
@@ -119,7 +119,8 @@ def _varnish(program: str, place: Place) -> list[str]:
 
 
 def _varnish_both(program: str, place: Place) -> list[str]:
-    """Return the command of a Varnish that stores the origin's response for each coding, instead of decoding one."""
+    """Return the command of a Varnish that stores the origin's response in each coding. By default, it would store gzip
+    alone and decode it for clients without gzip."""
     return [*_varnish(program, place), "-p", "http_gzip_support=off"]
 
 

@@ -13,7 +13,8 @@ each price, the output has the requests to the origin, the mean staleness over a
 for the origin, and the share that missed a change. It also has
 
 * a cache with a fixed lifetime that answers with the stale copy and refreshes it in the background,
-* feedproxy's former schedule: a lifetime by the cube root of the usual gap, with refreshes ahead of readers,
+* feedproxy's former schedule: a lifetime that grows with the cube root of the usual time between two changes, with
+  refreshes before expected polls,
 * the bound: the best plan for a policy that knows every poll and each feed's mean rate in advance, but no change,
 * the oracle: the fewest requests with which no poll is stale.
 

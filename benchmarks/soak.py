@@ -51,7 +51,8 @@ GROWTH_MAX = 0.5
 tenth of it."""
 
 SURPLUS_MAX = 12
-"""Largest growth of the numbers of descriptors and threads after the warm-up: connections that happen to be open."""
+"""Largest growth of the numbers of descriptors and threads after the warm-up. Both vary with the number of open
+connections."""
 
 CHANGE_EVERY = 2.0
 """Seconds between two new items in a feed of the origin."""
@@ -60,7 +61,7 @@ READERS = 10
 """Number of User-Agents. With so few, the state of readers and feeds reaches its limits during the warm-up."""
 
 UNKNOWN = 50
-"""Number of addresses without a feed, which are few for the same reason."""
+"""Number of addresses without a feed. They are few, so that their state reaches its limits during the warm-up, too."""
 
 PATIENCE = 30.0
 

@@ -3,8 +3,8 @@
 
 The result is printed when it ends. Each callback of the loop is timed, both elapsed time and CPU time. If the elapsed
 time is longer, the thread waited for Python's interpreter lock, which another thread held, or for a CPU. A thread
-samples the stack during long callbacks. A function that releases the lock for a moment, such as a write or an access to
-SQLite, is where the wait for it appears.
+samples the stack during long callbacks. The wait for the lock appears in functions that release it for a moment, such
+as a write or an access to SQLite.
 
 The share of hits that a callback delays is computed from CPU times, for hits at random times since the full garbage
 collection at the start. It does not depend on other processes of the machine.
@@ -120,7 +120,7 @@ def line(each: Sum, name: str) -> str:
 
 
 def called(callback: Any) -> str:
-    """Return the name of a callback: a task has that of its coroutine."""
+    """Return the name of a callback. The name of a task is that of its coroutine."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
         coroutine: Any = owner.get_coro()
