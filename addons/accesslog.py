@@ -43,7 +43,7 @@ class AccessLog(Addon):
         size = len(response.raw_content or b"") if response is not None else 0
         reason = case.reason
         if flow.error is not None and case.error_page is None and case.streamed is None:
-            # A response that was not sent counts as no response.
+            # After an error, no response was sent, even if one was prepared. The log then has status 0.
             status, size, reason = 0, 0, CLIENT_GONE if flow.response is not None else reason
         if case.streamed is not None:
             size = case.streamed.size

@@ -20,7 +20,7 @@ class Changes(NotificationAddon[ChangeLists]):
         app.endpoints.add("changes/", self._archive)
 
     def running(self) -> None:
-        _ = self.app().notifications  # deliveries that an earlier run left are made now
+        _ = self.app().notifications  # opens the service, which sends the deliveries of an earlier run
 
     def make_part(self, notifications: NotificationService) -> ChangeLists:
         return ChangeLists(notifications)

@@ -13,8 +13,7 @@ from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
 WORTH_CODING = 512
-"""Size in bytes from which content is compressed. For smaller content, compression saves less than the field
-Content-Encoding adds."""
+"""Size in bytes from which content is compressed. Smaller content fits into one packet with or without compression."""
 
 
 class Coding(Addon):
