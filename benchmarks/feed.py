@@ -22,7 +22,7 @@ def path(name: str) -> str:
 
 
 def feed(name: str) -> bytes:
-    """Return an RSS feed with a right self link, which no program needs to change."""
+    """Return an RSS feed with a correct self link, so that feedproxy does not change the feed."""
     return _own(name) + _entries(_items(name))
 
 

@@ -1,4 +1,5 @@
-"""How late scheduled refreshes begin: python -m benchmarks.lateness FILE OFFSET serve …, as `feedproxy serve …`.
+"""How late scheduled refreshes begin: `python -m benchmarks.lateness FILE OFFSET serve …`, with the arguments of
+`feedproxy serve`.
 
 FILE gets a line for each refresh that the schedule begins: when it begins, how many seconds after the instant planned
 for it, and the feed. The clock of the process is ahead by OFFSET seconds.

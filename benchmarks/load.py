@@ -109,8 +109,8 @@ def cpu_seconds(root: int) -> float:
 
 
 def resident(root: int) -> int:
-    """Return the memory of a process and its descendants in bytes. Shared memory is divided, mapped files are
-    excluded."""
+    """Return the memory of a process and its descendants in bytes. Memory that several processes share is divided among
+    them. Mapped files are excluded."""
     total = 0
     for pid in family(root, parents(processes())):
         try:

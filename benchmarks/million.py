@@ -153,7 +153,7 @@ def resource_of(number: int, like: Resource, world: World, now: float, price: fl
 
 def fill(folder: Path, world: World, originals: dict[tuple[bool, bool], int], now: float, price: float) -> None:
     """Write the feeds, the counts of readers and their rhythms."""
-    # Nothing else runs meanwhile: the writes need no pauses, and readers need not be searched for those to forget.
+    # Nothing else runs meanwhile, so that the writes need no pauses.
     write_pacing.PAUSE_MIN = math.inf
     disk = DiskStore(folder / "store", size_max=STORE_MAX, on_failure=_fail)
     likes = {kind: found for kind, number in originals.items() if (found := disk.read(world.target(number)))}

@@ -38,7 +38,7 @@ SPACING = 0.1
 """Seconds between two requests of one reader."""
 
 SLOW_FEEDS = 2000
-"""Number of feeds of the slow site, which many readers poll: at most a twentieth of all feeds."""
+"""Number of feeds of the slow site, which many readers poll. The site has at most a twentieth of all feeds."""
 
 SLOW = 30.0
 """Delay of the slow site's responses in seconds."""

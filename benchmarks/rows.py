@@ -14,8 +14,8 @@ READER = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A kind of request. `targets` are the least ratios of a peer's CPU time per request to feedproxy's, by group of
-    peers."""
+    """A kind of request. `targets` are the ratios to reach, by group of peers: the CPU time per request of a peer
+    divided by that of feedproxy."""
 
     key: str
     title: str

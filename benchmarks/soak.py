@@ -9,8 +9,8 @@ streaming POSTs. The resources of the process and its helper are printed periodi
 The result is flat if two conditions hold after the warm-up. The warm-up is two thirds of the time, at most ten minutes,
 because the caches of conversions and of readers' behaviour are full after some 60,000 requests. First, descriptors and
 threads grow by no more than a few. Second, memory grows by less than `GROWTH_MAX` per minute. The growth is the median
-of the slopes between any two samples (Theil and Sen), which a helper that was just replaced hardly affects. The exit
-code is 0 for a flat result, and 1 otherwise.
+of the slopes between any two samples (Theil and Sen), which hardly changes when a helper process has just been
+replaced. The exit code is 0 for a flat result, and 1 otherwise.
 """
 
 import argparse

@@ -42,7 +42,7 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A refusal: status, detail token and message."""
+    """A refusal: its status, its error code (`detail`) and its message."""
 
     status: int
     detail: str

@@ -25,8 +25,8 @@ from feedproxy.settings import Settings, from_options, listen_address
 DEFAULT = Settings().admin
 
 TIMEOUT: Seconds = 330
-"""Seconds to wait for an answer. A refresh follows up to five redirects, and each may take as long as a fetch
-(fetch_timeout)."""
+"""Seconds to wait for an answer: five times the default of `fetch_timeout`, and half a minute. A refresh follows
+redirects, and each request may take `fetch_timeout` seconds."""
 
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 

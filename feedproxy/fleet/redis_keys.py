@@ -9,7 +9,7 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one fleet. Their braces keep all of them on one shard of Redis."""
+    """The keys of one fleet. If Redis is divided into shards, the part in braces keeps all keys on one shard."""
 
     prefix: str
 

@@ -30,8 +30,8 @@ class Change:
 class DeliveryRequest:
     """A request to deliver a message of a protocol about a topic to a callback.
 
-    The queue has one delivery for each combination of protocol, `what`, topic and callback. A second request replaces
-    one that is still queued, so that the queue is never longer than the list of subscriptions.
+    The queue has one delivery for each combination of protocol, kind of delivery (`what`), topic and callback. A second
+    request replaces one that is still queued, so that frequent changes of a feed do not lengthen the queue.
     """
 
     protocol: str

@@ -41,8 +41,8 @@ SWEEP_INTERVAL: Seconds = 60
 class LiveScores:
     """Scores of at most `size` readers; 0 disables scoring.
 
-    `partial` is true if other workers answer the same readers. Half of `bytes_max` is for the first readers, with up to
-    FEEDS_MAX feeds each. The other half is divided equally among all readers.
+    `partial` is true if other workers answer the same readers. Until half of `bytes_max` is in use, each reader may
+    have FEEDS_MAX feeds. After that, each reader may have an equal share of the other half.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:

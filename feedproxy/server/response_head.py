@@ -39,7 +39,7 @@ def finish_response(response: Response, client: ClientContext, now: Instant) -> 
         # and 4xx (Client Error) responses." -- RFC 9110, section 6.6.1
         response = response.with_fields(response.fields.with_added("Date", format_http_date(now)))
     if not _is_well_formed(response):
-        # A manipulated copy or a wrong option may contain such characters, which could end the head early.
+        # A manipulated copy or a wrong option may contain control characters, which could end the head early.
         logger.error("response withheld: its head has control characters")
         response, _ = refusal_response("GET", Fields(), FeedproxyError("internal error; see feedproxy's log"))
     return response

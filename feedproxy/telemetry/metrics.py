@@ -85,7 +85,7 @@ class Totals:
 
     @property
     def requests_saved(self) -> int:
-        """Return the number of requests saved for origins: client requests minus requests to origins."""
+        """Return the number of requests that origins were spared: client requests minus requests to origins."""
         return max(0, self.hits + self.forwarded - self.passed - self.origin_requests)
 
 

@@ -50,12 +50,12 @@ class TrafficCounts:
 
     @property
     def requests_saved(self) -> int:
-        """Return the number of requests saved for origins: client requests minus requests to origins."""
+        """Return the number of requests that origins were spared: client requests minus requests to origins."""
         return max(0, self.requests - self.fetches)
 
     @property
     def bytes_spared(self) -> int:
-        """Return the number of bytes saved for origins."""
+        """Return the number of bytes that origins did not have to send."""
         return max(0, self.sent - self.received)
 
     @property

@@ -15,7 +15,7 @@ from feedproxy.store.resource import Resource
 
 
 class State(StrEnum):
-    """The states of a feed. The first state needs most attention."""
+    """The states of a feed, in the order of the attention that they need, the most urgent first."""
 
     FAILING = "failing"  # the last fetch returned no usable response
     GONE = "gone"  # the feed has ended, or its rule says so

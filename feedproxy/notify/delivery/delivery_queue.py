@@ -18,7 +18,8 @@ from feedproxy.notify.protocol import Change, Delivered, Delivery, DeliveryReque
 from feedproxy.notify.subscription_table import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
-"""Delay before the first retry in seconds. Each further failure doubles the delay, up to RETRY_DELAY_MAX."""
+"""Delay before the first retry in seconds, of which a random part of up to a half is left out. Each further failure
+doubles the delay, up to RETRY_DELAY_MAX."""
 
 RETRY_DELAY_MAX: Seconds = 7_200
 """Longest delay between retries in seconds. A host that is available again gets the change within two hours."""

@@ -44,7 +44,7 @@ DENY = "deny"
 NO_FEED = "there is no public feed at that URL"
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than feeds are
+"""Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than most feeds are
 polled."""
 
 

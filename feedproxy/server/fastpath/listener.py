@@ -38,7 +38,7 @@ from feedproxy.upstream.special_networks import client_network
 logger = logging.getLogger("feedproxy")
 
 POLLS_PER_CALL = 4
-"""Maximum number of epoll polls in one callback. Under load, entering the callback is most of its cost."""
+"""Maximum number of epoll polls in one callback. Under load, several polls share the cost of entering the callback."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
 """Maximum number of connections accepted for one event, from the second poll of a callback on. In the first poll only
@@ -46,8 +46,8 @@ one is accepted: under light load no second connection waits, and a second call 
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5
-"""Seconds for which input after the last response of a connection is discarded. nginx has the same default
-(lingering_timeout)."""
+"""Seconds for which input after the last response of a connection is discarded. nginx closes a connection after as many
+seconds without input (lingering_timeout)."""
 ACCEPT_PAUSE: Seconds = 1
 """Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})

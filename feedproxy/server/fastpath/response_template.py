@@ -34,12 +34,11 @@ type _Slot = tuple[int, int, int]
 """Kind, offset and length of a time-dependent part of the head."""
 
 _SLOT_FORMAT = struct.Struct(">BHB")
-"""Binary form of a slot, which takes a fifth of a tuple's memory. There is a template for every requested feed, so that
-memory matters."""
+"""Binary form of a slot. It takes a fifth of the memory of a tuple, and every requested feed has slots."""
 
 
 class HitCounter:
-    """Number and bytes of the hits with equal metric labels that are not in the metrics yet."""
+    """Counter of hits with equal metric labels, and of their bytes, since the counts were last added to the metrics."""
 
     __slots__ = ("count", "size")
 
@@ -49,7 +48,7 @@ class HitCounter:
 
 
 class ResponseTemplate:
-    """A prepared response to one kind of request.
+    """A prepared response to requests with equal keys (request_head.py) or with equal bytes.
 
     `head` is valid between the instants `valid_from` and `valid_until`. If the generation of the handler
     (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again first. `log_line`
@@ -158,8 +157,8 @@ class ResponseTemplate:
         return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> bool:
-        """Cache the log line of a client for the current hit state. Return True if another client's line is cached
-        already."""
+        """Cache the log line of a client for the current hit state. Return True if the line is cached in addition to
+        that of the first client."""
         if self.first_client is NO_CLIENT:
             # Most feeds are requested less than once a second. A client's line is therefore cached only at its second
             # request in a hit state.

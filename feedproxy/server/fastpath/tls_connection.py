@@ -38,8 +38,9 @@ a millisecond."""
 LOW_WATER_MARK = 81
 """Bytes of input from which the kernel reports a connection as readable during the handshake (SO_RCVLOWAT).
 
-A client's change_cipher_spec and Finished of TLS 1.3 have 80 bytes together at most. The request follows them, and is
-longer. In TLS 1.2, the client's last messages of a full handshake are longer, too.
+A client's change_cipher_spec and Finished of TLS 1.3 have at most 80 bytes together. The kernel therefore reports the
+connection only when the request that follows them has arrived, too. In TLS 1.2, the client's last messages of a full
+handshake are longer than LOW_WATER_MARK.
 """
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60

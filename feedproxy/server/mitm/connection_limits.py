@@ -8,7 +8,7 @@ from feedproxy.upstream.special_networks import client_network
 
 
 class ConnectionLimiter:
-    """The counted connections by client id, and their number for each network."""
+    """Limiter of the connections of each client network. It stores the counted connections by client id."""
 
     def __init__(self) -> None:
         self._networks: dict[Hashable, str] = {}

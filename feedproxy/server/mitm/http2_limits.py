@@ -118,7 +118,8 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection. It reads the first nine bytes of each frame, and raises ExcessiveLoad."""
+    """Counter of the frames of a connection. It needs only the first nine bytes of each frame, and raises ExcessiveLoad
+    if a limit is exceeded."""
 
     def __init__(self, head_max: int, now: Seconds) -> None:
         self._head_max = head_max
