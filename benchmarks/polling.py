@@ -15,7 +15,8 @@ for the origin, and the share that missed a change. It also has
 * a cache with a fixed lifetime that answers with the stale copy and refreshes it in the background,
 * feedproxy's former schedule: a lifetime that grows with the cube root of the usual time between two changes, with
   refreshes before expected polls,
-* the bound: the best plan for a policy that knows every poll and each feed's mean rate in advance, but no change,
+* the bound: the best plan for a policy that knows every poll and each feed's mean rate of changes in advance, but not
+  the times of the changes,
 * the oracle: the fewest requests with which no poll is stale.
 
 The last table compares them at equal numbers of requests: those of each fixed lifetime.

@@ -6,9 +6,9 @@ The load consists of readers of changing feeds, conditional or not, through gate
 malformed and interrupted requests; CONNECT tunnels; intercepted tunnels by HTTP/1.1 and HTTP/2, with reset streams; and
 streaming POSTs. The resources of the process and its helper are printed periodically.
 
-The result is flat if two conditions hold after the warm-up. The warm-up is two thirds of the time, at most ten minutes,
-because the caches of conversions and of readers' behaviour are full after some 60,000 requests. First, descriptors and
-threads grow by no more than a few. Second, memory grows by less than `GROWTH_MAX` per minute. The growth is the median
+The warm-up is two thirds of the time, at most ten minutes, because the caches of conversions and of readers' behaviour
+are full after some 60,000 requests. The result is flat if, after the warm-up, the numbers of descriptors and threads
+grow by at most `SURPLUS_MAX`, and memory grows by less than `GROWTH_MAX` per minute. The growth of memory is the median
 of the slopes between any two samples (Theil and Sen), which hardly changes when a helper process has just been
 replaced. The exit code is 0 for a flat result, and 1 otherwise.
 """

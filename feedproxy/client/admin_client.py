@@ -99,7 +99,7 @@ def ask(
     base = _base(host_and_port)
     query = f"?{urlencode(parameters)}" if parameters else ""
     address = f"{base}/api/{path}{query}"
-    request = urllib.request.Request(address, content, method=method)  # noqa: S310 -- http by _base
+    request = urllib.request.Request(address, content, method=method)  # noqa: S310 -- _base returns an http URL
     if content is not None:
         request.add_header("Content-Type", "application/octet-stream")
     if token:

@@ -2,8 +2,8 @@
 
 The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
 Association between MIME types and applications; XDG Base Directory Specification). It records the previous state, so
-that it can be undone exactly. If another program has changed the list since, only feedproxy's entry is removed, and the
-previous program is restored.
+that `uninstall` can restore it exactly. If another program has changed the list since, only feedproxy's entry is
+removed, and the previous program is restored.
 """
 
 import json

@@ -95,6 +95,6 @@ def _command(reader: str, address: str) -> list[str]:
 
 def _run(command: list[str]) -> int:
     try:
-        return 0 if subprocess.run(command, check=False).returncode == 0 else 1  # noqa: S603 -- the user's own word
+        return 0 if subprocess.run(command, check=False).returncode == 0 else 1  # noqa: S603 -- the user's command
     except OSError as error:
         raise UsageError(f"--reader: {command[0]}: {error.strerror or error}") from error

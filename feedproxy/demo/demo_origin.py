@@ -120,7 +120,7 @@ class Origin:
 
 @lru_cache(maxsize=64)
 def _tag(body: bytes) -> str:
-    # The tag is weak, as in nginx: it is the same with and without gzip.
+    # The tag is weak, because it is the same with and without gzip.
     return f'W/"{blake2b(body, digest_size=8).hexdigest()}"'
 
 

@@ -135,7 +135,7 @@ def create_feeds(seed: int, *, days: int) -> list[DemoFeed]:
 
 
 def _items(profile: PublisherProfile, seed: int, end: Instant) -> list[DemoItem]:
-    random = Random(f"{seed}/{profile.name}")  # noqa: S311 -- a play, no secret
+    random = Random(f"{seed}/{profile.name}")  # noqa: S311 -- a simulation, no secret
     items: list[DemoItem] = []
     at = START - PAST
     while True:

@@ -113,7 +113,7 @@ class PollPlan:
 
 def plan_polls(feeds: Sequence[DemoFeed], *, readers: int, seed: int, days: int) -> PollPlan:
     """Return the polls of all readers. Every reader subscribes to two of the feeds."""
-    random = Random(f"{seed}/readers")  # noqa: S311 -- a play, no secret
+    random = Random(f"{seed}/readers")  # noqa: S311 -- a simulation, no secret
     end = START + days * 86_400
     polls: list[SimulatedPoll] = []
     for number in range(readers):

@@ -103,7 +103,7 @@ async def _run_poll_by_poll(
     runner: "_CommandRunner", clock: ManualClock, start: Instant, progress: Progress
 ) -> RunResult:
     plan, result = runner.plan, RunResult()
-    random = Random(plan.seed)  # noqa: S311 -- to be the same each time
+    random = Random(plan.seed)  # noqa: S311 -- a run must be reproducible
     count = max(1, int(plan.days * 86_400 // plan.every))
     # Polls at minute 0 lower the grade. Therefore only a plan without jitter starts at the full hour.
     minute = random.uniform(60, min(plan.every, 3540)) if plan.jitter and plan.every > 60 else 0.0

@@ -27,7 +27,7 @@ BURST_GAP: Seconds = 10
 """Seconds in which a second request to the same host could have used the connection of the first request."""
 
 CONNECTIONS_MAX = 6
-"""Connections that a reader may open to one host at a time, as many as browsers open."""
+"""Connections that a reader may open to one host at a time. Most browsers open as many with HTTP/1.1."""
 
 FEEDS_MAX = 10_000
 """Maximum number of feeds remembered for one reader in a recording."""

@@ -46,7 +46,8 @@ Without this limit, a client that requests each feed with ever new User-Agents c
 
 
 class ClientIdentity(NamedTuple):
-    """A client in log and counts: User-Agent, quoted User-Agent, pseudonym, and the pseudonym as text."""
+    """The names of a client in the log and in the counts: User-Agent, quoted User-Agent, pseudonym, and the pseudonym
+    as text."""
 
     user_agent: str
     quoted: str

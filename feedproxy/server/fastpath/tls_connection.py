@@ -1,10 +1,12 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
-OpenSSL works on two memory buffers. A connection fills and empties the buffers when the listener's epoll reports
-events. A request takes one read and one write, independent of the number of its records. The end of the handshake is
-read together with the first request, and the session ticket is sent together with its response. The last response is
-sent together with close_notify. Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair
-of plain sockets (tls_relay.py). Sessions are resumed by tickets. A ticket is valid only for the process that issued it
+OpenSSL works on two memory buffers, which a connection fills and empties when the listener's epoll reports events. A
+request takes one read and one write, independent of the number of its records. The end of the handshake is read
+together with the first request. The session ticket is sent together with the first response, and close_notify with the
+last.
+
+Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets (tls_relay.py).
+Sessions are resumed by tickets, and a ticket is valid only for the process that issued it
 (docs/decisions/tls-sessions-per-worker.md).
 """
 

@@ -394,10 +394,10 @@ class FlowHandler:
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Answer TRACE, OPTIONS with `Max-Forwards: 0`, and CORS preflights. Return False for other requests.
+        """Refuse TRACE, and answer OPTIONS with `Max-Forwards: 0` and CORS preflights. Return False for other requests.
 
-        TRACE would disclose to scripts the fields that a browser adds (RFC 9110, section 9.3.8). OPTIONS with
-        `Max-Forwards: 0` is for this proxy (section 7.6.2).
+        The response to TRACE would repeat the request's fields, which may contain secrets (RFC 9110, section 9.3.8).
+        OPTIONS with `Max-Forwards: 0` is for this proxy (section 7.6.2).
         """
         request, allow_field = routed.request, ("Allow", ", ".join(ALLOWED_METHODS))
         if request.method == "TRACE":

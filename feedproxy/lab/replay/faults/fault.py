@@ -81,7 +81,7 @@ class PlannedFault:
     def context(self, incoming: ReplayRequest) -> FaultContext | None:
         """Return the circumstances of a request, or None if the fault is not active for it."""
         # Each request has its own seed, so that other requests do not change its response.
-        random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a play, no secret
+        random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a simulation, no secret
         if not self.when.holds(incoming.at, incoming.number, random):
             return None
         return FaultContext(incoming.at, random, self.when.begin)
