@@ -4,10 +4,14 @@ DIR contains the histories of feeds. Each is an archive (`*.tar.xz`) or a folder
 names. An update is a version with other bytes than the one before. The first 60 versions of each history count
 (`--versions`), so that no feed outweighs the others.
 
-For each update, the reader has the version before. It gets the new version in one of three forms: complete in gzip; as
-a 226 in gzip with only the new entries, or complete if that is no larger; or as dcz, with the old version as the
-dictionary. The last row leaves out updates in which only a date or a generator differs: for feedproxy they are no new
-version, and a reader gets 304.
+For each update, the reader has the version before. It gets the new version in one of three forms:
+
+* complete, in gzip
+* as a 226 in gzip with only the new entries, or complete in gzip if that is smaller
+* as dcz with the old version as the dictionary, or complete in gzip if that is smaller
+
+The last row leaves out updates in which only a date or a generator differs: feedproxy does not store them as new
+versions, and answers a reader with 304.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The CPU time of a scheduled refresh that the origin answers with 304, and of one with new content.
+"""The CPU time of a first fetch, and of a scheduled refresh that the origin answers with 304.
 
     python -m benchmarks.revalidations [--feeds 1000] [--rounds 3] [--profile FILE]
 

@@ -1,7 +1,7 @@
 """Detection of outages, during which servers that push to this proxy may have dropped its subscriptions.
 
-There are three kinds of outages: the time before the process started, a gap between two iterations of the loop (the
-machine was suspended), and a time in which no origin answered (the network was down). If only one feed is fetched, a
+There are three kinds of outages. The process was not running; or there was a gap between two iterations of the loop,
+because the machine was suspended; or no origin answered, because the network was down. If only one feed is fetched, a
 failure of its origin looks like a network outage. The subscription is then requested again, which does no harm.
 """
 

@@ -1,8 +1,8 @@
 """The receiver of hubs' requests to `/-/push/websub/ID.TOKEN`: verifications, denials, and feeds.
 
-The URL cannot be guessed. Pushed content is used if three conditions hold: it is signed with the subscription's secret;
-the secret was sent by https, or the feed itself is fetched by http; the content is the whole feed
-(refresh/policy/push.py). Otherwise a push causes one fetch, as a ping does.
+The URL cannot be guessed. Pushed content is used if it is the whole feed (refresh/policy/push.py) and is signed with
+the subscription's secret. The secret must have been sent by https, unless the feed itself is fetched by http. Otherwise
+a push causes one fetch, as a ping does.
 """
 
 import hmac
