@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """A figure. `sense` is ≤ or ≥. Without a target, it is for comparison only. A value of None could not be
+    """A figure. `sense` is ≤ or ≥. A figure without a target is for comparison only. A value of None could not be
     measured."""
 
     what: str

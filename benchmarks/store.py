@@ -27,7 +27,7 @@ SIZES = {"identity": 61_000, "gzip": 12_300, "br": 12_000, "zstd": 13_000}
 
 
 def a_feed(number: int, share: float = 1.0) -> Resource:
-    """Return a feed that differs from all others, with bodies of this fraction of the usual size."""
+    """Return a feed that differs from all others. `share` is the size of its bodies as a fraction of the usual size."""
     target = f"https://blog{number}.example.com/feed/rss.xml"
     own = [
         ("Date", f"Mon, 01 Jan 2024 {number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02} GMT"),

@@ -174,8 +174,8 @@ def _entry(command: Sequence[str]) -> str:
 
 
 def _quote(argument: str) -> str:
-    """Return an argument in the form for Exec. "Quoting must be done by enclosing the argument between double
-    quotes"; % becomes %%."""
+    """Return an argument in the form for the key Exec of a desktop entry. "Quoting must be done by enclosing the
+    argument between double quotes"; % becomes %%."""
     argument = argument.replace("%", "%%")
     if _PLAIN.fullmatch(argument):
         return argument

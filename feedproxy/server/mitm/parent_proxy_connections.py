@@ -50,7 +50,8 @@ class ParentProxyHost(str):
         parent_host.requested_host = origin[0] if parent.resolves_names or not addresses else addresses[0]
         return parent_host
 
-    # mitmproxy reuses a connection for equal addresses. Therefore connections to the parent itself get another address.
+    # mitmproxy reuses a connection for equal addresses. An object of this class is therefore equal only to itself,
+    # because its connection leads to one origin.
 
     def __eq__(self, other: object) -> bool:
         return self is other
