@@ -14,7 +14,8 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Category, Level, Note
 
 SMALL_SIZE = 1400
-"""Size of content, in bytes, below which compression has no benefit: it fits into one packet."""
+"""Size of content, in bytes, below which compression has no benefit, because the content fits into one packet in any
+case."""
 
 _MEDIA_TYPES = {
     Kind.RSS: ("application/rss+xml",),

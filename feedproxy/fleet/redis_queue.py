@@ -22,8 +22,8 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
-"""Maximum number of targets in the queue. At the limit, all copies are compared with Redis when Redis is available
-again."""
+"""Maximum number of targets in the queue. Beyond it, the oldest target is dropped, and all copies are compared with
+Redis when Redis is available again."""
 EVENTS_MAX = 10_000
 """Maximum number of events in the queue."""
 
@@ -206,5 +206,5 @@ class RedisQueue:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Largest delay in microseconds of a purge that takes effect when Redis receives it. A purge with a longer delay is
-sent with the time of its request, so that copies fetched since then remain."""
+"""Largest time in microseconds for which a purge may wait in the queue and still take effect when Redis receives it.
+After a longer wait, it is sent with the time of its request, so that copies fetched since then remain."""

@@ -18,4 +18,5 @@ class NotificationEvents:
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
     """This process has begun to deliver, or an outage has ended."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)
-    """The service's loop runs once more, in every process. Receivers with periodic work check the clock first."""
+    """The service's loop begins an iteration. Receivers with periodic work must check the clock, because iterations are
+    frequent, and take place in every process."""

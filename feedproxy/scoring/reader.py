@@ -33,14 +33,14 @@ FEEDS_MAX = 10_000
 """Maximum number of feeds remembered for one reader in a recording."""
 
 TARGETS_MAX = 16_384
-"""Maximum number of targets with a cached secret marker."""
+"""Maximum number of targets with a cached hash of their secrets."""
 
 
 class ReaderName(NamedTuple):
     """The name of a reader.
 
-    `reader` is a pseudonym of the network address, or the secret marker of the targets. `user_agent` has no number of
-    subscribers.
+    `reader` is a pseudonym of the network address, or the hash of the secrets in the target (`secret_hash`).
+    `user_agent` has no number of subscribers.
     """
 
     reader: str

@@ -106,7 +106,8 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
 
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:
-    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone."""
+    """Return True if a day has passed since `ended`, the time of the last answer that declared the feed gone. The
+    reader has then not requested the feed for a day."""
     return ended is not None and now - ended >= 86_400
 
 

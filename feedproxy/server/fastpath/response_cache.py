@@ -97,7 +97,8 @@ class Interner:
 class FastPathCache:
     """Templates for requests from equally trusted peers over the same kind of connection (plain or TLS).
 
-    `size_max` limits this cache together with its `sibling`, because usually only one of them is used.
+    `sibling` is the cache for all other peers. `size_max` limits both caches together, because usually only one of them
+    is used.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
