@@ -201,7 +201,7 @@ def _status(replay: Any) -> dict[str, Any]:
 def _stop_event() -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set.
 
-    Call this before the address is printed, because signals may follow.
+    Call this before the address is printed, because a signal may arrive from then on.
     """
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):

@@ -22,8 +22,8 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
-"""Maximum number of targets in the queue. Beyond it, the oldest target is dropped, and all copies are compared with
-Redis when Redis is available again."""
+"""Maximum number of targets in the queue. Beyond it, the oldest target is dropped. Its copy is found when Redis is
+available again, because all copies are then compared with Redis."""
 EVENTS_MAX = 10_000
 """Maximum number of events in the queue."""
 

@@ -1,9 +1,9 @@
 """Notifications of changed feeds: a change log, subscriptions, a delivery queue, and the protocols that use them.
 
-When a feed's content changes (`NotificationService.on_feed_changed`), one transaction records the change and enqueues
-a delivery for every subscription to that feed. When another server reports a change by a ping or a push
+When a feed's content changes (`NotificationService.on_feed_changed`), one transaction records the change and enqueues a
+delivery for every subscription to that feed. When another server reports a change by a ping or a push
 (`RefreshRequests.accept_ping`), the feed is fetched once. Changes, deliveries and requests are in one database
-(database.py) and survive the process, because a request is acknowledged after the commit.
+(database.py) and survive the process. A request is acknowledged only after the commit.
 
 How to add a protocol
 ---------------------

@@ -1,9 +1,10 @@
 """The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
-mitmproxy supports a parent only in its `upstream` mode: a single one, which must be an HTTP proxy. Therefore a
-`ParentProxyHost` takes the place of a server's address. The name `asyncio` in mitmproxy's module is replaced by an
-object that opens connections to a `ParentProxyHost`. upstream/parent_proxy_tunnel.py opens the tunnel before mitmproxy
-uses the connection. If a new version of mitmproxy lacks the name, connections that need a parent are refused.
+mitmproxy supports a parent only in its `upstream` mode: a single one, which must be an HTTP proxy. In feedproxy, the
+parent depends on the target, and may be a SOCKS proxy. A `ParentProxyHost` therefore takes the place of a server's
+address. The name `asyncio` in mitmproxy's module is replaced by an object that opens connections to a
+`ParentProxyHost`. upstream/parent_proxy_tunnel.py opens the tunnel before mitmproxy uses the connection. If a new
+version of mitmproxy lacks the name, connections that need a parent are refused.
 """
 
 import asyncio
