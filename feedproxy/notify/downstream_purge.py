@@ -79,7 +79,8 @@ class DownstreamPurge:
         self._settings = settings
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a purge at each sink. Unlisted feeds are purged, too, because the caches may have copies of them."""
+        """Return a purge at each sink. Unlisted feeds are purged, too, because the caches may have copies of them. A
+        key discloses nothing about its feed."""
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
