@@ -25,7 +25,7 @@ def medians(runs: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], float]:
 
 
 def ratio(us: Mapping[tuple[str, str], float], row: str, group: str) -> float | None:
-    """Return the better value of a group's variants divided by feedproxy's, or None if either is missing.
+    """Return the CPU time of a group's better variant divided by that of feedproxy, or None if either is missing.
 
     Above 1, feedproxy uses less.
     """

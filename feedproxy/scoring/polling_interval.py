@@ -16,8 +16,8 @@ from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict
 DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
-"""Seconds that a reader should wait between two polls of a feed that specifies no interval, and after a 503. Most
-readers poll every half hour or hour."""
+"""Seconds that a reader should wait between two polls of a feed that specifies no interval, and after a 503. The usual
+intervals of half an hour and an hour are longer."""
 
 REFUSAL_WAIT: Seconds = 3600
 """Seconds to wait after a 429 without Retry-After."""

@@ -15,7 +15,7 @@ from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
-"""Maximum number of ETags stored for a feed, and of dates. Older ETags and dates count as never issued."""
+"""Maximum number of ETags, and of dates, that are stored for a feed. Older ones count as never issued."""
 
 ADDRESSES_MAX = 32
 """Maximum length of each list of a feed's addresses."""

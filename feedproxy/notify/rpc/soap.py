@@ -1,6 +1,6 @@
 """SOAP 1.1, as far as rssCloud needs it: a call with plain parameters, and a value or a fault in return.
 
-Libraries for SOAP need a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
+Most libraries for SOAP need a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
 """
 
 from collections.abc import Sequence

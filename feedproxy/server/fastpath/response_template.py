@@ -51,9 +51,9 @@ class ResponseTemplate:
     """A prepared response to requests with equal keys (request_head.py) or with equal bytes.
 
     `head` is valid between the instants `valid_from` and `valid_until`. If the generation of the handler
-    (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again first. `log_line`
-    is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the lines for further
-    clients. `shown_target` and `upstream` are the target in the form of the log.
+    (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again before its next
+    use. `log_line` is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the
+    lines for further clients. `shown_target` and `upstream` are the target in the form of the log.
     """
 
     __slots__ = (
