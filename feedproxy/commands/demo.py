@@ -36,7 +36,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play the demo and print the table. Return 0. Raises UsageError for an invalid number."""
+    """Run the demo and print the table. Return 0. Raises UsageError for an invalid number."""
     for name, most in (("readers", READERS_MAX), ("days", DAYS_MAX)):
         if not 1 <= getattr(args, name) <= most:
             raise UsageError(f"--{name} {getattr(args, name)}: expected a number from 1 to {most}")

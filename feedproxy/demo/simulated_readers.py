@@ -104,8 +104,8 @@ class SimulatedPoll:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """The polls to play, in order. `planned` is the number of all planned polls: if there are too many, some are not
-    played."""
+    """The polls to send, in order. `planned` is the number of all planned polls: if there are too many, some are left
+    out."""
 
     polls: Sequence[SimulatedPoll]
     planned: int
