@@ -323,8 +323,8 @@ class Settings:
     relocation_confirmations: int = option(
         2,
         "Number of observations, an hour apart, that confirm a permanent redirect or a 410.",
-        "Clients get a redirect only after it is confirmed. They get a 410 at once. Many permanent redirects are a"
-        " wrong configuration that lasts an hour, and a reader that adopts a wrong address never comes back.",
+        "Clients get a redirect only after it is confirmed. They get a 410 at once. Some permanent redirects are"
+        " mistakes that last an hour, and a reader that adopts a wrong address does not come back.",
         per_feed=True,
     )
     moved_to: str = option(

@@ -65,7 +65,7 @@ class REDIRECT_TO_HTTP(Note):
     level = Level.WARN
     category = Category.SECURITY
     summary = "A redirect leads from https to http: %(location)s."
-    advice = "The connection is no longer protected, and browsers refuse to follow. Redirect to an https address."
+    advice = "The answer is not protected by TLS, and some clients do not follow the redirect. Redirect to https."
     reference = "RFC 9110, section 17.1"
 
 
@@ -145,7 +145,7 @@ class TLS_OLD(Note):
     level = Level.WARN
     category = Category.SECURITY
     summary = "The highest TLS version that the server supports is %(version)s."
-    advice = "Current readers refuse this version. Enable TLS 1.2 and 1.3."
+    advice = "Most current TLS libraries refuse this version by default. Enable TLS 1.2 and 1.3."
     reference = "RFC 8996"
 
 

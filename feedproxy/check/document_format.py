@@ -93,8 +93,10 @@ class BEGINS_LATE(Note):
 class HARD_TO_READ(Note):
     level = Level.BAD
     category = Category.FORMAT
-    summary = "Parsers disagree about the document: the parser of this check had to recover from errors."
-    advice = "The usual causes are undeclared namespaces, very deep nesting and very long texts."
+    summary = "The document has errors, from which the parser of this check could recover."
+    advice = """\
+    Other parsers may reject the document, or read it differently. The usual causes are undeclared namespaces, very deep
+    nesting and very long texts."""
     reference = "Namespaces in XML 1.0, section 6; XML 1.0, section 2.1"
 
 

@@ -111,7 +111,7 @@ class GUIDS_TWICE(Note):
     level = Level.WARN
     category = Category.IDENTITY
     summary = "Several entries share a guid (%(count)s in total, such as `%(example)s`)."
-    advice = "Readers show only one of these entries. A guid must belong to one entry permanently."
+    advice = "Many readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
 

@@ -82,8 +82,8 @@ def _check_ttl(document: CheckedDocument, schedule: Schedule, subject: str) -> I
 class TTL_VERY_SHORT(Note):
     level = Level.WARN
     category = Category.SCHEDULE
-    summary = "The ttl, %(ttl)s minutes, is shorter than any reader's polling interval."
-    advice = "Such a ttl causes needless polls and has no benefit. To notify readers at once, use WebSub or rssCloud."
+    summary = "The ttl, %(ttl)s minutes, is shorter than the polling interval of nearly all readers."
+    advice = "Readers that honour it poll needlessly often. To notify readers at once, use WebSub or rssCloud."
     reference = "RSS Feed State, TTL; WebSub"
 
 

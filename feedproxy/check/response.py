@@ -131,8 +131,8 @@ class ENDED(Note):
     category = Category.MOVES
     summary = "The feed is gone (410)."
     advice = """\
-    If the feed has ended, the status is right, and good readers stop polling. If it has not ended, readers stop
-    polling a feed that still exists."""
+    If the feed has ended, the status is right, and good readers stop polling. If it has not ended, correct the
+    status: otherwise readers lose a feed that still exists."""
     reference = "RFC 9110, section 15.5.11"
 
 
@@ -272,8 +272,8 @@ class MEDIA_TYPE_GENERIC(Note):
     category = Category.SUBSCRIBING
     summary = "The media type is %(type)s, which may be any kind of XML."
     advice = """\
-    A click on the feed's address shows source text, because no feed reader is registered for `%(type)s`. Send
-    `%(proper)s`, and a click can subscribe."""
+    A click on the feed's address usually shows source text, because feed readers are not registered for `%(type)s`.
+    Send `%(proper)s`, and a click can subscribe."""
     reference = "Universal Subscription Mechanism, Content-Type; RFC 7303, section 4"
 
 

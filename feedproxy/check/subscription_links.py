@@ -134,7 +134,7 @@ class NO_ROOM_FOR_SELF_LINK(Note):
     level = Level.INFO
     category = Category.SUBSCRIBING
     summary = "The format of the feed has no self link."
-    advice = "RSS 2.0 and Atom have a self link. Every reader that supports the old formats supports these two."
+    advice = "RSS 2.0 and Atom have a self link. Readers that support the old formats also support these two."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 
@@ -344,7 +344,7 @@ class CLOUD_INCOMPLETE(Note):
 class CLOUD_PROTOCOL_UNKNOWN(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
-    summary = "The cloud's protocol is `%(protocol)s`, which no subscriber supports."
+    summary = "The cloud's protocol is `%(protocol)s`, which RSS 2.0 does not define."
     advice = "Write `xml-rpc`, `soap` or `http-post`, in lower case."
     reference = "RSS 2.0, cloud; rssCloud"
 

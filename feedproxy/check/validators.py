@@ -74,8 +74,8 @@ class LAST_MODIFIED_IN_FUTURE(Note):
     category = Category.CONDITIONS
     summary = "Last-Modified is in the future: %(value)s."
     advice = """\
-    Until that time, readers do not notice changes. Check whether a local time is sent as GMT, or an entry is dated
-    ahead."""
+    Readers return this date, and a server that compares dates answers 304 until that time, even if the feed has
+    changed. Check whether a local time is sent as GMT, or an entry is dated ahead."""
     reference = "RFC 9110, section 8.8.2.1"
 
 

@@ -184,8 +184,8 @@ class NO_USER_AGENT(Note):
     category = Category.IDENTITY
     summary = "%(times)s had no User-Agent."
     advice = """\
-    Name the reader and its version: `Name/1.2 (+https://example.com/about-the-reader)`. Servers block unnamed
-    clients first, and their operators cannot tell the reader's developer of a problem."""
+    Name the reader and its version: `Name/1.2 (+https://example.com/about-the-reader)`. Many servers block
+    unnamed clients, and their operators cannot tell the reader's developer of a problem."""
     reference = "RFC 9110, section 10.1.5"
 
 

@@ -56,7 +56,7 @@ class Reset(Fault):
 class TruncatedGzip(Fault):
     """The gzip data is truncated, but Content-Length matches. Only clients that accept gzip get this response.
 
-    The cause is a program that ended while it compressed, behind a server that did not notice.
+    A typical cause is a program that ended while it compressed, behind a server that did not notice.
 
     A good reader treats the missing end as a failure. It keeps neither the decoded part nor the validators.
     """
