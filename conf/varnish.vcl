@@ -92,7 +92,7 @@ sub vcl_backend_response {
                 regsub(beresp.http.CDN-Cache-Control, "^(.*[ ,])?max-age=([0-9]+).*$", "\2") + "s", 0s)
                 - std.duration(beresp.http.Age + "s", 0s);
         } elsif (beresp.ttl > 10s) {
-            # Without max-age, this is a copy in place of a failing origin. Request it again after 10 s.
+            # Without max-age, feedproxy has sent a stale copy because the origin fails. Request the feed again after 10 s.
             set beresp.ttl = 10s;
         }
         set beresp.grace = 1d;

@@ -109,8 +109,8 @@ class Settings:
     public_url: str = option(
         "",
         "The URL at which clients, hubs and clouds reach this proxy, such as https://feeds.example/.",
-        "Set it if TLS or another name in front makes this URL differ from the request. feedproxy writes it into"
-        " pages, lists, self links and redirects. Push updates (WebSub, rssCloud, CNWS) need it.",
+        "Set it if a server in front adds TLS or another host name, so that clients use another URL than feedproxy"
+        " sees in requests. feedproxy writes it into pages, lists, self links and redirects. Push updates (WebSub, rssCloud, CNWS) need it.",
         restart=True,
     )
     trusted_proxies: tuple[str, ...] = option(
@@ -390,8 +390,8 @@ class Settings:
     compression_dictionaries: str = option(
         "secure",
         "Use a feed's last versions as dictionaries of its next version (RFC 9842): secure, always, off.",
-        "An update then has a few hundred bytes (Content-Encoding: dcz), for clients and from origins that"
-        " support it. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP, if no"
+        "For clients and from origins that support it (Content-Encoding: dcz), an update then often has less than a"
+        " tenth of its size in gzip. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP, if no"
         " device on the way alters unknown codings.",
         choices=("secure", "always", "off"),
         per_feed=True,
@@ -476,7 +476,7 @@ class Settings:
     )
     ping_unknown: str = option(
         "note",
-        "Effect of a ping of a site without readers here: note (shown to the operator), fetch (find its feed), ignore.",
+        "Effect of a ping of a site without stored feeds: note (show it to the operator), fetch (find its feed), ignore.",
         "With `fetch` any client can make this proxy fetch.",
         choices=("note", "fetch", "ignore"),
     )
