@@ -110,7 +110,8 @@ class Settings:
         "",
         "The URL at which clients, hubs and clouds reach this proxy, such as https://feeds.example/.",
         "Set it if a server in front adds TLS or another host name, so that clients use another URL than feedproxy"
-        " sees in requests. feedproxy writes it into pages, lists, self links and redirects. Push updates (WebSub, rssCloud, CNWS) need it.",
+        " sees in requests. feedproxy writes it into pages, lists, self links and redirects. Push updates (WebSub,"
+        " rssCloud, CNWS) need it.",
         restart=True,
     )
     trusted_proxies: tuple[str, ...] = option(
@@ -391,8 +392,8 @@ class Settings:
         "secure",
         "Use a feed's last versions as dictionaries of its next version (RFC 9842): secure, always, off.",
         "For clients and from origins that support it (Content-Encoding: dcz), an update then often has less than a"
-        " tenth of its size in gzip. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP, if no"
-        " device on the way alters unknown codings.",
+        " tenth of its size in gzip. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP,"
+        " if no device on the way alters unknown codings.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )
@@ -476,7 +477,7 @@ class Settings:
     )
     ping_unknown: str = option(
         "note",
-        "Effect of a ping of a site without stored feeds: note (show it to the operator), fetch (find its feed), ignore.",
+        "Effect of a ping of a site without stored feeds: note (show the operator), fetch (find its feed), ignore.",
         "With `fetch` any client can make this proxy fetch.",
         choices=("note", "fetch", "ignore"),
     )
