@@ -328,11 +328,11 @@ LAB = Example(
                 " wait.",
             ),
             Line("feed_hints", None, "Play a week with each value, and compare the requests to origins."),
-            Line("on_bad_update", None, "With `pass`, readers get every fault, so that you can test them."),
+            Line("on_bad_update", None, "With `pass`, readers get every fault, so that you can test the readers."),
         ],
         "Recording and log": [
             "record",
-            Line("record_keep", ["addresses"], "In a lab, addresses may distinguish readers."),
+            Line("record_keep", ["addresses"], "In a lab, they show which reader sent a request."),
             "log_format",
         ],
     },
