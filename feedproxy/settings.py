@@ -392,8 +392,8 @@ class Settings:
         "secure",
         "Use a feed's last versions as dictionaries of its next version (RFC 9842): secure, always, off.",
         "For clients and from origins that support it (Content-Encoding: dcz), an update then often has less than a"
-        " tenth of its size in gzip. secure: over TLS or on loopback, as the RFC requires. always: also over plain HTTP,"
-        " if no device on the way alters unknown codings.",
+        " tenth of its size in gzip. secure: over TLS or on loopback, as the RFC requires. always: also over plain"
+        " HTTP, if no device on the way alters unknown codings.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )
