@@ -175,9 +175,10 @@ class Metrics:
         )
         self._fleet_events = Counter(
             "feedproxy_fleet_events",
-            "Events of the fleet: sent (a copy to Redis), taken-in (a copy of another machine), refused (a copy, "
-            "because a newer copy exists), lease-lost (before the end of a fetch), gap (messages were missed), "
-            "compared (all copies with Redis), away (Redis did not answer).",
+            "Events of the fleet: sent (this machine sent a copy to Redis), taken-in (it received a copy of another "
+            "machine), refused (Redis refused a command, or has a newer copy), lease-lost (another machine acquired a "
+            "lease before the fetch ended), gap (messages of Redis were missed), compared (all copies were compared with "
+            "Redis), away (Redis did not answer).",
             ("event",),
             registry=self.registry,
         )
