@@ -114,7 +114,7 @@ class Metrics:
         )
         self._seconds = LabelledHistogram(
             "feedproxy_request_seconds",
-            "Seconds from a request's head to its response.",
+            "Seconds from the head of a request to its response.",
             "outcome",
             BUCKETS,
             registry=self.registry,
@@ -146,7 +146,7 @@ class Metrics:
             registry=self.registry,
         )
         self._origin_seconds = Histogram(
-            "feedproxy_origin_seconds", "Seconds of requests to origins.", buckets=BUCKETS, registry=self.registry
+            "feedproxy_origin_seconds", "Seconds per request to an origin.", buckets=BUCKETS, registry=self.registry
         )
         self._scheduled = Counter(
             "feedproxy_scheduled_refreshes",
@@ -158,7 +158,7 @@ class Metrics:
         )
         self.stored = Gauge("feedproxy_stored_resources", "Targets in the store.", registry=self.registry)
         self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes under way.", registry=self.registry)
-        self.connections = Gauge("feedproxy_connections", "Connections from readers.", registry=self.registry)
+        self.connections = Gauge("feedproxy_connections", "Open connections of clients.", registry=self.registry)
         self.subscribers = Gauge(
             "feedproxy_subscribers",
             "Subscribers of all feeds, including the numbers that feed services state.",
@@ -177,8 +177,8 @@ class Metrics:
             "feedproxy_fleet_events",
             "Events of the fleet: sent (this machine sent a copy to Redis), taken-in (it received a copy of another "
             "machine), refused (Redis refused a command, or has a newer copy), lease-lost (another machine acquired a "
-            "lease before the fetch ended), gap (messages of Redis were missed), compared (all copies were compared with "
-            "Redis), away (Redis did not answer).",
+            "lease before the fetch ended), gap (messages of Redis were missed), compared (all copies were compared "
+            "with Redis), away (Redis did not answer).",
             ("event",),
             registry=self.registry,
         )
