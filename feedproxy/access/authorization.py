@@ -56,7 +56,8 @@ type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
-    """Decision maker with a password file and a file of WSSE secrets. Either file may be missing."""
+    """Maker of the decision whether a client may read a feed. It uses a password file and a file of WSSE secrets;
+    either may be missing."""
 
     def __init__(
         self,
@@ -95,7 +96,8 @@ class Authorizer:
                 if self._has_credentials(fields, proxy=proxy):
                     self._failed_login_limit.record_wrong(address)
                 return self._challenge(proxy=proxy)
-            # Above the limit, all concurrent guesses are refused, so that a client cannot recognise the right password.
+            # Concurrent guesses may have exceeded the limit during the check. The right password is then refused like
+            # the wrong ones, so that a client cannot recognise it.
             if (wait := self._failed_login_limit.retry_after(address)) > 0:
                 return Denied(_TOO_MANY_GUESSES, 429, wait)
             user = user_proved

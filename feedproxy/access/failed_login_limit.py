@@ -13,7 +13,8 @@ NETWORKS_MAX = 10_000
 
 
 class FailedLoginLimit:
-    """Counter of wrong passwords and tokens by the client's network: an IPv4 address, or 64 bits of an IPv6 address."""
+    """The limit of wrong passwords and tokens from each client network: an IPv4 address, or 64 bits of an IPv6
+    address."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -18,7 +18,8 @@ CHECK_INTERVAL: Seconds = 1
 
 
 class ReloadingFile[T]:
-    """The parsed content of a file. The constructor raises UsageError; a failed reload is logged."""
+    """The parsed content of a file, which is parsed again when the file has changed. The constructor raises UsageError.
+    A later failure is logged."""
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
         self._path = Path(path).expanduser()

@@ -1,4 +1,4 @@
-"""Credentials for origins. Feed readers that cannot authenticate get private feeds through the proxy.
+"""Credentials for origins. With them, the proxy fetches private feeds for feed readers that cannot authenticate.
 
 The operator writes the credentials into one file, the wallet file. Each credential is for the feeds that its pattern
 matches, and for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).

@@ -3,10 +3,11 @@
 `digest = base64(sha1(nonce + created + password))`. The specification does not say whether SHA-1 is raw or hexadecimal.
 Some clients hash the nonce as sent, others decode it first. All four forms are accepted.
 
-A proof is valid once, and only near the time at which it was made. It is remembered by its SHA-1 sum, because one sum
-can be sent in many spellings: raw or hexadecimal, with the nonce encoded once more or in non-canonical base64, with
-characters moved between nonce and Created, or for another user with the same password. A new sum requires the password.
-The server must know the plain password. Therefore a WSSE password should differ from the password for Basic.
+A proof is valid once, and only near the time at which it was made. It is remembered by its SHA-1 sum and not by its
+text, because the same sum can be sent in many spellings. Examples are a hexadecimal sum, a nonce that is encoded once
+more or in non-canonical base64, characters moved between nonce and Created, and another user with the same password.
+Without the password, a client cannot compute a new sum. The server must know the plain password. Therefore a WSSE
+password should differ from the password for Basic.
 """
 
 import base64
@@ -109,8 +110,8 @@ class WsseVerifier:
     ) -> None:
         """Create a verifier.
 
-        `window` is the time for which a token is valid, in seconds. `shared` contains the proofs that other processes
-        have accepted.
+        `window` is the time by which Created may differ from the current time, in seconds. `shared` contains the proofs
+        that other processes have accepted.
         """
         self._window = window
         self._shared = shared
@@ -139,7 +140,7 @@ class WsseVerifier:
             self._forget_expired(now)
         if len(self._used_proofs) >= self._proofs_max:
             return TokenVerdict.BUSY
-        # Created may be ahead of the current time by the window. The proof is then valid for another window.
+        # Created may be ahead of the current time by one window, and the token is valid for one window after Created.
         self._used_proofs[summed] = until = now + 2 * self._window
         if self._shared is not None and not self._shared.claim(summed, until, now):
             return TokenVerdict.REPLAYED

@@ -1,5 +1,5 @@
 """Used WSSE proofs in a folder that all workers share. They survive a restart. A proof is the SHA-1 sum in a token
-(wsse.py), and must be accepted only once. Its record is deleted as soon as the token is too old to be accepted.
+(wsse.py), and must be accepted only once. Its record is kept until the token is too old to be accepted.
 """
 
 import contextlib
@@ -30,7 +30,8 @@ class NonceFolder:
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
         """Record a proof, so that it is refused up to the instant `until`. Return False if it was recorded before.
 
-        If the folder is not accessible, the result is True.
+        If the folder is not accessible, the result is True: the caller then relies on the proofs that its own process
+        has recorded.
         """
         name = hashlib.sha256(proof).hexdigest()
         try:
