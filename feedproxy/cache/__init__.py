@@ -1,4 +1,5 @@
-"""The decisions of RFC 9111 for a shared cache, as pure functions. Each module covers one section.
+"""The decisions of RFC 9111 and its extensions for a shared cache, as pure functions. Each module names the sections
+that it implements.
 
-They do not depend on feed formats.
+The package does not depend on feed formats.
 """

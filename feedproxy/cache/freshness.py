@@ -1,8 +1,8 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
 
 The explicit lifetime of HTTP comes first: s-maxage, max-age, Expires (section 4.2.1). Without it, the lifetime is
-heuristic (section 4.2.2). It is taken from the feed's own schedule, or from its rate of change, or it is a tenth of the
-time since the last modification, or a default. Schedule, rate and default apply only to feeds.
+heuristic (section 4.2.2). It is taken from the feed's own schedule or from its rate of change. Without these, it is a
+tenth of the time since the last modification, or a default. Schedule, rate and default apply only to feeds.
 
 The schedule comes from a function, the *hint*, because this package does not know feed formats. If the hint ends later
 than the explicit lifetime, the publisher permits the use of the stale response until the hint ends (section 4.2.4). The
@@ -57,7 +57,7 @@ class Allowance:
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
-"""A function hint(stored, base, expires, now).
+"""A function hint(stored, base, expires, now), which returns the permission that the feed gives, or None.
 
 `base` is the instant when the response was generated or last validated. `expires` is the end of the explicit lifetime,
 or None without an explicit lifetime.
@@ -212,7 +212,7 @@ def heuristic_lifetime(
     """Return the lifetime in seconds, and its source, if neither HTTP nor the feed states a lifetime (section 4.2.2).
 
     `learned` (from the history of changes), `default` and `minimum` apply to feeds. Other content gets a tenth of the
-    time since its Last-Modified, or 0.
+    time since its Last-Modified, or 0. `maximum` limits the lifetime of both.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -241,7 +241,11 @@ def assess(
     maximum: Seconds = 86_400.0,
     targeted: bool = False,
 ) -> Freshness:
-    """Return the freshness of a stored response at `now`: age, lifetime, and the reason for the lifetime."""
+    """Return the freshness of a stored response at `now`: age, lifetime, and the reason for the lifetime.
+
+    `hint` returns what the feed's own schedule permits. `learned`, `default`, `minimum` and `maximum` are those of
+    `heuristic_lifetime`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    """
     initial = initial_age(stored)
     age = current_age(stored, now, initial)
     # `now - age` would be rounded differently for each `now`.

@@ -176,9 +176,11 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 
 
 def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
-    """Return the range to request from the origin in order to answer these request fields.
+    """Return the range that, added to the stored part, answers a request with these fields, or the reason why the part
+    does not help.
 
-    `size_max` limits the combined size, in bytes. `fresh` is true if the part is fresh.
+    `size_max` limits the size of the part and the added range together, in bytes. Unless the part is `fresh`, it must
+    have a strong validator.
     """
     stored_extent = _extent(part)
     requested = (
@@ -200,7 +202,8 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
     condition = strong_validator(part.fields)
     lacking = (end - first) - (stored_extent.end - stored_extent.first)
     if condition is None and (not fresh or lacking > stored_extent.end - stored_extent.first):
-        # Only a complete response could be used then, and most bytes would be transferred twice.
+        # Without a strong validator, the response cannot be combined with the part. Only a complete response is then of
+        # use, and it transfers the bytes of the part again.
         return Nothing("there is no strong validator, and most of the bytes are missing or the part is stale")
     if first < stored_extent.first:
         return Missing(part, f"bytes={first}-{stored_extent.first - 1}", condition)
@@ -254,7 +257,7 @@ def strong_validator(fields: Fields) -> str | None:
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None
-        # The tag is sent as received, because servers do not understand a nonstandard spelling in If-Range.
+        # A tag in a nonstandard spelling is not used, because servers may not recognise it in If-Range.
         return tags[0].strip() if tag is not None and not tag.weak and tag.text == tags[0].strip() else None
     if len(dates) != 1:
         return None

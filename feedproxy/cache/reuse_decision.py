@@ -22,7 +22,7 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse:
     """The decision to answer with the stored response.
 
-    `detail` names the permission for a stale response, or the limit of its lifetime.
+    `detail` names the permission to use the response although it is stale, or the rule that has shortened its lifetime.
     """
 
     stored: StoredResponse

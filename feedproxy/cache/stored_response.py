@@ -29,7 +29,8 @@ class Unpacked:
 class Bodies(Mapping[str, bytes]):
     """Bodies keyed by coding, in a third of the memory of a dictionary.
 
-    A body that was left out is decoded at the first access and then remains in memory.
+    In place of a body, an `Unpacked` may be stored. The body is then decoded at the first access, and remains in
+    memory.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")

@@ -28,8 +28,9 @@ _OF_A_FEED = ("content-type",)
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates this response.
 
-    The result is empty if the response has no validator, or if its request had a client's Accept-Language. The next
-    request has none, and an origin may have the same validators for the documents of all languages.
+    The result is empty if the response has no validator. It is also empty if the response was requested with a client's
+    Accept-Language: the validating request has none, and an origin may use the same validators for the documents of all
+    languages.
     """
     if stored.has_client_language:
         return Fields()

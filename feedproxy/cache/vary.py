@@ -8,7 +8,7 @@ Authorization are compared verbatim, because they identify users. Three fields h
   content. Unchanged content of the origin is selected if the request accepts its coding.
 * User-Agent is not compared if feedproxy's own User-Agent was sent to fetch the response, and would be sent for this
   request, too.
-* Accept-Language also selects a response in the language with the highest weight.
+* Accept-Language also selects a response with the Content-Language to which it gives the highest weight.
 """
 
 from collections.abc import Iterable
