@@ -20,8 +20,9 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client or origin may be slow. If the current version was stored less than SKEW
-seconds after the date in If-Modified-Since, the client counts as having this version.
+"""Seconds by which the clock of a client or origin may be slow. A client with a slow clock states too early a time for
+its last request. If the current version was stored less than SKEW seconds after the date in If-Modified-Since, the
+client therefore counts as having it.
 """
 
 
@@ -66,7 +67,8 @@ def evaluate(
     """Evaluate the preconditions of a request against the current representation, and return the outcome.
 
     `tags` are the representation's tags in all codings. `own_base` is the base of this proxy's own tags. `date` is the
-    stored response's Date, which is used if there is no Last-Modified (RFC 9111, section 4.3.2).
+    stored response's Date, which is used if there is no Last-Modified (RFC 9111, section 4.3.2). `exists` is False if
+    the target has no current representation.
 
     Invalid dates are ignored. An If-Modified-Since later than `now` is also ignored, unless it equals Last-Modified: it
     comes from a wrong clock, and a 304 would hide versions that are published before that time. ("A date which is later

@@ -1,8 +1,8 @@
 """Parsing and formatting of HTTP-date.  RFC 9110, section 5.6.7
 
-Three forms are parsed, and one is written. According to RFC 9111, section 4.2, a date in another zone or form is
-invalid, and an invalid Expires is in the past. Names are case-insensitive (same section). The name of the day is
-ignored: servers often get it wrong, and nothing depends on it.
+Three forms are parsed, and one is written. A date in another form, or in another zone than GMT, is invalid (RFC 9111,
+section 4.2), and an invalid Expires counts as a time in the past (section 5.3). Names are case-insensitive (section
+4.2). The name of the day is ignored: servers often get it wrong, and nothing depends on it.
 """
 
 import math

@@ -4,8 +4,8 @@ A tag of this proxy has a base, which identifies the content, and the content co
 The mark (`5a3c90fe`) is a checksum of the coded bytes, because gzip of the same content does not always give the same
 bytes.
 
-Other software changes tags. Apache's mod_deflate appends `-gzip` or `;gzip` and does not remove it from requests, nginx
-makes strong tags weak, and some clients drop the quotation marks. The base remains recognisable after these changes.
+Other software changes tags. Servers that compress a response append `-gzip` (Apache's mod_deflate) or make the tag weak
+(nginx), and some clients drop the quotation marks. The base remains recognisable after these changes.
 """
 
 import re

@@ -59,7 +59,7 @@ def memoize_last[First, Second, Result](
 ) -> Callable[[First, Second], Result]:
     """Decorate a pure function of two immutable objects to cache the result for the last pair, by identity.
 
-    The subscribers of one event need the same result.
+    The subscribers of an event call such a function one after another, with the same pair.
     """
     last: tuple[First, Second, Result] | None = None
 

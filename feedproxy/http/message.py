@@ -26,8 +26,8 @@ USUAL_LINES_MAX = 32
 in full, because an origin that sends thousands of lines would otherwise take more memory than estimated.
 """
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory of a line that shares no object with other messages, in bytes, in addition to the lengths of its value and
-twice its name. The name is also stored in lower case."""
+"""Memory in bytes of a line that shares no object with other messages. The bytes of its value are added, and those of
+its name twice, because the name is also stored in lower case."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 

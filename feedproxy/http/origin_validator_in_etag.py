@@ -21,7 +21,8 @@ of fields is limited.
 """
 
 TAGS_MAX = 8
-"""Maximum number of a client's tags that are parsed. Origins refuse requests with more tags as too large."""
+"""Maximum number of a client's tags that are parsed. The tags that they carry are sent to the origin, and servers limit
+the size of a request's fields."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names of fields, in lower case, that feedproxy itself writes into requests for feeds. In Vary, they do not make a
@@ -30,7 +31,7 @@ response depend on the client.
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
 """Matches the base of a tag that carries a validator. A date has at most eleven digits, and therefore lies before the
-year 5139. A client could send a number that is too large for a date."""
+year 5139. Longer numbers, which a client could send, may be too large for a date."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:

@@ -9,7 +9,10 @@ _LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 
 
 def check_framing(fields: Iterable[tuple[bytes, bytes]], *, minor: int) -> None:
-    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest."""
+    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest.
+
+    `minor` is the minor version of HTTP/1 in the request line.
+    """
     codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
     lengths = [value for name, value in fields if name.lower() == b"content-length"]
     if codings and lengths:

@@ -6,8 +6,9 @@ word into its product comment or after dashes: `457 subscribers`, `2 readers`, `
 subscribers/claim_confirmation.py decides which claims are believed.
 
 One service may use several User-Agent strings, such as one for feeds and one for pages, or an old and a new one. Claims
-are therefore counted under the name of the service, reduced to the part that its strings have in common. A number in an
-address is not taken for a feed's id, because a count that is too low is the smaller error.
+are therefore counted under the name of the service, reduced to the part that its strings have in common. Claims with
+different ids of a feed are added. A number in an address is not taken for an id, because a count that is too low is the
+smaller error.
 """
 
 import re

@@ -5,7 +5,8 @@ import re
 from feedproxy.http.field_values import quote, split_list, unquote
 
 WITH_REALM = ("basic", "digest")
-"""Schemes with a realm. A browser sends the same credentials to every address that names the same realm."""
+"""Schemes whose credentials a browser reuses by realm: it sends them to every address of the web origin that names the
+same realm."""
 
 _PARAMETER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL)

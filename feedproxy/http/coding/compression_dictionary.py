@@ -40,8 +40,9 @@ to WINDOW_MAX with large ones (section 5).
 """
 
 LEVEL = 9
-"""Compression level of Zstandard. 986 updates of ten feeds have 25.3 MB in gzip. Level 3 makes them 3.44 MB, level 6
-3.11, level 9 3.04 and level 19 2.84 MB. A content of 250 KB takes 3, 5, 5 and 110 ms on average."""
+"""Compression level of Zstandard. 986 updates of ten feeds have 25.3 MB in gzip. In `dcz`, they have 3.44 MB at level
+3, 3.11 MB at level 6, 3.04 MB at level 9 and 2.84 MB at level 19. Compressing a content of 250 KB takes 3, 5, 5 and 110
+ms at these levels."""
 
 _PATTERN_SIGNS = frozenset("*+?{}()\\")
 """Characters with a special meaning in a URL pattern, in addition to the colon."""

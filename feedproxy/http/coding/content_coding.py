@@ -53,8 +53,8 @@ _ZSTD_EXPANSION = 32 * 1024
 section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
-"""Maximum number of bytes that one call of a zstd decoder may produce. The limit is enforced by the size of the
-input."""
+"""Maximum number of bytes that one call of a zstd decoder may produce. The decoder has no limit of its own. Each call
+therefore gets only as many bytes of input as can expand to this size (_ZSTD_EXPANSION)."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -189,7 +189,7 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
     except (zlib.error, brotli.error, zstandard.ZstdError) as error:
         raise Undecodable(f"not {coding}: {error}") from error
     finally:
-        # A stored exception keeps its traceback, the frames, and therefore the decoded content.
+        # If the exception is stored, its traceback keeps these frames in memory, and with them the decoded content.
         pieces.close()
         content.close()
         piece = b""
@@ -275,8 +275,8 @@ def zstd_frames(
 ) -> Generator[bytes]:
     """Decode consecutive zstd frames (RFC 8878, section 3) and yield their content.
 
-    Data after the last frame is dropped, or raises Undecodable if `strict`. The decoder does not limit its output, so
-    its input is cut to a size that cannot exceed the limit.
+    Data after the last frame is dropped, or raises Undecodable if `strict`. The decoder does not limit its output. Each
+    piece of input is therefore so small that its output cannot exceed the limit by much.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -20,10 +20,10 @@ INTERPRETATIONS_MAX = 96
 """Maximum number of interpretations of one target that are compared with rules. Real addresses have only a few."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
-"""Matches a path that all servers interpret in the same way."""
+"""Matches paths that none of INTERPRETERS changes."""
 
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
-"""Matches a query that all servers interpret in the same way."""
+"""Matches queries without characters that servers interpret differently."""
 
 _SUBSCRIPT = re.compile(r"\[[^\]\[]*\]")
 _SPACES = re.compile(r"(?:\+|%20|%09|%0[ABCD])+", re.IGNORECASE)
@@ -148,7 +148,7 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query as PHP and Express parse it, with values trimmed.
+    """Return a query as PHP parses it, and Express in part, with values trimmed.
 
     `a.b[]=+x` becomes `a_b=x`, and a name ends at NUL.
     """

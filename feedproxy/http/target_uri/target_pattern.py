@@ -1,7 +1,7 @@
 """Patterns of target URIs, which name the targets of a rule of the configuration.
 
-`*` matches any text, but in the host none with a slash. It is the only wildcard, because `?` begins a query. There are
-three forms:
+`*` matches any text; in the host, it matches only text without a slash. It is the only wildcard, because `?` begins a
+query. There are three forms:
 
     https://example.com/blog/*   one scheme and port
     example.com/blog/*           any scheme; any port, unless the pattern names one
