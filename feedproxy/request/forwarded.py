@@ -4,8 +4,9 @@ Each proxy appends its entry on the right. The peer has therefore written the la
 another trusted proxy, that proxy has written the entry to the left, which then counts, too, and so on. All other
 entries may come from the client.
 
-X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port have no entries: a client's value looks like a proxy's. Only
-the scheme is used, together with X-Forwarded-For. A wrong scheme affects only addresses in this client's response.
+X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port do not name the proxy that wrote them: a client's value looks
+like a proxy's. Only the scheme is used, together with X-Forwarded-For. A wrong scheme affects only addresses in this
+client's response.
 """
 
 import ipaddress
@@ -19,7 +20,7 @@ X_FORWARDED_FOR = "x-forwarded-for"
 FORWARDED = "forwarded"
 
 HOPS_MAX = 16
-"""Maximum number of entries that are read, from the right. No installation has as many trusted proxies in a row."""
+"""Maximum number of entries that are read, from the right. Installations have far fewer trusted proxies in a row."""
 
 ENTRY_MAX = 1024
 """Maximum length of one entry, in bytes: four parameters with a host name of up to 255 bytes each."""

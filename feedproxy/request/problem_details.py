@@ -49,7 +49,7 @@ def problem_response(
 ) -> Response:
     """Return an error response with a status, a `detail` token of the closed list, and the reason in one sentence.
 
-    The response has no-store, because the next request may succeed.
+    `extra` contains further fields. The response has no-store, because the next request may succeed.
     """
     titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")

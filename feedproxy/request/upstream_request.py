@@ -105,8 +105,9 @@ class UpstreamRequest:
     """An upstream request.
 
     `key` contains its client-specific fields. The response is stored only for requests with the same fields.
-    `varying_fields` contains its fields that Vary nominates. `withheld_names` contains the names of the client's fields
-    that are not forwarded. `has_credentials` is true if a field identifies a user.
+    `varying_fields` contains its fields that Vary nominates. `withheld_names` contains the names of client-specific
+    fields that are left out because the request is for a shared copy. `has_credentials` is true if a field identifies a
+    user.
     """
 
     request: Request
@@ -216,9 +217,13 @@ def _forwarded_fields(
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
 ) -> _ForwardedFields:
-    """Return the forwarded fields. `names` and `keyed_names` are those that Vary of stored responses nominates.
+    """Return the forwarded fields.
 
-    Feed readers send the same fields for all feeds. Therefore results are memoized, except for fields with credentials.
+    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields in Vary of keyed
+    responses, and count only for requests with credentials.
+
+    A feed reader usually sends the same fields for all its feeds. Therefore results are memoized, except for fields
+    with credentials.
     """
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)

@@ -60,8 +60,8 @@ def to_upstream(address: str, settings: Settings) -> str:
 def redirect_target(address: str, start: str, settings: Settings) -> str:
     """Return the target of a redirect from `start` to `address`.
 
-    If the upstream redirects to its public address, the result is the upstream's target. An address from other origins
-    is unchanged.
+    If `start` is a target of the upstream and `address` is a public address, the result is the upstream's target for
+    it. If `start` is at another origin, `address` is returned unchanged.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
@@ -69,8 +69,9 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
-    It begins with `public_url`, or with `base`, the proxy's address in the request. An address at the upstream's origin
-    that is not below `upstream` has no public form. The result is then `public_url` or `base` itself.
+    The result for an address below `upstream` begins with `public_url`, or else with `base`, the proxy's address in the
+    request. An address at the upstream's origin that is not below `upstream` has no public form. The result is then
+    `public_url` or `base` itself. Addresses at other origins are unchanged.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
