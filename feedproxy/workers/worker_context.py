@@ -23,9 +23,9 @@ class WorkerContext:
     distributes connections among the workers that listen. `admin` contains the sockets of the admin listener, which
     only the first worker has. `admin_ports` contains their ports, which all workers know. `folder` contains the
     workers' own sockets. `lifeline` is connected to the supervisor. `key` is the same for all workers and new at each
-    start; readers' scores are hashed with it. `coordination_memory` is the descriptor of the memory through which
-    workers coordinate the store (store/worker_coordination.py). `snapshots` contains the descriptors for their metrics.
-    `heartbeats` is memory in which each worker reports that it runs.
+    start. With it, all workers give a reader the same pseudonym in the scores. `coordination_memory` is the descriptor
+    of the memory through which workers coordinate the store (store/worker_coordination.py). `snapshots` contains the
+    descriptors for their metrics. `heartbeats` is memory in which each worker reports that it runs.
     """
 
     index: int
@@ -42,7 +42,11 @@ class WorkerContext:
 
     @property
     def coordination_file(self) -> Path:
-        """Return the path of the coordination memory. Opening this path makes the locks belong to this worker."""
+        """Return the path by which this worker opens the memory for the coordination of the store.
+
+        A worker must not lock this memory by the inherited descriptor: the lock would belong to all workers together,
+        because they have inherited the same descriptor.
+        """
         return Path(f"/proc/self/fd/{self.coordination_memory}")
 
     @property
