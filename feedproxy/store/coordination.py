@@ -16,7 +16,7 @@ intervals have passed."""
 
 
 COUNTERS = 4096
-"""Number of counters for invalidations, and as many again for completed fetches. Two targets may share a counter
+"""Number of counters for invalidations, and also of counters for completed fetches. Two targets may share a counter
 (`counter_of`)."""
 
 
@@ -79,7 +79,7 @@ class Coordination(Protocol):
         """Acquire the fetch lease of `target`. Return False if another process holds it.
 
         The lease ends with `release_lease`, `abandon_lease`, or the holder's process. A `local` lease excludes only
-        processes of this machine. It protects a change without a fetch.
+        processes of this machine. It is for changes that need no fetch.
         """
         ...
 

@@ -63,7 +63,7 @@ class SharedOverflow:
         return self._counters[0]
 
     def position(self, name: str) -> int:
-        """Return the position of a value, or 0 if the ring has no value of this name, because the disk is up to
+        """Return the position of a value. Return 0 if the ring has no value of this name: the disk is then up to
         date."""
         if not self._counters[0]:
             return 0
@@ -83,7 +83,8 @@ class SharedOverflow:
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
         """Append a value, or DELETED, and return its position.
 
-        Return 0 if `precondition` returns False. It is called under the lock, before the value is appended.
+        Return 0 if `precondition` returns False. `precondition` is called under the lock, before the value is appended.
+        Raises StoreError if no memory is available; the entry then counts as overwritten.
         """
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:

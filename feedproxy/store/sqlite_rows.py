@@ -219,8 +219,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Store several values in one transaction.
 
-        One statement stores all values without a file. Each statement releases Python's interpreter lock, and may have
-        to wait for the event loop to get it back.
+        One statement stores all values that have no file of their own. Each statement releases Python's interpreter
+        lock, and may have to wait for the event loop to get it back.
         """
         with self._transact() as (sql, cleanup):
             inline: dict[str, bytes] = {}
@@ -247,7 +247,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         """Remove at most `limit` of the least recently stored values if all values together exceed `size_max`. Return
         the number of removed values.
 
-        diskcache's own `cull` returns only when the values fit `size_max`. That takes seconds, for which writes wait.
+        diskcache's own `cull` returns only when the values fit `size_max`. That takes seconds, and all writes wait for
+        it.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0

@@ -106,8 +106,9 @@ def _always() -> bool:
 class TieredStore:
     """A Store that has the hot set in memory and everything on disk.
 
-    If several processes share the disk, `get` returns the value on disk, even while a newer value waits to be written.
-    A value enters this process's memory once the disk has it and the change is published.
+    If several processes share the disk, `get` returns the value on disk or in the memory that they share
+    (shared_overflow.py), even while a newer value waits to be written. A value enters this process's own memory once
+    the disk or the shared memory has it, and the change is published.
     """
 
     def __init__(

@@ -23,7 +23,7 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
-"""Maximum size of the queue, in bytes. A usual disk writes as much in about half a second."""
+"""Maximum size of the queue, in bytes. A usual disk writes this amount in about half a second."""
 BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
@@ -263,7 +263,8 @@ class WriteQueue[Key, Value]:
                 if key in self._pending:
                     self._pending[key] = self._pending.pop(key)
                 return False
-            # Set the mark before the entry is removed: a read between the two steps would find the older value.
+            # Set the mark before the entry is removed: otherwise a read between the two steps would find the older
+            # value on the disk.
             if stale:
                 self.failed_keys.add(key)
             else:

@@ -9,7 +9,8 @@ import time
 from feedproxy.clock import Seconds
 
 PAUSE_MIN: Seconds = 0.00025
-"""Seconds of work before a pause, and of the pause. A step of the work takes up to a millisecond in addition."""
+"""Seconds of work after which the thread pauses, and length of the pause in seconds. The work may be longer by a step
+of up to a millisecond."""
 
 
 class WritePacer:
