@@ -80,11 +80,11 @@ class AddressPolicy:
             raise Forbidden(f"{subject} is not a public address: {row.description}")
 
     def literal_address(self, host: str, port: int) -> str | None:
-        """Return the address if the host is a literal address, after checking it and the port. Return None for a name.
+        """Return the address if the host is a literal address, after checking it. Return None for a name.
 
-        Raises Forbidden for addresses that are not permitted, and for this proxy's listeners. It also raises Forbidden
-        for unusual spellings of IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), because resolvers parse them differently.
-        Raises BadTarget for an invalid host.
+        Raises Forbidden for addresses that are not permitted, and for the address and port of this proxy's listeners.
+        It also raises Forbidden for unusual spellings of IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), because resolvers
+        parse them differently. Raises BadTarget for an invalid host.
         """
         host = _normalise_host(host)
         if host.startswith("[") or ":" in host:
@@ -111,8 +111,8 @@ class AddressPolicy:
     async def resolve(self, host: str, port: int) -> list[str]:
         """Return the permitted addresses of this host, at least one.
 
-        Raises Forbidden for a literal address that is not permitted, and for this proxy's listeners. Raises Unreachable
-        for a name without a permitted address, and BadTarget for an invalid host.
+        Raises Forbidden for a port or literal address that is not permitted, and for this proxy's listeners. Raises
+        Unreachable for a name without a permitted address, and BadTarget for an invalid host.
         """
         self.check_port(port)
         if (ip := self.literal_address(host, port)) is not None:

@@ -85,9 +85,11 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response, with its content cut to RESPONSE_MAX bytes.
+        """Send a request and return the response, with its content cut to RESPONSE_MAX bytes. `trust` determines the
+        checks of the address.
 
-        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
+        Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed,
+        Overload.
         """
         target_url = _url(url)
         parent = self._parent_of(_normalise(str(target_url)))
@@ -135,7 +137,7 @@ class CallbackClient:
             self._policy.check_localhost(host)
 
     async def resolve(self, url: str) -> list[str]:
-        """Return the permitted addresses of this URL's host. Raises Forbidden, BadTarget, Unreachable."""
+        """Return the permitted addresses of this URL's host. Raises Forbidden, BadTarget, Unreachable, Overload."""
         target_url = _url(url)
         with requesting(CALLS):
             return await self._policy.resolve(target_url.raw_host or "", target_url.port or 0)

@@ -2,7 +2,7 @@
 
 aiohttp's parser loses a good 304 if bytes follow it in the same packet, and limits each field but not the head. Its
 client repeats requests on connections that were never used before, sends field values as UTF-8, and is slower than this
-module. It has no public interface for another protocol. Therefore this module uses internal names:
+module. It has no public interface for another protocol. Therefore this module relies on internal names:
 `TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
 A test fails when one of these names changes (docs/decisions/fetching-with-aiohttp.md).
 """
@@ -32,9 +32,9 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Maximum number of bytes that are read of a response after its last client has disconnected, like Squid's
-`quick_abort_min`. Responses of most feeds are smaller. They are read to the end and stored, and serve the next
-client."""
+"""Maximum number of bytes that are read of a response after its last client has disconnected. Responses of most feeds
+are smaller: they are read to the end and stored, and serve the next client. Squid's `quick_abort_min` has the same
+purpose."""
 
 RATE_MIN = 1000
 """Bytes per second below which an origin that sends a response counts as silent. A silent exchange may be ended while

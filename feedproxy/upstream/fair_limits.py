@@ -2,14 +2,14 @@
 
 Each connection or look-up takes a slot. Three limits prevent one client or one silent server from taking all slots: per
 site (registrable domain), per host and port, and per client. The slots that one site, host or client may take are its
-*share*. Squid's per-client limit and nginx's `limit_conn` are similar. Each limit reserves slots for known feeds.
-Waiting requests are admitted in their order. While the share of a request's site, host or client is full, later
-requests are admitted before it.
+*share*. All limits except that of a client reserve slots for known feeds. Waiting requests are admitted in their order.
+While the share of a request's site, host or client is full, later requests are admitted before it.
 
 Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of the
-client with the most slots: the exchange that has been silent for longest, at least for SILENT_AFTER seconds. In the
-share of a site or host, the client with the most slots must have at least two more slots than the client of the waiting
-request (docs/decisions/connection-limits.md).
+client with the most slots. It ends the exchange that has been silent for longest, and at least for SILENT_AFTER
+seconds. In the share of a site or host, the client of that exchange must have at least two more slots than the client
+of the waiting request. The same holds if the exchange is for a known feed, and the waiting request is not
+(docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -59,7 +59,8 @@ class Requester:
 
 
 PROXY = Requester()
-"""The requester of feedproxy's own requests for known feeds, such as background refreshes. It is the default."""
+"""The requester of feedproxy's own requests for known feeds, such as background refreshes. A task without another
+requester has this one."""
 
 _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
@@ -152,7 +153,8 @@ class FairLimits:
         return len(self._waiting)
 
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
-        """Return a slot for the current requester; the caller must call `release`.
+        """Return a slot for the current requester; the caller must call `release`. `site` and `host` name the shares of
+        the request.
 
         Raises Overload if no slot is free within `timeout` seconds.
         """

@@ -139,7 +139,8 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
                 raise MalformedResponse(f"unsupported transfer codings {b', '.join(codings)[:60]!r}: expected chunked")
             # "If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not the
             # final encoding, the message body length is determined by reading the connection until it is closed" --
-            # section 6.3. A coding name without meaning has coded nothing.
+            # section 6.3. A name that resembles no transfer coding is taken for a mistake of the origin: the content is
+            # not coded.
             lines = (*_without(_without(lines, b"transfer-encoding"), b"content-length"), _CLOSE)
             return lines, False, False, None
         # "the Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to

@@ -32,8 +32,8 @@ LOG_INTERVAL: Seconds = 60
 DESCRIPTORS_RESERVED = 32
 """Number of descriptors that exchanges leave to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
-"""Bytes of address space that exchanges must leave free if the operator has limited it: the largest response,
-decoded."""
+"""Bytes of address space that must be free before an exchange begins, if the operator has limited the address space.
+The largest response takes less than that, even decoded."""
 
 
 class NetworkState:

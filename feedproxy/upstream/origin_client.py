@@ -180,7 +180,7 @@ class Fetcher:
         """Send a GET or HEAD to the target's origin and return the response.
 
         `skip_address_check` is for targets that the operator configured: their port and address are not checked. Raises
-        Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed.
+        Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed, Overload.
         """
         if request.method not in {"GET", "HEAD"}:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")

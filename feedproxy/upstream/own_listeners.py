@@ -45,8 +45,8 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return True if this address belongs to an interface of this machine. If the owner is unknown, the result is True,
-    too."""
+    """Return True if this address belongs to an interface of this machine. The result is also True if this is unknown,
+    as for an address that had a zone id (`zone`)."""
     if address.is_loopback or address.is_unspecified:
         return True
     if zone or (address.version == 6 and address.is_link_local):

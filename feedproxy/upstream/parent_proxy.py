@@ -23,7 +23,8 @@ ENVIRONMENT = "environment"
 SCHEMES = ("http", "socks5", "socks5h")
 
 VARIABLES: Mapping[str, tuple[str, ...]] = {
-    # "the only environment variable that needs to be lower case": a CGI request can set HTTP_PROXY -- curl(1)
+    # "http_proxy is an exception as it is only available in lower case" -- curl(1). A client can set HTTP_PROXY in a
+    # CGI program, by the request field Proxy.
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }

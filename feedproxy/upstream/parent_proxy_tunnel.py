@@ -26,7 +26,7 @@ CONNECT_TIMEOUT: Seconds = 5
 network. The connection from the parent to the origin may take `connect_timeout` in addition."""
 
 HEAD_MAX = 16_384
-"""Maximum size of the head of a parent's response to CONNECT, in bytes. Squid's head has some 400 bytes."""
+"""Maximum size of the head of a parent's response to CONNECT, in bytes. A usual head has a few hundred bytes."""
 
 _REFUSALS = {
     1: "general failure",

@@ -24,7 +24,8 @@ type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """A function that returns the addresses of a name and port as text. Raises OSError if the name has no address."""
 
 LOOKUP_TIMEOUT = 15.0
-"""Seconds for a look-up: three attempts of five seconds, as in most resolvers."""
+"""Seconds for a look-up: three attempts of five seconds. By default, glibc makes two attempts of five seconds for each
+name server (resolv.conf(5))."""
 
 THREADS = Limit(256, reserve=64)
 """Concurrent look-ups, and the number reserved for known feeds."""
@@ -48,7 +49,7 @@ def _system_addresses(host: str) -> list[str]:
 
 
 class Resolver:
-    """The current look-ups of one event loop. Each has its own thread."""
+    """Resolver of names for one event loop. Each look-up has its own thread, and equal look-ups share one."""
 
     def __init__(self, resolve: Callable[[str], list[str]] = _system_addresses) -> None:
         self._resolve = resolve

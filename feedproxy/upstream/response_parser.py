@@ -10,7 +10,7 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Maximum number of heads of one response, including interim responses. curl limits 1xx responses, too."""
+"""Maximum number of heads of one response: those of interim responses (1xx) and its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class ReadLimits:
 
 
 class ResponseParser:
-    """The state of one response. It cannot be used after `feed` has raised MalformedResponse."""
+    """The parser of one response, with its state. It cannot be used after `feed` has raised MalformedResponse."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
         """Create a parser. `has_content` is False for HEAD. `now` returns the current time."""
@@ -65,7 +65,8 @@ class ResponseParser:
         return False
 
     def end(self, *, reset: bool) -> None:
-        """Record that the connection has ended. Raises MalformedResponse if the response is incomplete."""
+        """Record that the connection has ended, by a reset if `reset` is true. Raises MalformedResponse if the response
+        is incomplete."""
         if self.head is None:
             progress = "within the head of the response" if self._buffered or self._heads else "without a response"
             raise MalformedResponse(f"the origin closed the connection {progress}")

@@ -32,7 +32,7 @@ async def probe_certificate(
 ) -> ProbedCertificate:
     """Make a TLS handshake with this host, verify its name, and return the certificate's data.
 
-    `context` creates the TLS context. Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed.
+    `context` creates the TLS context. Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed, Overload.
     """
     name = host.strip("[]")
     offering = context()  # use a separate context, because other connections must not negotiate h2
