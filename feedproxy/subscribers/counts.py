@@ -6,8 +6,8 @@ from a reader. A fetcher or reader counts once, for any number of requests.
 
 Memory is bounded for any input. A reader takes about 100 bytes in a table in the order of last requests. If there are
 too many entries, and one feed has by far the most readers, the older half of that feed's readers is removed. A flood on
-one feed therefore does not affect others. Otherwise the feeds requested longest ago are removed. A flood of invented
-fetchers removes only its own claims: a claim made once is removed before a repeated claim.
+one feed therefore does not affect others. If no feed stands out in this way, the feeds requested longest ago are
+removed. A flood of invented fetchers removes only its own claims: a claim made once is removed before a repeated claim.
 """
 
 import asyncio
@@ -205,9 +205,10 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
     def count_with_peers(self, target: str, now: Instant) -> int:
-        """Return the number of direct readers of this feed on all machines within the window.
+        """Return the number of readers of this feed on all machines within the window.
 
-        It is at least `count_recent` of this machine, which includes fetchers and is at most RECENT_MAX.
+        The peers report their direct readers only. The result is at least the `count_recent` of this machine, which
+        includes fetchers.
         """
         return self._peers.direct_count_with_peers(target, self.count_recent(target, now - self._window), now)
 
@@ -457,7 +458,8 @@ class SubscriberCounts:
             if not too_much and len(self._feeds) <= self._feeds_max:
                 return
             largest = max(self._feeds.values(), key=lambda feed: feed.size)
-            # The search for the largest feed is slow. It is made only if a single feed may have many entries.
+            # If no feed has many of the entries, a sixteenth of the feeds is removed at once, so that the slow search
+            # for the largest feed is rare.
             if too_much and largest.size * 64 >= self._entries_max:
                 self._drop(largest, list(islice(largest.readers, (largest.size + 1) // 2)))
             else:

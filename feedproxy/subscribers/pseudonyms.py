@@ -1,8 +1,8 @@
 """Pseudonyms of readers: they distinguish readers without storing their identity.
 
-A reader is identified by address, User-Agent and, if authenticated, user name. Only a pseudonym is stored: a hash under
-a key that changes with every period. Without the secret it reveals nothing, and pseudonyms of different periods cannot
-be linked.
+A reader is identified by its User-Agent, together with its user name if it is authenticated, or else with its address.
+Only a pseudonym is stored: a hash under a key that changes with every period. Without the secret it reveals nothing,
+and pseudonyms of different periods cannot be linked.
 
 The key is derived from the secret and the number of the period. All processes with the same secret therefore agree, and
 a reader counts once after a restart. Protect the secret, because it permits testing all addresses. A new secret makes
@@ -68,7 +68,7 @@ class Identifier:
         """Return the pseudonym of a reader. `user` is empty without authentication.
 
         An authenticated reader is identified by its user name, not by its address. An IPv6 address counts by its
-        network of 64 bits, because a machine changes the other 64 bits every day (RFC 8981).
+        network of 64 bits, because many machines change the other 64 bits, usually every day (RFC 8981).
         """
         number = int(now // self._period)
         if number != self._number or int(now // PERIOD) != self._long_period:

@@ -28,7 +28,7 @@ type ReadRecord = tuple[str, Pseudonym, str, Instant]
 
 
 class ReadEvents:
-    """The unsent events."""
+    """The events that wait to be sent to the other processes."""
 
     def __init__(self) -> None:
         self._waiting: list[Event] = []
