@@ -142,7 +142,7 @@ class CacheAdmin:
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
         """Return a predicate that tests whether a target, or its public address, matches a glob.
 
-        A key of a copy that is fetched with a credential matches if its target does.
+        The key of a copy that is fetched with a credential matches if its target does.
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
@@ -185,7 +185,7 @@ class CacheAdmin:
         target = self.to_upstream_url(target)
         stored_keys = [key for key in self._keys_for(target) if self._store.holds(key)] if "#" not in target else []
         if stored_keys and not self._store.holds(target):
-            # Readers get only copies that are fetched with credentials.
+            # Only copies that are fetched with credentials are stored, so that no request without credentials is sent.
             reports = [await self._refresh_key(key) for key in stored_keys]
             return replace(reports[0], target=target)
         for key in stored_keys:

@@ -36,7 +36,8 @@ class ContextBuilder:
         own_agent = is_feed or client.entrance is not Entrance.PROXY
         new_reader = None
         if is_feed or (own_agent and is_new and self._counts.contains(target)):
-            # The counts keep the target. The stored object is passed, so that each feed has one.
+            # The counts keep the text of the target. The stored resource's text is passed, so that it is in memory only
+            # once.
             self.count_reader(target if resource is None else resource.target, request, client)
         elif own_agent and is_new and client.is_counted:
             # The User-Agent sent to the origin includes this reader at once. The reader is counted only when the target

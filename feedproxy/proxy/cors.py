@@ -14,7 +14,8 @@ _METHODS = ("GET", "HEAD")
 """The methods that a script of another web origin may use."""
 
 _MAX_AGE = 86400
-"""Seconds for which a browser may store the response to a preflight. Browsers limit the time to two hours or a day."""
+"""Seconds for which a browser may store the response to a preflight. Browsers may limit this time: Chromium to two
+hours, Firefox to a day."""
 
 
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:

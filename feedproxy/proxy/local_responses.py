@@ -74,7 +74,8 @@ class LocalResponses:
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
 
     def relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """Return a 301 to `location`, or an XML redirect document if the option `announce_as` is `xml`."""
+        """Return a 301 to `location`. For a move by a rule (`moved_to`), return an XML redirect document if
+        `announce_as` is `xml`."""
         settings = context.settings
         if settings.moved_to and settings.announce_as == "xml":
             shown = rewrite_location(
@@ -91,7 +92,8 @@ class LocalResponses:
         )
 
     def gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """Return a 410, or an XML document that announces the end if the option `announce_as` is `xml`.
+        """Return a 410. For an end by a rule (`gone`), return an XML document that announces it if `announce_as` is
+        `xml`.
 
         `believed` is true if the end is confirmed, and the origin is not being asked again. Only then may caches store
         the 410.

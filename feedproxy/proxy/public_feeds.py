@@ -21,8 +21,9 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 def is_public(settings: Settings, resource: Resource | None) -> bool:
     """Return True if every client may get a feed, by the rules and the stored responses.
 
-    A feed is not public if it is marked private, requires a login, or has only been fetched with credentials. The same
-    holds if its origin forbids shared caches to store it (Cache-Control: private, no-store).
+    A feed is not public if it is marked private, requires a login, or has only been fetched with credentials. It is
+    also not public if its origin forbids shared caches to store it (Cache-Control: private, no-store), or refuses the
+    requests for it.
     """
     if settings.private or settings.readers:
         return False

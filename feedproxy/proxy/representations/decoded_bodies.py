@@ -1,7 +1,8 @@
 """Cache of decoded content for clients that do not accept the stored content coding.
 
-Feeds are stored in all codings. This cache is for other content, which is stored as received. Failures are cached, too:
-a decompression bomb is then decoded up to the limit once, instead of at each request.
+The decoded content of a feed is stored with it, or decoded from its gzip body once (cache/stored_response.py). This
+cache is for other content, which is stored as received. Failures are cached, too: a decompression bomb is then decoded
+up to the limit once, instead of at each request.
 """
 
 from feedproxy.errors import FeedproxyError
