@@ -110,7 +110,8 @@ class RefreshCoordinator:
         self._histories_in_progress = 0
 
     def _is_for_shared_feed(self, request: Request) -> bool:
-        """Return whether the request is for a known feed outside `upstream` and has no credentials.
+        """Return whether the request is for a known feed outside `upstream`, and has no credentials of a client or of
+        the operator.
 
         Only a response to such a request may pause its site. Otherwise one client could pause a site for all clients.
         """
@@ -136,8 +137,8 @@ class RefreshCoordinator:
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
         """Return the permission to fetch the target for this request now, or the instant until which it is deferred.
 
-        A request with credentials is deferred only by failures of the whole origin. The minimum interval of the shared
-        copy and refusals of other requests do not apply to it.
+        A request with credentials is deferred only by failures of the whole origin, or by a pause of the operator. The
+        minimum interval of the shared copy and refusals of other requests do not apply to it.
         """
         permission = self.check_fetch_allowed(resource, context.request.target, context.settings)
         is_paused = isinstance(permission, throttle.Deferred) and permission.detail is Detail.PAUSED

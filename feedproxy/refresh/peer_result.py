@@ -60,7 +60,7 @@ def _has_changed(
         return was != now
     if replaced is not None and (replaced.content.tag == selected.content.tag or replaced.has_client_language):
         return False
-    # If one of the two digests is deferred, they differ, too.
+    # A deferred digest differs from every computed digest, so that the feed counts as changed.
     return was != now and not is_further_variant(previous, replaced, selected)
 
 

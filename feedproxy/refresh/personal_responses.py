@@ -63,8 +63,8 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
     * Credentials are part of the key. Fields that Vary nominates are not, because they are compared anyway.
     * A client's User-Agent is part of the key of pages and error responses, because servers send different pages to
-      different clients. It is also part of the key of a feed if it could be markup, because a document may repeat a
-      User-Agent.
+      different clients. It is also part of the key of a feed if it may contain markup, because a document may repeat
+      the User-Agent in its text.
     * A range is part of the key if the response is neither the part (206) nor the whole (200).
     * A credential of the option `shared_fields` is not part of the key if the origin permits sharing, and the response
       is new (`is_new`). It is new if it replaces no shared response.

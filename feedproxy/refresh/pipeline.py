@@ -643,7 +643,8 @@ class RefreshPipeline:
             is_other_variant = (
                 is_further_variant(resource, replaced, response) if stores else len(job.varying_fields) > 0
             )
-            # A push reports a change. Any other content may differ from that of a client's language by its language.
+            # A push always reports a change. Other content may differ from the replaced content, which is in a client's
+            # language, by its language alone.
             was_in_client_language = replaced is not None and replaced.has_client_language and job.pushed is None
             is_comparable = not is_other_variant and not was_in_client_language
             changed = ingested.is_change(old) and is_comparable and not is_same

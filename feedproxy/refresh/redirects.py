@@ -61,9 +61,9 @@ async def follow_redirects(
 ) -> RedirectChain:
     """Fetch the request's target, and follow at most `limit` redirects. Return the chain.
 
-    Only the first fetch raises FeedproxyError. If a later fetch fails, the chain ends with `redirect_error`. Any fetch
-    may raise Overload. Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). With
-    `skip_address_check`, the address of that origin is not checked.
+    A failure of the first fetch is raised as FeedproxyError. If a later fetch fails, the chain ends with
+    `redirect_error`. Overload is raised for any of the fetches. Credentials and cookies are sent to the first origin
+    only (RFC 9110, section 15.4). With `skip_address_check`, the address of that origin is not checked.
 
     `to_target` maps an address to its target (relocation.next_hop). `may_serve_under(start, end)` returns whether
     content of `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS: clients get

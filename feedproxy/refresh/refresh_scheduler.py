@@ -5,11 +5,12 @@ process has refreshed in the meantime gets a new instant. Nothing is stored for 
 from the store and the readers' polls.
 
 A refresh that is due waits in the lane of its site, so that a slow site does not delay others. A lane runs at most
-LANE_WIDTH refreshes at a time. All lanes together run as many refreshes as are needed to finish the due ones within
-DRAIN_TIME seconds. The number is computed from the recent duration of refreshes. Many feeds that are due at the same
-second are therefore fetched in parallel. A start after a long stop does not fetch all feeds at once. Refreshes that
-take longer than SLOW_AFTER seconds are not counted as running. Sites that do not answer therefore do not delay other
-sites.
+LANE_WIDTH refreshes at a time. All lanes together run as many refreshes at a time as are needed to finish the due ones
+within DRAIN_TIME seconds, judging by the recent duration of refreshes. Many feeds that are due at the same second are
+therefore fetched in parallel. After a long stop, when all feeds are due, CONCURRENT_MAX limits the number.
+
+Refreshes that take longer than SLOW_AFTER seconds are not counted as running, so that sites that do not answer do not
+delay other sites.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ number of connections to a server.
 """
 
 DRAIN_TIME: Seconds = 10
-"""Seconds within which all refreshes that are due should be started. This is much shorter than LEAD, the time from a
+"""Seconds within which all refreshes that are due should be finished. This is much shorter than LEAD, the time from a
 refresh to the poll that it serves (policy/polling_price.py)."""
 
 SLOW_AFTER: Seconds = 5
@@ -201,7 +202,7 @@ class RefreshScheduler:
             wake_event.clear()
             now = self._clock.now()
             if is_set_back(self._latest, now):
-                # The clock was set back: all planned instants come from the clock before that.
+                # The clock was set back: all planned instants were computed before that, and are too late now.
                 async for target in iterate_in_background(list(self._due)):
                     self.reschedule(target)
             self._latest = now
@@ -209,7 +210,8 @@ class RefreshScheduler:
                 self.reschedule(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
             while (has_collected := self._collect()) or self._launch():
-                # The plan of a launch takes as long as several collections: hits are served before the next launch.
+                # A launch makes a plan, which takes as long as several collections. Hits are served before the next
+                # launch.
                 if not has_collected or time.monotonic() >= until:
                     await asyncio.sleep(0)
                     until = time.monotonic() + THROTTLED_BLOCKING_TIME

@@ -165,8 +165,8 @@ def _is_redirect(chain: redirects.RedirectChain) -> bool:
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob, now: Instant) -> StoredResponse:
     """Return the response, with a Last-Modified if it is a feed: some feed readers send only dates as conditions.
 
-    If the origin sent none, Last-Modified is the instant at which the content arrived. Two versions never get the same
-    second. The same holds if the origin's date does not distinguish the content from that in a client's language.
+    If the origin sent none, Last-Modified is the instant at which the content arrived; two versions never get the same
+    second. The origin's date is replaced in the same way if earlier content in a client's language has the same date.
     """
     content = response.content
     if not content.feed or content.tag is None:
@@ -344,6 +344,7 @@ def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
 
 def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
     """Return the resource to store after a response that is not stored. `learned` has all facts from the response.
+    `is_good` is true if its status is 200 or 304, and no stored response is served in its place.
 
     * A failed request with varying fields changes nothing, because these fields may have caused the failure. Even its
       time is not recorded: the minimum interval would then delay other clients.

@@ -1,4 +1,5 @@
 """Request limits that origins state by 429, Retry-After and the RateLimit fields. Each limit applies to a whole site.
+Limits in responses to requests with credentials are not recorded here.
 
 When a limit is reached, no request is sent to the site until the limit is reset. The price of a scheduled refresh at
 the site (policy/polling_price.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is

@@ -37,7 +37,8 @@ CONTENT_HASH_BYTES = 10
 practice."""
 
 PAGE_BYTES = 8192
-"""Bytes at the beginning of a page that are searched for a bot challenge."""
+"""Number of bytes at the beginning of a page that are passed on, so that a bot challenge can be recognised
+(policy/bot_challenge.py)."""
 
 CLOCK_SLACK = 300
 """Seconds by which an accepted Last-Modified may lie in the future. Clocks of origins differ by minutes."""
@@ -392,7 +393,8 @@ def _encode_bodies(
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
     """Return the bodies without the decoded one if the gzip body replaces it and the waiting client does not need it.
 
-    Most clients get a coded body, and most feeds are read by few clients. The next access decodes it in 0.05 ms.
+    Most clients get a coded body, and most feeds are read by few clients. If the decoded body is needed later, it is
+    decoded in 0.05 ms.
     """
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)

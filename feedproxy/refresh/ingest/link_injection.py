@@ -13,8 +13,7 @@ from feedproxy.settings import Settings
 HUB = "hub"
 """Path of the WebSub hub, relative to the prefix of endpoints."""
 CLOUD = "pleaseNotify"
-"""Path for rssCloud registrations, relative to the prefix of endpoints. It is for http-post, the protocol that all
-current clients support."""
+"""Path for rssCloud registrations, relative to the prefix of endpoints. It is for the protocol http-post."""
 
 
 def endpoint_address(settings: Settings, path: str) -> str:

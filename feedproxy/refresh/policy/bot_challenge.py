@@ -1,15 +1,16 @@
 """Recognition of bot challenges: pages that check for a browser, sent in place of a feed.
 
-A challenge may have any status: Cloudflare sends 403 or 503, AWS WAF 202, often without content, and Anubis 200. Most
-vendors are identified by a field, others by a path or an element in the first bytes of the page. An unrecognised
-challenge is still HTML in place of a feed: the recognition only gives the operator a better reason.
+A challenge may have any status: for example, Cloudflare sends 403 or 503, AWS WAF 202 (often without content), and
+Anubis by default 200. Most vendors are identified by a field, others by a path or an element in the first bytes of the
+page. An unrecognised challenge is still HTML in place of a feed: the recognition only gives the operator a better
+reason.
 """
 
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Bytes at the beginning of a page that are searched for signs of a challenge. Challenge pages are short and consist
-mostly of inline styles."""
+"""Maximum number of bytes at the beginning of a page that are searched for signs of a challenge. Challenge pages are
+short and consist mostly of inline styles."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.

@@ -44,16 +44,16 @@ NEW_FORMAT_SPAN: Seconds = 6 * 3600
 day."""
 
 ITEM_LOSS_SHARE = 1 / 2
-"""Fraction of a feed's items above which a sudden loss is a format change. Of 938 updates in the histories of nine
-feeds, five lost more than half, each after months without a recorded version."""
+"""Fraction of a feed's items: if a well-formed update lacks more than this fraction, the loss is a format change. Of
+938 updates in the histories of nine feeds, five lost more than half, each after months without a recorded version."""
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""Fraction of a feed's items above which the loss in an ill-formed update is a format change. It is lower than
-ITEM_LOSS_SHARE, because an ill-formed document may be truncated."""
+"""The same fraction for an ill-formed update. It is lower, because the document may have been truncated: its missing
+items are then still part of the feed, and the stored copy is better."""
 
 ITEM_LOSS_TOLERATED = 3
-"""Minimum number of lost items that can count as a format change. Fewer may disappear from a short feed by chance. The
-loss of all items always counts as a format change.
+"""Minimum number of items that a well-formed update must lack for a format change. Fewer items may disappear from a
+short feed by chance. The loss of all items always counts as a format change.
 """
 
 
@@ -257,10 +257,9 @@ def _failure_fault(error: FeedproxyError | None) -> ContentFault:
 
 
 def has_lost_items(resource: Resource, update: Channel) -> bool:
-    """Return whether a feed has suddenly lost most of its items, or all of them.
+    """Return whether a feed has suddenly lost so many items that the loss counts as a format change (ITEM_LOSS_SHARE).
 
-    The result is False if a recorded earlier version of the feed was as short as the update. The limit for an
-    ill-formed update is a quarter of the items, because such a document may be truncated.
+    The result is False if a recorded earlier version of the feed was as short as the update.
     """
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:

@@ -101,9 +101,10 @@ def lifetime_for(
 
     The lifetime ends when a poll would get a copy with an expected staleness that costs as much as a request and a
     reader's wait. Without expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime also
-    has a maximum that is proportional to the cube root of the mean gap between changes. Over many feeds, the cube root
-    gives the least total staleness for a given number of requests. A feed that changes every T seconds and is fetched
-    every L seconds is late by L²/6T on average, and costs 1/L requests per second.
+    has a maximum that is proportional to the cube root of the mean gap between changes. A feed that changes every T
+    seconds and is fetched every L seconds is late by L²/6T on average, and costs 1/L requests per second. Over many
+    feeds, the total staleness for a given number of requests is therefore least if L is proportional to the cube root
+    of T.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:

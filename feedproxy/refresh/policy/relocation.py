@@ -9,8 +9,8 @@ the same meaning are deliberate and take effect at once. Until the confirmation,
     XML redirect, gone  301 or 410 at once
 
 A confirmed move or end is checked every `gone_recheck` seconds, because it can be reversed. A move is checked at once
-if its new address responds with 301, 404 or 410, as when a feed moves back. The operator can delete the record of a
-move or an end. With `recheck`, feedproxy first fetches the address again, and responds with the confirmed relocation
+if its new address responds with 301, 308, 404 or 410, as when a feed moves back. The operator can delete the record of
+a move or an end. With `recheck`, feedproxy first fetches the address again, and responds with the confirmed relocation
 only if the fetch is not allowed or fails.
 """
 
@@ -74,8 +74,9 @@ def record_sighting(
     """Return the relocation `sighting` with one more report of a move or an end. `location` is normalised, and empty
     for an end.
 
-    A report of another kind or location starts a new count. A report within `spacing` seconds after the last counted
-    one is not counted, because many clients may cause a fetch during the same mistake.
+    A report of another kind or location starts a new count. With `at_once`, a single report is sufficient. A report
+    within `spacing` seconds after the last counted one is not counted, because many clients may cause a fetch during
+    the same mistake.
     """
     if sighting is None or sighting.kind is not ending or sighting.location != location:
         return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
@@ -123,7 +124,8 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether a confirmed move leads to an address that has itself moved, ended, or answered 404.
+    """Return whether a confirmed move leads to an address that has itself moved or ended, refuses requests, or
+    redirects in a loop.
 
     `resource_there` is the stored resource of that address. A move by a rule is never in doubt.
     """

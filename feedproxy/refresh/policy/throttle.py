@@ -26,14 +26,15 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 DEFER_MAX: Seconds = 172_800
-"""Longest deferral in seconds: 48 hours. Origins send absurd values; FreshRSS has the same limit."""
+"""Longest deferral in seconds: 48 hours. Some origins send absurd values, such as years."""
 
 BACK_OFF_FIRST: Seconds = 60
-"""First back-off in seconds. Each further failure doubles the back-off, up to BACK_OFF_MAX."""
+"""Shortest back-off after the first failure, in seconds. Random jitter extends it to at most twice this time. Each
+further failure doubles the back-off, up to BACK_OFF_MAX."""
 
 BACK_OFF_MAX: Seconds = 6 * 3600
-"""Longest back-off in seconds, which is reached after about ten failures. A feed that keeps failing is then fetched a
-few times a day."""
+"""Longest back-off in seconds, which is reached after nine failures. A feed that keeps failing is then fetched a few
+times a day."""
 
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
