@@ -48,7 +48,8 @@ _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-
 _META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""Matches the address of WordPress's API, which every page names as application/json. It is not a feed."""
+"""Matches the address of WordPress's API. Pages of WordPress link to it with the type application/json, but it is not a
+feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def page_address(channel: Channel, base: str = "") -> str:
 
 
 def strip_feed_scheme(text: str) -> str:
-    """Return an address without the obsolete scheme of feeds: `feed:https://…`, and `feed://…` for http."""
+    """Return an address without the obsolete scheme `feed`: `feed:https://…` becomes `https://…`, and `feed://…`
+    becomes `http://…`."""
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 

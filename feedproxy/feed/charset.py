@@ -1,9 +1,9 @@
 """Detection of a document's encoding, and conversion to UTF-8.
 
 According to XML 1.0, appendix F, a byte order mark decides, then the pattern of zero bytes, then the declaration. The
-`charset` of Content-Type counts only if all are missing: servers add the same charset to every file, while declarations
-in feeds are mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions
-treat wrong declarations differently.
+`charset` of Content-Type counts only if all are missing: many servers add the same charset to every file, while
+declarations in feeds are mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its
+versions treat wrong declarations differently.
 """
 
 import codecs

@@ -24,7 +24,7 @@ from feedproxy.feed.xml_parser import Element, attributes, qualified_name, safe_
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
-"""Media type of a list. No type is registered; the examples of OPML 2.0 have this type, and feed readers expect it."""
+"""Media type of a list. No type is registered. The examples of OPML 2.0 have this type."""
 
 FEEDS_MAX = 10_000
 """Maximum number of feeds in one list. The largest lists in use have some thousands."""
@@ -92,7 +92,8 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """Return the list as OPML in UTF-8. A folder is written at the position of its first feed."""
+    """Return the list as OPML in UTF-8. A folder is written at the position of its first feed. `changed` becomes the
+    date of the list."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
     put(head, "", "title", _name(listing.title) or "Subscriptions")

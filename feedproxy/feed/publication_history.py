@@ -1,6 +1,6 @@
 """Publication history of a feed before its first fetch, from the dates of its entries.
 
-With the history, the first fetch already gives a polling interval (change_rate.py). Without the history, feedproxy
+With the history, a polling interval is known after a single fetch (change_rate.py). Without the history, feedproxy
 would poll too often or too seldom for weeks.
 
 The dates are found by pattern, without parsing the document: a missing or additional date does no harm, and invalid

@@ -157,7 +157,7 @@ def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Nod
 
 
 def clark_name(namespace: str, local: str) -> str:
-    """Return a name in Clark's notation, as lxml has it."""
+    """Return a name in Clark's notation (`{namespace}local`), the form of all names in lxml."""
     return f"{{{namespace}}}{local}" if namespace else local
 
 

@@ -1,7 +1,7 @@
 """Rendering of the model as a safe HTML page, for screens of any size and for light and dark themes.
 
-The HTML in feeds is sanitized (html_sanitizer.py). The page itself has no script, and its Content-Security-Policy
-forbids scripts: a mistake in one of the two measures has no effect.
+The HTML in feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids all scripts: a
+mistake in one of these two measures has no effect. The page itself has no script.
 """
 
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-"""The Content-Security-Policy of the page. It permits only pictures, audio and video."""
+"""The Content-Security-Policy of the page. It permits only pictures, audio, video, and styles in the page itself."""
 
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
 

@@ -1,6 +1,6 @@
 """Rendering of the model as OPML 2.0: a subscription list with this one feed.
 
-The feed's items are left out: importers take every outline with an address for a feed.
+The feed's items are left out, because importers treat every outline with an address as a feed.
 """
 
 from lxml import etree

@@ -1,10 +1,10 @@
 r"""Rendering of the model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
 Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. A formula from a feed could send the
-sheet's other cells away. If the system's list separator is a semicolon, spreadsheets split a comma-separated file at
-the semicolons and treat most quotation marks as text. A cell may then begin after any semicolon, tab or line end. An
-apostrophe is therefore inserted before the sign wherever a cell may begin. Spreadsheets hide an apostrophe at the
-beginning of a cell. `plain_cell` removes it again (docs/reference/formats.md).
+contents of other cells to an attacker. If the system's list separator is a semicolon, a spreadsheet may split a
+comma-separated file at the semicolons and treat most quotation marks as text. A cell may then begin after any
+semicolon, tab or line end. An apostrophe is therefore inserted before the sign wherever a cell may begin. `plain_cell`
+removes it again (docs/reference/formats.md).
 
 Several values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is
 written as `\n`, `\t` or `\\`.
@@ -116,8 +116,8 @@ def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
 
 
 def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """Return the text of a CSV cell without the apostrophes. In a TSV cell, the escapes must have been decoded
-    before."""
+    """Return the text of a CSV cell without the apostrophes. With `tsv`, it is a TSV cell, in which the escapes must
+    have been decoded before."""
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):
         cell = cell.removeprefix("'")

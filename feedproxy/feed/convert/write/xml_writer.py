@@ -1,7 +1,8 @@
 """Functions for renderings in XML: creation of a document, and elements of other vocabularies.
 
 An XML format can contain every vocabulary. Parts that RSS lacks are written as elements of Atom, and parts that Atom
-lacks as elements of RSS (in the namespace `RSS2`). Feed readers support both, so nothing is lost.
+lacks as elements of RSS (in the namespace `RSS2`). Many feed readers support elements of both vocabularies in all
+formats.
 """
 
 from collections.abc import Iterable
@@ -202,7 +203,8 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
 
 
 def image_size(channel: Element, picture: Image | None) -> None:
-    """Write the size of the channel's picture as a Media RSS thumbnail, for formats without such elements."""
+    """Write width and height of the channel's picture as a Media RSS thumbnail. The function is for Atom and RSS 1.0,
+    in which a channel's picture has no size."""
     if picture is not None and (picture.width or picture.height):
         put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
@@ -210,8 +212,8 @@ def image_size(channel: Element, picture: Image | None) -> None:
 def identifier(element: Element, item: Item, name: str) -> None:
     """Write the item's id, unless `name`, the IRI that the format requires for the item, is the same.
 
-    A permalink is written as RSS's `guid`, any other id as dc:identifier. If the item has a dc:identifier
-    already, the id is written as `guid`, too.
+    A permalink is written as RSS's `guid`, any other id as dc:identifier. If the item already has a dc:identifier, any
+    id is written as `guid`.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
