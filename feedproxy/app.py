@@ -517,9 +517,9 @@ class _Services:
 
 
 def _nonce_file(store: str, worker: WorkerContext | None) -> Path | None:
-    """Return the file of used nonces, or None for one process with a store in memory.
+    """Return the folder of used WSSE proofs (access/wsse_nonces.py), or None for one process with a store in memory.
 
-    Workers share the file, and a restart keeps it.
+    Workers share the folder, and a restart keeps it.
     """
     file = database_file(store)
     if file is not None:

@@ -9,8 +9,8 @@
 
 The keys are the options of feedproxy and of mitmproxy. Rules take precedence over options, and later rules over earlier
 ones. An environment variable `FEEDPROXY_NAME` takes precedence over the file, and `--set` over both. The first mistake
-is reported at the start, with file and line, and with the most similar name. Messages do not contain values that may be
-secrets.
+is reported at the start, with file and line. For an unknown name, the message suggests the most similar known name.
+Messages do not contain values that may be secrets.
 """
 
 import difflib

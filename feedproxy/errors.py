@@ -32,8 +32,8 @@ class BadTarget(FeedproxyError):
 
 
 class BadRequest(FeedproxyError):
-    """The request's head violates HTTP's grammar. The status is 400, 501 if feedproxy does not implement it, or 505 for
-    another version of HTTP.
+    """The request's head is invalid. The status is 400, 501 for a method or transfer coding that feedproxy does not
+    implement, or 505 for another version of HTTP.
     """
 
     status_hint = 400

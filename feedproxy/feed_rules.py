@@ -46,8 +46,8 @@ ANY_USER = "*"
 
 
 class _Protection(NamedTuple):
-    """The permitted readers of a target, and True if the target is private. The class is a tuple, because its values
-    are hashed for each request.
+    """The permitted readers of a target, and True if the target is private. The class is a NamedTuple, because each
+    request hashes a value of it, and tuples are hashed fast.
     """
 
     readers: tuple[str, ...]

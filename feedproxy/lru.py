@@ -8,7 +8,7 @@ ENTRY_OVERHEAD = 512
 
 
 class LRU[K, V]:
-    """Values by key, with at most `bytes_max` bytes and `entries_max` entries."""
+    """Values by key, at most `bytes_max` bytes and `entries_max` entries. The least recently used are evicted."""
 
     def __init__(self, bytes_max: int = sys.maxsize, entries_max: int = sys.maxsize) -> None:
         self._bytes_max = bytes_max

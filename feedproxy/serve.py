@@ -77,7 +77,8 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""Seconds between closing the listeners and refusing connections, for connections that were just accepted."""
+"""Seconds from closing the listeners to the state `draining`, in which further connections are refused. Connections
+that were accepted just before the closing are still taken over in this time."""
 
 SWITCH_INTERVAL: Seconds = 0.0005
 """Seconds after which a computing thread must release Python's interpreter lock. With Python's default, clients would
@@ -592,7 +593,7 @@ def _listen_as_given(app: App) -> None:
             return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
         return [await asyncio.start_server(instance.handle_stream, sock=passed_socket) for passed_socket in app.sockets]
 
-    # The process runs only this master, so that its class may be changed.
+    # The class may be changed for the whole process, because the process runs only this master.
     AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
 
 

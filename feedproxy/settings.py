@@ -596,7 +596,7 @@ class Settings:
         restart=True,
     )
 
-    # -- deprecated: limits that no installation has had a reason to change; fixed from the next release on
+    # -- deprecated: limits that will be fixed from the next release on
 
     rdf_media_type: str = option(
         "application/rss+xml",
