@@ -5,8 +5,8 @@ import re
 from feedproxy.http.field_values import quote, split_list, unquote
 
 WITH_REALM = ("basic", "digest")
-"""Schemes whose credentials a browser reuses by realm: it sends them to every address of the web origin that names the
-same realm."""
+"""Schemes with a realm. A browser sends the credentials for a realm to every address of the web origin that names this
+realm."""
 
 _PARAMETER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL)
