@@ -121,6 +121,35 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours
     assert looked.count("unfreeze") == 2
 
 
+def test_full_collection_runs_when_memory_has_grown_by_a_quarter(looked: list[str]) -> None:
+    memory = 400 << 20
+    held = GcScheduler(0.0, trim=int, memory=lambda: memory)
+
+    memory = 500 << 20
+    held.maybe_collect(100.0, 100)
+    assert "unfreeze" not in looked, "a quarter is not exceeded"
+    memory += 1
+    held.maybe_collect(101.0, 101)
+    assert looked[-2:] == ["unfreeze", "collect"]
+    memory = 800 << 20
+    held.maybe_collect(102.0, 102)
+    assert looked.count("unfreeze") == 1, "the last full collection is a second ago"
+    held.maybe_collect(101.0 + gc_policy.FULL_INTERVAL_MIN, 103)
+    assert looked.count("unfreeze") == 2
+
+
+def test_small_growth_of_a_small_process_causes_no_full_collection(looked: list[str]) -> None:
+    memory = 40 << 20
+    held = GcScheduler(0.0, trim=int, memory=lambda: memory)
+
+    memory += gc_policy.GROWTH_MIN
+    held.maybe_collect(100.0, 100)
+    assert "unfreeze" not in looked
+    memory += 1
+    held.maybe_collect(101.0, 101)
+    assert looked.count("unfreeze") == 1
+
+
 def test_free_memory_is_returned_each_minute(looked: list[str]) -> None:
     held = GcScheduler(0.0, trim=lambda: looked.append("trim"))
 

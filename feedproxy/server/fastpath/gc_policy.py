@@ -2,14 +2,15 @@
 
 A full collection of a process with a full store takes 0.1 s, during which no client is answered. Reference counting
 frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while clients are
-idle, or every six hours. Python itself collects new objects, in less than a millisecond. Objects that survive two of
-these collections are excluded from garbage collection until the next full one (gc.freeze). Otherwise Python would
-search all objects created since the last full collection for garbage from time to time. With 35 refreshes per second,
-this took 5 to 25 ms every four seconds.
+idle, after memory has grown by a quarter, or every six hours. Python itself collects new objects, in less than a
+millisecond. Objects that survive two of these collections are excluded from garbage collection until the next full one
+(gc.freeze). Otherwise Python would search all objects created since the last full collection for garbage from time to
+time. With 35 refreshes per second, this took 5 to 25 ms every four seconds.
 """
 
 import ctypes
 import gc
+import resource
 from collections.abc import Callable
 
 from feedproxy.clock import Seconds
@@ -32,8 +33,18 @@ FULL_INTERVAL_WHEN_IDLE: Seconds = 600
 """Seconds between two full collections while clients are idle."""
 
 FULL_INTERVAL: Seconds = 21_600
-"""Seconds after which a full collection runs even if clients are not idle. A failed connection to an origin leaves up
-to 2 KB of garbage until then."""
+"""Seconds after which a full collection runs even if clients are not idle."""
+
+GROWTH_SHARE = 0.25
+"""Growth of the resident memory since the last full collection, as a fraction, after which a full collection runs even
+if clients are not idle. The fraction is that of Python's own rule. Connections that a client or an origin ends early
+leave up to 2 KB of garbage each, so that a client could otherwise fill the memory."""
+
+GROWTH_MIN = 64 * 1024 * 1024
+"""Growth in bytes that does not cause a full collection, whatever its fraction."""
+
+FULL_INTERVAL_MIN: Seconds = 60
+"""Minimum seconds between two full collections, also if memory keeps growing."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -49,6 +60,15 @@ def trim() -> None:
     """
     if (malloc_trim := getattr(_C_LIBRARY, "malloc_trim", None)) is not None:  # exists in glibc, not in musl or macOS
         malloc_trim(0)
+
+
+def resident_memory() -> int:
+    """Return the bytes of this process in physical memory, or 0 if the system has no /proc/self/statm."""
+    try:
+        with open("/proc/self/statm", "rb", buffering=0) as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def freeze_startup_objects() -> None:
@@ -71,21 +91,24 @@ def freeze_survivors(phase: str, info: dict[str, int]) -> None:
 
 class GcScheduler:
     """Scheduler of full garbage collections. The caller calls `maybe_collect` every second. Times are those of the
-    event loop."""
+    event loop. `memory` returns the bytes of the process."""
 
-    def __init__(self, now: Seconds, trim: Callable[[], None] = trim) -> None:
+    def __init__(
+        self, now: Seconds, trim: Callable[[], None] = trim, memory: Callable[[], int] = resident_memory
+    ) -> None:
         self._last_trim = self._last_full = now
         self._last_response = now
         self._responses = 0
         self._trim = trim
+        self._memory = memory
+        self._memory_after_full = memory()
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
         """Run a full collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
         `responses` is the number of responses sent so far."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now
-        since = now - self._last_full
-        if since >= FULL_INTERVAL or (since >= FULL_INTERVAL_WHEN_IDLE and now - self._last_response >= IDLE_AFTER):
+        if is_due := self._is_full_due(now):
             gc.unfreeze()
             gc.collect()
             self._last_full = now
@@ -93,3 +116,14 @@ class GcScheduler:
             return
         self._last_trim = now
         self._trim()
+        if is_due:
+            self._memory_after_full = self._memory()
+
+    def _is_full_due(self, now: Seconds) -> bool:
+        since = now - self._last_full
+        if since < FULL_INTERVAL_MIN:
+            return False
+        if since >= FULL_INTERVAL or (since >= FULL_INTERVAL_WHEN_IDLE and now - self._last_response >= IDLE_AFTER):
+            return True
+        growth = self._memory() - self._memory_after_full
+        return growth > max(GROWTH_MIN, GROWTH_SHARE * self._memory_after_full)
