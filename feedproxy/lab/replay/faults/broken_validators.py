@@ -66,8 +66,8 @@ class UnquotedTag(Fault):
 class ChangingTag(Fault):
     """Every response has a different ETag although nothing has changed, and Last-Modified is the time of the response.
 
-    The causes are servers behind a load balancer that compute tags from inode numbers, and pages that are generated for
-    each request.
+    Typical causes are servers behind a load balancer that compute tags from inode numbers, and pages that are generated
+    for each request.
 
     A good reader returns the newest tag and compares the content to find out whether anything is new.
     """
@@ -99,7 +99,7 @@ class NoValidators(Fault):
 class Frozen304(Fault):
     """Conditional requests are always answered 304, even after the feed has changed.
 
-    The cause is a stuck cache, or a plugin that compares the wrong values.
+    Typical causes are a cache that is not updated, and a plugin that compares the wrong values.
 
     A good reader sends an unconditional request now and then, such as once a week. This request gets the
     current feed.
@@ -142,7 +142,7 @@ class ClockSkew(Fault):
 class FutureLastModified(Fault):
     """Last-Modified is in the future by the value, in seconds (default: one year).
 
-    The causes are confused time zones and items with a future date.
+    Typical causes are a local time that is sent as GMT, and items with a future date.
 
     A good reader returns the date unchanged. A reader that corrects the date by its own clock gets no 304, or misses
     items that are published until then.
