@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import Content
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.refresh.ingest import helper_pool
@@ -209,6 +210,17 @@ async def test_result_of_a_worker_process_calls_nothing() -> None:
             load_result([pickle.dumps((value, None))])
     value = IngestedContent(Content({"identity": b"x"}))
     assert load_result([pickle.dumps((value, None))])[0] == value
+
+
+@pytest.mark.parametrize("made", [b"(Vgone\ntR", b""], ids=["member", "class"])
+def test_result_of_a_worker_process_changes_no_enumeration(made: bytes) -> None:
+    hostile = b"cfeedproxy.cache.cache_status\nDetail\n" + made + b"}Vforged\nI1\nsb."
+
+    with pytest.raises(pickle.UnpicklingError, match="takes no state"):
+        load_result([hostile])
+
+    assert not hasattr(Detail.GONE, "forged")
+    assert load_result([pickle.dumps((Detail.GONE, None))]) == (Detail.GONE, None)
 
 
 class _Numbered(pickle.Pickler):

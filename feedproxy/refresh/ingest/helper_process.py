@@ -23,6 +23,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import EnumType
 from functools import lru_cache
 from typing import Any
 
@@ -269,10 +270,13 @@ class _Unpickler(_JobUnpickler):
             cls = super().find_class(module, name) if module in sys.modules else None
         is_error = isinstance(cls, type) and issubclass(cls, Exception)
         is_value = isinstance(cls, type) and module.startswith("feedproxy.") and _is_value(cls)
+        is_enumeration = isinstance(cls, EnumType)
         if not is_error and not is_value:
             raise pickle.UnpicklingError(f"{module}.{name} is not a permitted class")
-        # A pickle can set the state of a class, which would change the class for the whole process. Classes with
-        # `__setstate__` refuse that. For other classes, only a constructor is returned.
+        # A pickle can set the state of a class, or of a member of an enumeration, which would change them for the
+        # whole process. Classes with `__setstate__` refuse that. For other classes, only a constructor is returned.
+        if is_enumeration:
+            cls.__setstate__ = _refuse_state
         return cls if hasattr(cls, "__setstate__") else _constructor(cls)
 
 
@@ -281,6 +285,10 @@ def _constructor(cls: type) -> Callable[..., object]:
         return cls(*values)
 
     return make
+
+
+def _refuse_state(*_arguments: object) -> None:
+    raise pickle.UnpicklingError("an enumeration takes no state")
 
 
 def _is_value(cls: type) -> bool:
