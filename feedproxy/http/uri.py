@@ -265,7 +265,8 @@ def _a_labels(name: str) -> str:
 def _normalise_text(text: str) -> str:
     """Normalise the percent-encoding of a path or query.
 
-    Only reserved characters remain encoded, with upper-case digits (sections 6.2.2.1 and 6.2.2.2).
+    Unreserved characters are decoded. All other encodings remain, with upper-case digits (sections 6.2.2.1 and
+    6.2.2.2).
     """
     if "%" in text:
         text = _PERCENT.sub(_percent, text)

@@ -1,4 +1,4 @@
-"""Loop detection: a request that this installation has forwarded before.  RFC 9110, section 7.6.3"""
+"""Detection of requests that this installation has forwarded before (RFC 9110, section 7.6.3)."""
 
 from feedproxy.http.message import Fields
 

@@ -23,8 +23,8 @@ REFUSAL_WAIT: Seconds = 3600
 """Seconds to wait after a 429 without Retry-After."""
 
 FAILURE_WAIT: Seconds = 300
-"""Seconds to wait after a failure. They are shorter than usual polling intervals, and longer than an immediate
-retry."""
+"""Minimum seconds between a failure and the next poll. The value is shorter than usual polling intervals, so that only
+immediate retries are marked."""
 
 HOUR_EDGE: Seconds = 10
 """Seconds after the full hour within which most cron jobs start."""

@@ -112,8 +112,10 @@ NO_CONTENTS = PreviousContents()
 
 
 def _newest_within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
-    """Return the newest contents that fit into `size_max` bytes. Older contents are dropped, because newer ones are
-    needed to decode them."""
+    """Return the newest contents that fit into `size_max` bytes.
+
+    The oldest contents are dropped first, because an older content is decoded from the newer ones.
+    """
     fitting: list[PreviousContent] = []
     size = 0
     for entry in reversed(contents):

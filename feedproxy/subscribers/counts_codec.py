@@ -43,7 +43,7 @@ class CountsWriter:
         self._parts: list[bytes] = []
 
     def names(self, names: list[str]) -> None:
-        """Set the product names, by number, for the following feeds."""
+        """Set the product names to which the feeds written next refer. The index of a name is its number."""
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 

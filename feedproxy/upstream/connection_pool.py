@@ -214,7 +214,8 @@ class CheckedResolver(AbstractResolver):
 
 
 class OriginConnector(TCPConnector):
-    """A pool of connections to checked addresses, with OriginProtocol."""
+    """A pool of connections, each handled by an OriginProtocol. It connects only to addresses that the address policy
+    permits."""
 
     def __init__(
         self,

@@ -96,8 +96,8 @@ class FeedStream(HttpStream):
     """The stream of one request and its response."""
 
     events_in_progress = 0
-    """Number of events in progress. The handling of a pipelined request begins within that of the last event of the
-    request before it, so that a stream that has ended may still be in use."""
+    """Number of calls in progress that handle events of this stream. The last event of a pipelined request starts the
+    handling of the next request. Meanwhile the stream has ended, but is still in use."""
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
         super().__init__(context, stream_id)

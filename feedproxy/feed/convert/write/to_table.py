@@ -59,8 +59,8 @@ def _beginnings(separators: str) -> re.Pattern[str]:
 _LINE_ENDS = r"\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _CSV_BEGINNINGS = _beginnings(rf";\t{_LINE_ENDS}")
 _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
-"""Matches beginnings of cells in TSV. The cells have no quotation marks, so a spreadsheet may also split them at
-commas."""
+"""Matches each place in a TSV cell where a formula could begin. TSV has no quotation marks, so a spreadsheet may also
+split the cell at a comma or semicolon."""
 
 
 def csv_of(feed: Feed) -> bytes:
