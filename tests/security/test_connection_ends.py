@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.security.conftest import bases
-from tests.security.wire import exchange, port_of, raw_origin, status_of
+from tests.security.wire import LAST_CHUNK, exchange, port_of, raw_origin, status_of
 from tests.stages.front import OnFront
 from tests.waiting import PATIENCE
 
@@ -198,4 +198,4 @@ async def test_truncated_request_content_is_refused_and_incomplete_for_the_origi
             for rest in (b"zz\r\n", b"3\r\nabcd\r\n", b"3\nabc\r\n", b"0\r\nno colon\r\n\r\n", b"1;" + b"a" * 9_000):
                 said = await exchange(base, start.encode(), rest)
                 assert status_of(said) == 400, (rest, said)
-        assert b"0\r\n\r\n" not in origin.received
+        assert LAST_CHUNK not in origin.received

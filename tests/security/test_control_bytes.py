@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.security.conftest import bases
-from tests.security.wire import exchange, head_of, raw_origin, status_of
+from tests.security.wire import LAST_CHUNK, exchange, head_of, raw_origin, status_of
 from tests.stages.front import OnFront
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,7 +55,7 @@ async def test_control_character_in_a_request_is_refused_on_every_path(stage: On
         received = origin.received
     assert b"\r\n\r\n" not in received or place in ("chunk extension", "trailer")
     assert not re.search(rb"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)", received)
-    assert b"0\r\n\r\n" not in received, "no request is complete"
+    assert LAST_CHUNK not in received, "no request is complete"
 
 
 async def test_folded_line_of_a_request_is_forwarded_with_spaces(stage: OnFront) -> None:

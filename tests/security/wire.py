@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from tests.waiting import PATIENCE
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+LAST_CHUNK = b"\r\n0\r\n\r\n"
+"""With the end of the line before it: the name in Via is random and can end with "0"."""
 
 
 @dataclass
