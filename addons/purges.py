@@ -22,12 +22,14 @@ class Purges(NotificationAddon[DownstreamPurge]):
         super().configure(updated)
         app = self.app()
         if updated & {"purge_sinks", "purge_fields"}:
+            name = "purge_fields"
             try:
                 read_purge_fields(app.settings.purge_fields)
+                name = "purge_sinks"
                 for sink in app.settings.purge_sinks:
                     read_purge_sink(sink)
             except UsageError as error:
-                raise exceptions.OptionsError(f"purge_sinks: {error}") from error
+                raise exceptions.OptionsError(f"{name}: {error}") from error
 
     def running(self) -> None:
         options = self.app().settings

@@ -26,11 +26,12 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
-from feedproxy.durations_and_sizes import EXAMPLES, Unit, parse
+from feedproxy.durations_and_sizes import EXAMPLES, Unit, format_quantity, parse
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.feed_rules import Rule
 from feedproxy.http import uri
 from feedproxy.http.target_uri.target_pattern import TargetPattern
+from feedproxy.option_values import check_text
 from feedproxy.settings import (
     DERIVED,
     INSTEAD,
@@ -43,7 +44,6 @@ from feedproxy.settings import (
     per_feed_names,
     price_of,
 )
-from feedproxy.upstream import parent_proxy
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,10 @@ class OptionSpec:
     choices: tuple[str, ...] = ()
     optional: bool = False
     minimum: int | None = None
+    maximum: int | None = None
     unit: Unit = ""
+    own: bool = False
+    """True for an option of feedproxy, which has checks in option_values.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +165,15 @@ class Config:
 
 
 def option_specs() -> dict[str, OptionSpec]:
-    """Return the specifications of feedproxy's options. Their numbers are durations, sizes and counts, with 0 as the
-    minimum."""
+    """Return the specifications of feedproxy's options."""
     return {
         option.name: OptionSpec(
             list if isinstance(option.default, tuple) else type(option.default),
             tuple(option.metadata["choices"]),
-            minimum=0,
+            minimum=option.metadata["minimum"],
+            maximum=option.metadata["maximum"],
             unit=option.metadata["unit"],
+            own=True,
         )
         for option in fields(Settings)
         if option.default is not MISSING
@@ -446,50 +450,61 @@ def _normalise_override(name: str, value: Any, location: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+def check_values(values: Mapping[str, Any], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
+    """Return the values of flags of the command line as plain Python values. Raises UsageError."""
+    return {name: _check_value(name, value, specs[name], "") for name, value in values.items()}
+
+
 def _check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option as a plain Python value. Raises UsageError."""
+    """Return the value of an option as a plain Python value. Raises UsageError, which begins with the location."""
+    try:
+        return _plain_value(name, value, spec)
+    except UsageError as error:
+        raise UsageError(f"{location}: {error}" if location else str(error)) from error
+
+
+def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
     if value is None and spec.optional:
         return None
     if spec.kind is list and isinstance(value, list):
         # Operators write ports as numbers, and mitmproxy expects texts.
         if all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
-            return [str(item) for item in value]
+            items = [str(item) for item in value]
+            for item in items if spec.own else ():
+                check_text(name, item, is_item=True)
+            return items
     elif spec.kind is int and isinstance(value, str) and (number := parse(value, spec.unit)) is not None:
-        return number
+        return _check_number(name, number, spec)
     elif spec.kind is int and isinstance(value, int) and not isinstance(value, bool):
-        if spec.minimum is not None and value < spec.minimum:
-            raise UsageError(f"{location}: {name}: {value}: expected {spec.minimum} or more")
-        return int(value)
+        return _check_number(name, int(value), spec)
     elif spec.kind is bool and isinstance(value, bool):
         return value
     elif name == "polling" and value is False:
         return "off"  # YAML 1.1 reads the word as false
     elif name == "polling" and isinstance(value, int) and not isinstance(value, bool):
-        return _check_value(name, str(value), spec, location)
+        return _plain_value(name, str(value), spec)
     elif spec.kind is str and isinstance(value, str):
         if spec.choices and value not in spec.choices:
             choices = ", ".join(choice or "(empty)" for choice in spec.choices)
-            raise UsageError(
-                f"{location}: {name} cannot be {str(value)!r}: expected {choices}{_suggest(value, spec.choices)}"
-            )
-        if name == parent_proxy.OPTION:
-            _check_parent(value, location)
+            raise UsageError(f"{name} cannot be {str(value)!r}: expected {choices}{_suggest(value, spec.choices)}")
         if name == "polling" and price_of(value) is None:
             names = ", ".join(PRICES)
-            raise UsageError(
-                f"{location}: polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m"
-            )
+            raise UsageError(f"polling cannot be {str(value)!r}: expected {names}, or a duration such as 45m")
+        if spec.own:
+            check_text(name, value)
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
     expected = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
-    raise UsageError(f"{location}: {name}: expected {expected}, not {_describe_type(value)}{hint}")
+    raise UsageError(f"{name}: expected {expected}, not {_describe_type(value)}{hint}")
 
 
-def _check_parent(value: str, location: str) -> None:
-    try:
-        parent_proxy.validate(value)
-    except UsageError as error:
-        raise UsageError(f"{location}: {error}") from error
+def _check_number(name: str, number: int, spec: OptionSpec) -> int:
+    """Return the number. Raises UsageError if it is outside of the option's limits."""
+    if spec.minimum is not None and number < spec.minimum:
+        raise UsageError(f"{name}: {number}: expected {format_quantity(spec.minimum, spec.unit)} or more")
+    if spec.maximum is not None and number > spec.maximum:
+        raise UsageError(f"{name}: {number}: expected {format_quantity(spec.maximum, spec.unit)} or less")
+    return number
 
 
 def _describe_type(value: Any) -> str:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from mitmproxy import exceptions, master, options
 from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
@@ -34,6 +33,7 @@ from feedproxy.clock import Seconds
 from feedproxy.config_file import (
     Config,
     OptionSpec,
+    check_values,
     from_environment,
     load,
     option_specs,
@@ -41,10 +41,9 @@ from feedproxy.config_file import (
     spec_of,
     unknown_variables,
 )
-from feedproxy.errors import BadTarget, FeedproxyError, UsageError
+from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
-from feedproxy.http.coding.content_coding import CODINGS
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
@@ -54,7 +53,6 @@ from feedproxy.store import folder_lock
 from feedproxy.store.tiered import MEMORY, store_folder
 from feedproxy.telemetry.log_format import LineHandler
 from feedproxy.upstream import local_failure, parent_proxy
-from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION
 from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_peers import WorkerPeers
@@ -169,7 +167,8 @@ def _read(proxy_master: master.Master, plan: ServePlan) -> tuple[Config, dict[st
     """Return the configuration file, and the options from other sources, which take precedence. Raises UsageError."""
     specs = known_options(proxy_master)
     config = load(plan.config, specs) if plan.config else Config()
-    overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs), **plan.options}
+    overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
+    overrides |= check_values(plan.options, specs)
     for variable, suggestion in unknown_variables(plan.environment, specs).items():
         logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, suggestion)
     return config, overrides
@@ -318,39 +317,9 @@ def _check_mode(values: Mapping[str, Any]) -> None:
 
 def _check(app: App) -> None:
     """Check values that would otherwise cause failures at the first request. Raises UsageError."""
-    for network in app.settings.trusted_proxies:
-        try:
-            ipaddress.ip_network(network, strict=False)
-        except ValueError:
-            raise UsageError(
-                f"trusted_proxies: {network!r}: expected an address, or a network such as 10.0.0.0/8"
-            ) from None
-    policies = {"allow_ports": "ports", "connect_ports": "ports", "allow_networks": "networks"}
-    for name, argument in policies.items():
-        try:
-            AddressPolicy(**{argument: getattr(app.settings, name)})
-        except UsageError as error:
-            raise UsageError(f"{name}: {error}") from error
     if app.settings.tls_certificate:
         ReloadingCertificate(app.settings.tls_certificate, app.settings.tls_key)
-    for name, permitted in (("codings", CODINGS), ("announce", ("hub", "cloud"))):
-        for item in getattr(app.settings, name):
-            if item not in permitted:
-                raise UsageError(f"{name}: {item!r}: expected {', '.join(permitted)}")
     _check_parents(app)
-    if app.settings.workers < 1:
-        raise UsageError(f"workers: {app.settings.workers}: expected 1 or more")
-    if not re.fullmatch(r"/([^/?#]+/)+", app.settings.endpoint_prefix):
-        raise UsageError(f"endpoint_prefix: {app.settings.endpoint_prefix!r} is not a path: expected one such as /-/")
-    if public := app.settings.public_url:
-        try:
-            uri.normalise(public)
-        except BadTarget as error:
-            raise UsageError(
-                f"public_url: {public!r}: expected a URL such as https://feeds.example/: {error}"
-            ) from error
-        if "?" in public or "#" in public:
-            raise UsageError(f"public_url: {public!r}: expected a URL without query and fragment")
     try:
         if app.trusted_ca:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=app.trusted_ca)
@@ -366,7 +335,6 @@ def _check_parents(app: App) -> None:
     if settings.admin:
         own.add(listen_address(settings.admin, "admin")[1])
     for value in sorted({settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
-        parent_proxy.validate(value)
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and parent.port in own and uri.is_this_machine(parent.host):
             raise UsageError(f"{OPTION}: {parent} is this proxy itself")
@@ -391,8 +359,8 @@ def _reverse_mode(upstream: str) -> str:
         host, port = uri.split_host_port(uri.normalise(upstream))
     except FeedproxyError as error:
         raise UsageError(f"upstream: {upstream}: {error}") from error
-    if urlsplit(upstream).query:
-        raise UsageError(f"upstream: {upstream}: an origin has no query")
+    if "?" in upstream or "#" in upstream:
+        raise UsageError(f"upstream: {upstream}: an origin has no query and no fragment")
     return f"reverse:http://{uri.join_host_port(host, port)}"
 
 

@@ -59,6 +59,11 @@ PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eage
 """Seconds of staleness that a request costs, by the names of `polling`."""
 
 
+MAXIMA: Mapping[Unit, int] = {"": 10**9, "s": 10 * 365 * 86_400, "ms": 86_400_000, "B": 2**50}
+"""Maxima of numbers by their units: counts, ten years, a day, and a pebibyte. Larger values are typing errors. Dates
+after such a duration are still valid dates."""
+
+
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
     """Return the price in seconds of staleness for a value of `polling`, or None if the value is invalid."""
@@ -74,17 +79,20 @@ def option(
     choices: tuple[str, ...] = (),
     per_feed: bool = False,
     unit: Unit = "",
+    minimum: int = 0,
+    maximum: int | None = None,
     restart: bool = False,
     deprecated: bool = False,
 ) -> Any:
     """Return the field of an option: its default, its effect in a sentence, and a reason to change it.
 
-    `choices` contains the permitted values, and `unit` is the unit of a number. Rules may override a `per_feed` option.
-    A reload (SIGHUP) does not change a `restart` option. A deprecated option still works, is not listed, and is
-    reported at the start if it is set.
+    `choices` contains the permitted values. `unit` is the unit of a number. The number is at least `minimum`, and at
+    most `maximum` (by default MAXIMA). Rules may override a `per_feed` option. A reload (SIGHUP) does not change a
+    `restart` option. A deprecated option still works, is not listed, and is reported at the start if it is set.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
-    return field(default=default, metadata={**metadata, "restart": restart, "deprecated": deprecated})
+    limits = {"minimum": minimum, "maximum": MAXIMA[unit] if maximum is None else maximum}
+    return field(default=default, metadata={**metadata, **limits, "restart": restart, "deprecated": deprecated})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,7 @@ class Settings:
         10_000,
         "Maximum number of client connections. Further connections are refused.",
         "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -n`.",
+        minimum=1,
     )
     max_connections_per_address: int = option(
         512,
@@ -220,6 +229,7 @@ class Settings:
         "Half of this time may pass before the first byte.",
         unit="s",
         restart=True,
+        minimum=1,
     )
     buffer_max: int = option(
         10_000_000,
@@ -228,6 +238,7 @@ class Settings:
         " After decoding, a response may be five times as large.",
         unit="B",
         restart=True,
+        minimum=1024,
     )
 
     # -- refreshing ahead of readers
@@ -327,6 +338,7 @@ class Settings:
         "Clients get a redirect only after it is confirmed. They get a 410 at once. Some permanent redirects are"
         " mistakes that last an hour, and a reader that adopts a wrong address does not come back.",
         per_feed=True,
+        minimum=1,
     )
     moved_to: str = option(
         "",
@@ -429,6 +441,7 @@ class Settings:
         "Publishers see the count in the User-Agent.",
         unit="s",
         restart=True,
+        minimum=60,
     )
     list_readers_min: int = option(
         3,
@@ -437,6 +450,8 @@ class Settings:
         "Imported feeds are always listed, and changes.xml always contains the feeds of `upstream`. An address"
         " that only one reader knows may be a secret. 1 suits an office with members who trust each other."
         " feedproxy distinguishes readers by address and User-Agent.",
+        minimum=1,
+        maximum=16,
     )
 
     # -- the store
@@ -456,8 +471,11 @@ class Settings:
         " again: docs/explanation/memory.md.",
         unit="B",
         restart=True,
+        minimum=2**20,
     )
-    store_max: int = option(4_294_967_296, "Maximum size of the stored responses on disk.", unit="B", restart=True)
+    store_max: int = option(
+        4_294_967_296, "Maximum size of the stored responses on disk.", unit="B", restart=True, minimum=2**20
+    )
     fleet_local: str = option("", "With `redis://`: folder of this machine's own store.", restart=True)
     fleet_prefix: str = option(
         "feedproxy",
@@ -490,6 +508,7 @@ class Settings:
         "Maximum number of subscriptions, all protocols together.",
         "Callbacks at one site (registrable domain) may have a fiftieth of this number.",
         restart=True,
+        minimum=1,
     )
     websub_hub: str = option(
         "own",
@@ -538,6 +557,8 @@ class Settings:
         "One process uses one processor core and answers thousands of requests a second. Several processes need a"
         " store on disk: docs/how-to/run-more-workers.md.",
         restart=True,
+        minimum=1,
+        maximum=256,
     )
     admin: str = option(
         "127.0.0.1:8081",
@@ -633,6 +654,7 @@ class Settings:
         "Keep it below what readers wait (a minute is common). The fetch goes on, and the next reader has it.",
         unit="s",
         deprecated=True,
+        minimum=1,
     )
 
     fast_path: bool = option(
@@ -656,9 +678,10 @@ class Settings:
         "Factor by which a claim may grow at once; a larger one counts when it is repeated an hour later.",
         restart=True,
         deprecated=True,
+        minimum=1,
     )
     connect_timeout: int = option(
-        10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True, restart=True
+        10, "Time to reach an origin: name, connection, TLS.", unit="s", deprecated=True, restart=True, minimum=1
     )
     head_timeout: int = option(
         15,
@@ -672,6 +695,7 @@ class Settings:
         unit="B",
         deprecated=True,
         restart=True,
+        minimum=1024,
     )
     redirects_max: int = option(
         5,
@@ -718,6 +742,7 @@ class Settings:
         unit="ms",
         deprecated=True,
         restart=True,
+        minimum=1,
     )
     fleet_lease: int = option(
         15,
@@ -725,6 +750,7 @@ class Settings:
         unit="s",
         deprecated=True,
         restart=True,
+        minimum=1,
     )
     fleet_expiry: int = option(
         691_200,
@@ -732,6 +758,7 @@ class Settings:
         unit="s",
         deprecated=True,
         restart=True,
+        minimum=1,
     )
     fleet_exact_max: int = option(
         1_000,
@@ -747,6 +774,7 @@ class Settings:
         "Seconds that a subscription at the hub lasts: ten days, as WebSub recommends.",
         unit="s",
         deprecated=True,
+        minimum=60,
     )
     websub_signature: str = option(
         "sha256",
@@ -755,7 +783,12 @@ class Settings:
         deprecated=True,
     )
     record_max: int = option(
-        1_073_741_824, "Bytes of a recording after which a new file is begun.", unit="B", deprecated=True, restart=True
+        1_073_741_824,
+        "Bytes of a recording after which a new file is begun.",
+        unit="B",
+        deprecated=True,
+        restart=True,
+        minimum=1024,
     )
     score_readers: int = option(200, "Readers whose behaviour is graded by each worker.", deprecated=True, restart=True)
     connect_ports: tuple[str, ...] = option(

@@ -31,7 +31,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"http"}),
     frozenset({"cache", "feed", "upstream"}),
-    frozenset({"store", "subscribers", "web"}),
+    frozenset({"option_values", "store", "subscribers", "web"}),
     frozenset({"request", "scoring"}),
     frozenset({"feed_rules"}),
     frozenset({"access", "config_file", "refresh"}),

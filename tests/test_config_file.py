@@ -19,7 +19,7 @@ from feedproxy.config_file import (
     unknown_variables,
 )
 from feedproxy.errors import UsageError
-from feedproxy.settings import Settings, deprecated_names, from_options, option_names
+from feedproxy.settings import Settings, deprecated_names, from_options, option_names, per_feed_names
 
 KNOWN = {**option_specs(), "listen_port": OptionSpec(int, optional=True), "mode": OptionSpec(list)}
 
@@ -167,6 +167,106 @@ def test_error_names_file_and_line(tmp_path: Path, text: str, said: str) -> None
     assert mistake(tmp_path, text).startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("workers: 999999999", "workers: 999999999: expected 256 or less"),
+        ("workers: 0", "workers: 0: expected 1 or more"),
+        ("workers: '0'", "workers: 0: expected 1 or more"),
+        ("max_connections: 0", "max_connections: 0: expected 1 or more"),
+        ("max_connections: 1000000001", "max_connections: 1000000001: expected 1000000000 or less"),
+        ("fetch_timeout: 0", "fetch_timeout: 0: expected 1s or more"),
+        ("stale_max: 11000d", "stale_max: 950400000: expected 3650d or less"),
+        ("buffer_max: 0", "buffer_max: 0: expected 1KiB or more"),
+        ("memory_max: 1000", "memory_max: 1000: expected 1MiB or more"),
+        ("store_max: 2000000GiB", "store_max: 2147483648000000: expected 1024TiB or less"),
+        ("list_readers_min: 17", "list_readers_min: 17: expected 16 or less"),
+        ("relocation_confirmations: 0", "relocation_confirmations: 0: expected 1 or more"),
+        ("contact_url: me", "contact_url: 'me': expected a URL"),
+        ("contact_url: ftp://a.example/", "contact_url: 'ftp://a.example/': expected a URL"),
+        (
+            'contact_url: "http://a.example/\\r\\nX: y"',
+            "contact_url: 'http://a.example/\\r\\nX: y': expected text without",
+        ),
+        ("contact_url: http://a.example/)", "contact_url: 'http://a.example/)': expected a URL in ASCII"),
+        ("contact_url: http://a.example/é", "contact_url: 'http://a.example/é': expected a URL in ASCII"),
+        ("contact_url: mailto:me", "contact_url: 'mailto:me': expected an address such as mailto:"),
+        ("shared_fields: ['']", "shared_fields: '': expected no blank item"),
+        ("shared_fields: ['  ']", "shared_fields: '  ': expected no blank item"),
+        ("shared_fields: [x edition]", "shared_fields: 'x edition': expected the name of a request field"),
+        ("shared_fields: ['x:']", "shared_fields: 'x:': expected the name of a request field"),
+        ("ignore_query: [a&b]", "ignore_query: 'a&b': expected the name of a query parameter"),
+        ("deltas_not_for: ['']", "deltas_not_for: '': expected no blank item"),
+        ("readers: ['']", "readers: '': expected no blank item"),
+        ('readers: ["\\0"]', "readers: '\\x00': expected text without control characters"),
+        ('users_file: "/etc/\\0users"', "users_file: '/etc/\\x00users': expected text without control characters"),
+        ('realm: "a\\nb"', "realm: 'a\\nb': expected text without control characters"),
+        (
+            "store: redis://127.0.0.1:99999/",
+            "store: 'redis://127.0.0.1:99999/': expected a folder, memory:, or redis://",
+        ),
+        ("store: redis://127.0.0.1:0/", "store: 'redis://127.0.0.1:0/': expected a folder"),
+        ("store: redis:///0", "store: 'redis:///0': expected a folder"),
+        ("store: redis://a_b!/", "store: 'redis://a_b!/': expected a folder"),
+        ("store: redis://a.example/one", "store: 'redis://a.example/one': expected a folder"),
+        ("store: http://a.example/", "store: 'http://a.example/': expected a folder"),
+        ("fleet_local: redis://a.example/", "fleet_local: 'redis://a.example/': expected a folder"),
+        ("fleet_prefix: a b", "fleet_prefix: 'a b': expected printable ASCII"),
+        ("fleet_prefix: 'a{b}'", "fleet_prefix: 'a{b}': expected printable ASCII"),
+        ("listen: 127.0.0.1:99999", "listen: 127.0.0.1:99999: expected HOST:PORT"),
+        ("listen: a!b:80", "listen: 'a!b:80': expected HOST:PORT"),
+        ("admin: '[::g]:80'", "admin: [::g]:80: expected HOST:PORT"),
+        ("admin: '[:::]:80'", "admin: '[:::]:80': expected HOST:PORT"),
+        ("admin_hosts: [https://a.example/]", "admin_hosts: 'https://a.example/': expected a host name"),
+        ("intercept: [https://a.example/]", "intercept: 'https://a.example/': expected a host"),
+        ("intercept: ['a.example:443']", "intercept: 'a.example:443': expected a host"),
+        ("public_url: https://a.example/#b", "public_url: 'https://a.example/#b': expected a URL without"),
+        ("endpoint_prefix: /a b/", "endpoint_prefix: '/a b/' is not a path"),
+        ("endpoint_prefix: /../", "endpoint_prefix: '/../' is not a path"),
+        ("trusted_proxies: [balancer]", "trusted_proxies: 'balancer': expected an address"),
+        ("allow_networks: [10.0.0.0/99]", "allow_networks: invalid network '10.0.0.0/99'"),
+        ("allow_ports: [70000]", "allow_ports: invalid port '70000'"),
+        ("connect_ports: [0]", "connect_ports: invalid port '0'"),
+        ("codings: [lzma]", "codings: 'lzma': expected br, zstd, gzip"),
+        ("announce: [web]", "announce: 'web': expected hub, cloud"),
+        ("moved_to: new", "moved_to: 'new': expected a URL"),
+        ("cnws_subscribe: new", "cnws_subscribe: 'new': expected a URL"),
+    ],
+)
+def test_value_outside_of_what_an_option_permits_is_an_error(tmp_path: Path, option: str, said: str) -> None:
+    name = option.partition(":")[0]
+
+    assert mistake(tmp_path, f"\n{option}\n").startswith(f"feedproxy.yaml:2: {said}")
+    if name in per_feed_names():
+        assert mistake(tmp_path, f"feeds:\n  - match: a\n    {option}\n").startswith(f"feedproxy.yaml:3: {said}")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "contact_url: https://a.example/about?x=1;y=2",
+        "contact_url: mailto:feeds@a.example",
+        "shared_fields: [X-Edition, cookie]",
+        "ignore_query: ['utm_*', 'null', 'a[b]']",
+        "readers: ['*']",
+        "store: redis://user:p%40ss@127.0.0.1:6379/3",
+        "store: rediss://[::1]/",
+        "store: unix:///run/redis.sock?db=1",
+        "store: 'memory:'",
+        "store: /var/cache/feedproxy",
+        "listen: :8080",
+        "listen: '[::1]:0'",
+        "admin: ''",
+        "admin_hosts: [status.a.example, '192.0.2.1:8081']",
+        "intercept: ['*.a.example', 'b.example']",
+        "endpoint_prefix: /own/feeds/",
+        "allow_ports: [80, 1025-65535]",
+    ],
+)
+def test_value_that_an_option_permits_is_accepted(tmp_path: Path, option: str) -> None:
+    assert [*read(tmp_path, f"{option}\n").options] == [option.partition(":")[0]]
+
+
 def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read: No such file"):
         load(tmp_path / "none.yaml", KNOWN)
@@ -184,6 +284,12 @@ def test_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:
     [
         "admin_token: 31415926\n",
         "admin_token: [hunter2]\n",
+        'admin_token: "hunter2\\r"\n',
+        'purge_fields: ["Key: hunter2\\r"]\n',
+        "store: redis://me:hunter2@a.example:99999/\n",
+        "store: redis://me:hunter2#/@a.example/\n",
+        "upstream_proxy: http://me:hunter2@a.example:99999\n",
+        "public_url: https://me:hunter2@a.example/\n",
         "admin_token: hunter2\nadmin_token: hunter3\n",
         "feeds:\n  - match: https://me:hunter2@example.com/\n",
         "feeds:\n  - match: a\n    moved_to: https://me:hunter2@example.com/\n",

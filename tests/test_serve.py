@@ -6,6 +6,7 @@ import json
 import logging
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mitmproxy import master
@@ -144,11 +145,16 @@ async def test_check_prints_the_options_in_force_and_starts_nothing(tmp_path: Pa
         ({"wallet": "/nowhere/wallet"}, "wallet: /nowhere/wallet: No such file"),
         ({"admin_token_file": "/nowhere/token"}, "admin_token_file: cannot read /nowhere/token: No such file"),
         ({"admin": ":8081"}, "admin: :8081 is open to other machines: set admin_token or admin_token_file"),
+        ({"workers": -1}, "workers: -1: expected 1 or more"),
+        ({"listen": "a b:80"}, "listen: a b:80: expected HOST:PORT"),
+        ({"store": "redis://a.example:99999/"}, "store: 'redis://a.example:99999/': expected a folder"),
+        ({"purge_fields": ["a"]}, "purge_fields: invalid purge field: expected NAME: VALUE"),
+        ({"upstream": "http://a.example/#b"}, "upstream: http://a.example/#b: an origin has no query and no fragment"),
         ({"store": __file__}, f"store: {__file__} is not a folder"),
     ],
 )
 async def test_check_reports_an_error_with_the_options_name(
-    tmp_path: Path, options: dict[str, str], words: str
+    tmp_path: Path, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UsageError) as found:
         await serve.check(serve.ServePlan(options={"confdir": str(tmp_path), **options}))
