@@ -6,22 +6,40 @@ form occurs in the other formats, too. An invalid date counts as absent: a guess
 
 import math
 import re
-from datetime import UTC, datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
+from datetime import UTC, datetime
 
 from feedproxy.http.date import MONTHS, format_http_date, format_rfc3339
 
-_ISO = re.compile(
-    r"(\d{4})-?(\d\d)(?:-?(\d\d)"
-    r"(?:[T ]\s*(\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?)?\s*(Z|UTC|GMT|[+-]\d\d:?\d\d)?)?)?",
-    re.IGNORECASE,
+_TIME = (
+    r"(?P<hour>\d{1,2})(?:[:.]?(?P<minute>\d\d)(?:[:.]?(?P<second>\d\d)(?:[.,]\d+)?)?)?(?: ?(?P<half>[AP]M)\b)?"
+    r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?)?"
 )
-_YEAR = re.compile(r"\d{4}")
-_USUAL = re.compile(
-    r"(?:[A-Z][a-z]{2}, )?(\d{1,2}) ([A-Z][a-z]{2}) (\d{4}) (\d\d):(\d\d):(\d\d) (?:GMT|UTC?|Z|([+-]\d\d)(\d\d))"
+"""Matches a time with its zone: `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00`, `13:00:00 GMT+0100`, `120000Z`."""
+
+_FORMS = tuple(
+    re.compile(form, re.IGNORECASE)
+    for form in (
+        # RFC 822: Wed, 15 Nov 2023 12:00:00 GMT
+        r"(?:[^\W\d]+\.?,? ?)?(?P<day>\d{1,2})[ -](?P<month>[A-Z]{3})[A-Z]*\.?,?[ -](?P<year>\d{2,4})"
+        rf"(?:,? {_TIME})?",
+        # ISO 8601: 2023-11-15T12:00:00Z
+        rf"(?P<year>\d{{4}})(?:-?(?P<month>\d\d)(?:-?(?P<day>\d\d)(?:[T ] ?{_TIME})?)?)?",
+        # asctime: Wed Nov 15 12:00:00 2023; and November 15, 2023 12:00 PM
+        r"(?:[^\W\d]+\.?,? )?(?P<month>[A-Z]{3})[A-Z]*\.? (?P<day>\d{1,2})(?:,? (?P<year>\d{4}))?"
+        rf"(?:,? {_TIME})?(?: (?P<last>\d{{4}}))?",
+    )
 )
-_MONTH_NUMBERS = {name: number for number, name in enumerate(MONTHS, 1)}
-_ZONES = {"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600"}
+_COMMENT = re.compile(r"\([^()]*\)")
+_MONTH_NUMBERS = {name.lower(): number for number, name in enumerate(MONTHS, 1)}
+_ZONES = {
+    # North America: RFC 822, section 5.1
+    "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7,
+    # other names with one meaning in feeds
+    "akst": -9, "akdt": -8, "hst": -10, "bst": 1, "west": 1, "cet": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3,
+    "sast": 2, "jst": 9, "kst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13,
+}  # fmt: skip
+"""Offsets of named zones from GMT, in hours. Any other name counts as GMT: "SHOULD all be considered equivalent to
+"-0000"" (RFC 2822, section 4.3)."""
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 """Range of valid dates in Unix seconds: 1900 to 2200. Dates outside it are placeholders."""
 
@@ -31,62 +49,47 @@ def parse(text: str) -> int | None:
 
     A date without a zone is in GMT, and a date without a day is the first of the month or year.
     """
-    text = " ".join(text.split())
-    if not text or len(text) > 80:
+    text = " ".join(_COMMENT.sub(" ", text).split())
+    if len(text) > 80:
         return None
-    moment = _iso(text) or _rfc822(text)
-    if moment is None:
-        return None
-    instant = math.floor(moment.timestamp())
-    return instant if _EARLIEST <= instant <= _LATEST else None
+    match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
+    instant = None if match is None else _instant(match.groupdict())
+    return instant if instant is not None and _EARLIEST <= instant <= _LATEST else None
 
 
-def _iso(text: str) -> datetime | None:
-    match = _ISO.fullmatch(text)
-    if match is None:
-        if _YEAR.fullmatch(text) and "1900" <= text <= "2199":
-            return datetime(int(text), 1, 1, tzinfo=UTC)
+def _instant(parts: dict[str, str | None]) -> int | None:
+    year, month = parts["year"] or parts.get("last"), parts["month"] or "1"
+    if year is None:
         return None
-    year, month, day, hour, minute, second = (int(match[at] or 0) for at in range(1, 7))
-    zone = (match[7] or "Z").upper()
-    offset = "+00:00" if zone in ("Z", "UTC", "GMT") else zone
+    hour, minute, second, hours, minutes = (
+        int(parts[name] or 0) for name in ("hour", "minute", "second", "hours", "minutes")
+    )
+    if parts["half"]:
+        hour = hour % 12 + 12 * (parts["half"].lower() == "pm") if 1 <= hour <= 12 else 99
+    # "24:00" is the end of the day (ISO 8601, section 4.2.3).
+    if minute > 59 or second > 60 or hour * 3600 + minute * 60 + second > 86_400 or minutes > 59 or hours > 23:
+        return None
+    if parts["sign"]:
+        offset = (hours * 60 + minutes) * (-60 if parts["sign"] == "-" else 60)
+    else:
+        offset = 3600 * _ZONES.get((parts["zone"] or "").lower(), 0)
+    number = int(month) if month.isdigit() else _MONTH_NUMBERS.get(month.lower(), 0)
     try:
-        # Python does not accept a leap second: it becomes the last second of its minute.
-        normalised = f"{year:04}-{month:02}-{day or 1:02}T{hour % 24:02}:{minute:02}:{min(second, 59):02}{offset}"
-        return datetime.fromisoformat(normalised)
+        day = datetime(_year(year), number, int(parts["day"] or 1), tzinfo=UTC)
     except ValueError:
         return None
+    # A leap second becomes the last second of its minute.
+    return math.floor(day.timestamp()) + hour * 3600 + minute * 60 + min(second, 59) - offset
 
 
-def _usual(text: str) -> datetime | None:
-    """Parse a date of RFC 822 in its usual form. Return None for other forms. This takes a fifth of the lenient
-    parser's time.
+def _year(digits: str) -> int:
+    """Return the year. Two digits from 00 to 49 belong to this century; 1900 is added to other two digits, and to
+    three digits (RFC 2822, section 4.3).
     """
-    match = _USUAL.fullmatch(text)
-    if match is None or match[2] not in _MONTH_NUMBERS:
-        return None
-    day, year, hour, minute, second = int(match[1]), int(match[3]), int(match[4]), int(match[5]), int(match[6])
-    zone = UTC
-    if match[7] and (match[7], match[8]) != ("+00", "00"):
-        sign = -1 if match[7][0] == "-" else 1
-        zone = timezone(sign * timedelta(hours=int(match[7][1:]), minutes=int(match[8])))
-    return datetime(year, _MONTH_NUMBERS[match[2]], day, hour, minute, second, tzinfo=zone)
-
-
-def _rfc822(text: str) -> datetime | None:
-    try:
-        if (usual := _usual(text)) is not None:
-            return usual
-    except ValueError:
-        pass  # not a calendar date, or a leap second
-    first, _, zone = text.rpartition(" ")
-    if zone.upper() in _ZONES:
-        text = f"{first} {_ZONES[zone.upper()]}"
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    year = int(digits)
+    if len(digits) > 3:
+        return year
+    return year + (2000 if len(digits) == 2 and year < 50 else 1900)
 
 
 def rfc822(instant: int) -> str:
