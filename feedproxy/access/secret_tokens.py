@@ -5,12 +5,14 @@ each reader gets its own address, which can be revoked. The file stores only has
 A token has 144 random bits. A slow hash is therefore unnecessary.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,17 +89,19 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
         raise UsageError(f"invalid pattern {pattern!r}: expected one without spaces")
     secret = PREFIX + secrets.token_hex(TOKEN_BYTES)
     token = SecretToken(secrets.token_hex(4), user, parsed, hash_of(secret))
-    _write(path, [*list_tokens(path), token])
+    with _locked_folder(path):
+        _write(path, [*list_tokens(path), token])
     return token, secret
 
 
 def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
     """Revoke the tokens with these ids or of these users, and return them. Raises UsageError."""
     selectors = set(names)
-    present = list_tokens(path)
-    gone = [token for token in present if token.id in selectors or token.user in selectors]
-    if gone:
-        _write(path, [token for token in present if token not in gone])
+    with _locked_folder(path):
+        present = list_tokens(path)
+        gone = [token for token in present if token.id in selectors or token.user in selectors]
+        if gone:
+            _write(path, [token for token in present if token not in gone])
     return gone
 
 
@@ -112,6 +116,26 @@ def list_tokens(path: Path) -> list[SecretToken]:
     return list(parse_tokens(text, str(path)).values())
 
 
+@contextlib.contextmanager
+def _locked_folder(path: Path) -> Iterator[None]:
+    """Lock the folder of a file, so that a second command reads the file after the first has replaced it.
+
+    The file itself cannot be locked, because it is replaced. A file system without locks is used without a lock.
+    """
+    try:
+        folder = path.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from error
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
     """Replace the file atomically: a running proxy reads either the old or the new file.
 
@@ -121,7 +145,6 @@ def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:
         path = path.resolve()
-        path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:

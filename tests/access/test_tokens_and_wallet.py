@@ -1,6 +1,8 @@
 """Secret tokens that can be revoked, and credentials of users for origins."""
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,30 @@ def test_file_of_tokens_keeps_its_mode_owner_and_place(tmp_path: Path, monkeypat
     with pytest.raises(UsageError):
         issue(path, "bob", "https://x.example/*")
     assert sorted(tmp_path.iterdir()) == [link, path]
+
+
+def test_commands_that_write_the_file_of_tokens_at_once_lose_no_change(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    users = [f"user{number}" for number in range(16)]
+    for user in users:
+        issue(file, user, "https://example.com/*")
+    start = threading.Barrier(2 * len(users))
+
+    def renew(user: str) -> None:
+        start.wait()
+        issue(file, f"{user}-new", "https://example.com/*")
+
+    def withdraw(user: str) -> None:
+        start.wait()
+        revoke(file, [user])
+
+    with ThreadPoolExecutor(2 * len(users)) as threads:
+        for change in (renew, withdraw):
+            for user in users:
+                threads.submit(change, user)
+
+    assert sorted(token.user for token in list_tokens(file)) == sorted(f"{user}-new" for user in users)
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
 
 
 def test_secret_token_is_redacted_from_addresses(tmp_path: Path) -> None:
