@@ -2,12 +2,15 @@
 
 According to XML 1.0, appendix F, a byte order mark decides, then the pattern of zero bytes, then the declaration. The
 `charset` of Content-Type counts only if all are missing: many servers add the same charset to every file, while
-declarations in feeds are mostly correct. Python's codecs decode, because libxml2 lacks some encodings of feeds, and its
-versions treat wrong declarations differently.
+declarations in feeds are mostly correct. JSON is in UTF-8 and has no charset (RFC 8259, sections 8.1 and 11).
+
+Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions treat wrong declarations
+differently.
 """
 
 import codecs
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from feedproxy.feed.parse.encoding_labels import codec_of, is_wide, superset_of
@@ -33,6 +36,18 @@ _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
 """Matches the beginning of a document in ASCII, which has neither a byte order mark nor zero bytes."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
+
+_FEED_ROOT = re.compile(rb"<(?:[\w.\-]+:)?(?:rss|rdf|feed|channel)[\s>]", re.IGNORECASE)
+"""Matches the start of a feed. A declaration after it is text of an item."""
+
+_JSON_START = re.compile(rb"\s*[{\[]")
+
+_HIGH_CONTROLS = re.compile(rb"[\x80-\x9f]")
+"""Matches bytes that are control characters in encodings of ISO 8859, and letters or quotation marks in the encodings
+of Windows."""
+
+_ISO_8859 = frozenset({"latin_1", "iso8859_9", "iso8859_11", "tis_620"})
+"""Encodings in which these control characters never cause an error."""
 
 _DECLARATION_SEARCH_MAX = 1024
 """Number of bytes that are searched for a declaration. Warnings of PHP may precede it."""
@@ -69,7 +84,9 @@ def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
 def declared_encoding(body: bytes) -> str | None:
     """Return the encoding in the XML declaration, as written. Return None if there is none."""
     match = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
-    return match[1].decode("ascii") if match else None
+    if match is None or _FEED_ROOT.search(body, 0, match.start()):
+        return None
+    return match[1].decode("ascii")
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
@@ -81,6 +98,8 @@ def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
     if detected:
         name, mark = detected
         return _decode(body[mark:], name)
+    if _JSON_START.match(body):
+        return _decode(body, "utf_8")
     codec = codec_of(declared_encoding(body) or charset or "utf-8")
     if codec == "utf_7":
         codec = None  # UTF-7 can hide markup from filters
@@ -98,6 +117,9 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
         if _is_utf8(body):
             return Utf8Text(body, codec, sound=True)
         return Utf8Text(body.decode("cp1252", "replace").encode(), "cp1252", sound=False)
+    if codec in _ISO_8859 and _HIGH_CONTROLS.search(body):
+        with suppress(UnicodeError):
+            return Utf8Text(_encode(body.decode(superset_of(codec))), superset_of(codec), sound=True)
     try:
         return Utf8Text(_encode(body.decode(codec)), codec, sound=True)
     except UnicodeError:

@@ -1,5 +1,7 @@
 """Parser: detection of feeds, encodings and tolerance of faults."""
 
+import json
+
 import pytest
 
 from feedproxy.feed.channel import Channel, Kind
@@ -232,6 +234,36 @@ def test_hints_are_read_under_a_wrong_declaration(encoding: str) -> None:
 
     assert channel.schedule.ttl == 45
     assert not channel.well_formed
+
+
+@pytest.mark.parametrize(
+    ("declaration", "encoding", "title"),
+    [("iso-8859-1", "windows-1252", "“Thé” – 1 €"), ("iso-8859-9", "windows-1254", "“Şehir”")],
+)
+def test_characters_of_windows_are_read_under_a_declaration_of_iso_8859(
+    declaration: str, encoding: str, title: str
+) -> None:
+    channel = channel_of(declared(declaration, LATIN.replace("Thé", title)).encode(encoding))
+
+    assert (channel.title, channel.well_formed) == (title, True)
+
+
+def test_controls_of_iso_8859_1_that_windows_lacks_remain_controls() -> None:
+    assert channel_of(declared("iso-8859-1", LATIN).encode("iso-8859-1").replace(b"Th", b"\x81")).title == "\x81é"
+
+
+def test_declaration_in_the_text_of_an_item_is_ignored() -> None:
+    body = LATIN.replace("<ttl>", "<description><![CDATA[<?xml version='1.0' encoding='koi8-r'?>]]></description><ttl>")
+
+    assert channel_of(body.encode()).title == "Thé"
+
+
+@pytest.mark.parametrize("text", ["text", "<?xml version='1.0' encoding='iso-8859-1'?>"])
+def test_json_is_utf_8_whatever_content_type_and_text_declare(text: str) -> None:
+    feed = {"version": "https://jsonfeed.org/version/1.1", "description": text, "title": "Thé", "items": []}
+    body = json.dumps(feed, ensure_ascii=False).encode()
+
+    assert channel_of(body, "application/json; charset=iso-8859-1").title == "Thé"
 
 
 def test_charset_of_content_type_is_used_without_a_declaration() -> None:

@@ -40,6 +40,9 @@ _SUPERSETS = {
     # By these names, publishers usually mean the larger character set (WHATWG Encoding Standard, section 4.2).
     "ascii": "cp1252",
     "latin_1": "cp1252",
+    "iso8859_9": "cp1254",
+    "iso8859_11": "cp874",
+    "tis_620": "cp874",
     "gb2312": "gb18030",
     "gbk": "gb18030",
     "euc_kr": "cp949",
