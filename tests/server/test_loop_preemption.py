@@ -121,13 +121,13 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours
     assert looked.count("unfreeze") == 2
 
 
-def test_full_collection_runs_when_memory_has_grown_by_a_quarter(looked: list[str]) -> None:
+def test_full_collection_runs_when_memory_has_grown(looked: list[str]) -> None:
     memory = 400 << 20
-    held = GcScheduler(0.0, trim=int, memory=lambda: memory)
+    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
 
-    memory = 500 << 20
+    memory = 410 << 20
     held.maybe_collect(100.0, 100)
-    assert "unfreeze" not in looked, "a quarter is not exceeded"
+    assert "unfreeze" not in looked, "the fraction is not exceeded"
     memory += 1
     held.maybe_collect(101.0, 101)
     assert looked[-2:] == ["unfreeze", "collect"]
@@ -135,6 +135,20 @@ def test_full_collection_runs_when_memory_has_grown_by_a_quarter(looked: list[st
     held.maybe_collect(102.0, 102)
     assert looked.count("unfreeze") == 1, "the last full collection is a second ago"
     held.maybe_collect(101.0 + gc_policy.FULL_INTERVAL_MIN, 103)
+    assert looked.count("unfreeze") == 2
+
+
+def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str]) -> None:
+    memory = 400 << 20
+    durations = iter([0.0, 0.5, 20.0, 20.1])
+    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=lambda: next(durations))
+
+    memory = 500 << 20
+    held.maybe_collect(100.0, 100)
+    memory = 600 << 20
+    held.maybe_collect(599.0, 101)
+    assert looked.count("unfreeze") == 1, "the first collection took 0.5 s"
+    held.maybe_collect(600.0, 102)
     assert looked.count("unfreeze") == 2
 
 

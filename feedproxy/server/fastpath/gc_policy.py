@@ -1,8 +1,8 @@
 """Schedule of Python's garbage collections.
 
-A full collection of a process with a full store takes 0.1 s, during which no client is answered. Reference counting
-frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while clients are
-idle, after memory has grown by a quarter, or every six hours. Python itself collects new objects, in less than a
+A full collection takes 0.1 s, and several times as long with a full store. During this time no client is answered.
+Reference counting frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only
+while clients are idle, after memory has grown, or every six hours. Python itself collects new objects, in less than a
 millisecond. Objects that survive two of these collections are excluded from garbage collection until the next full one
 (gc.freeze). Otherwise Python would search all objects created since the last full collection for garbage from time to
 time. With 35 refreshes per second, this took 5 to 25 ms every four seconds.
@@ -11,6 +11,7 @@ time. With 35 refreshes per second, this took 5 to 25 ms every four seconds.
 import ctypes
 import gc
 import resource
+import time
 from collections.abc import Callable
 
 from feedproxy.clock import Seconds
@@ -35,16 +36,20 @@ FULL_INTERVAL_WHEN_IDLE: Seconds = 600
 FULL_INTERVAL: Seconds = 21_600
 """Seconds after which a full collection runs even if clients are not idle."""
 
-GROWTH_SHARE = 0.25
+GROWTH_SHARE = 0.025
 """Growth of the resident memory since the last full collection, as a fraction, after which a full collection runs even
-if clients are not idle. The fraction is that of Python's own rule. Connections that a client or an origin ends early
-leave up to 2 KB of garbage each, so that a client could otherwise fill the memory."""
+if clients are not idle. Each connection that mitmproxy intercepts leaves some kilobytes of garbage, so that a client
+could otherwise fill the memory."""
 
-GROWTH_MIN = 64 * 1024 * 1024
+GROWTH_MIN = 4 * 1024 * 1024
 """Growth in bytes that does not cause a full collection, whatever its fraction."""
 
 FULL_INTERVAL_MIN: Seconds = 60
 """Minimum seconds between two full collections, also if memory keeps growing."""
+
+TIME_SHARE_MAX = 0.001
+"""Largest share of the time that full collections take while memory keeps growing. After a collection of 0.1 s, the
+next one runs 100 s later at the earliest."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -91,16 +96,22 @@ def freeze_survivors(phase: str, info: dict[str, int]) -> None:
 
 class GcScheduler:
     """Scheduler of full garbage collections. The caller calls `maybe_collect` every second. Times are those of the
-    event loop. `memory` returns the bytes of the process."""
+    event loop. `memory` returns the bytes of the process, and `clock` measures the duration of a collection."""
 
     def __init__(
-        self, now: Seconds, trim: Callable[[], None] = trim, memory: Callable[[], int] = resident_memory
+        self,
+        now: Seconds,
+        trim: Callable[[], None] = trim,
+        memory: Callable[[], int] = resident_memory,
+        clock: Callable[[], Seconds] = time.perf_counter,
     ) -> None:
         self._last_trim = self._last_full = now
         self._last_response = now
         self._responses = 0
         self._trim = trim
         self._memory = memory
+        self._clock = clock
+        self._duration: Seconds = 0
         self._memory_after_full = memory()
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
@@ -109,8 +120,10 @@ class GcScheduler:
         if responses != self._responses:
             self._responses, self._last_response = responses, now
         if is_due := self._is_full_due(now):
+            began = self._clock()
             gc.unfreeze()
             gc.collect()
+            self._duration = self._clock() - began
             self._last_full = now
         elif now - self._last_trim < TRIM_INTERVAL:
             return
@@ -121,7 +134,7 @@ class GcScheduler:
 
     def _is_full_due(self, now: Seconds) -> bool:
         since = now - self._last_full
-        if since < FULL_INTERVAL_MIN:
+        if since < max(FULL_INTERVAL_MIN, self._duration / TIME_SHARE_MAX):
             return False
         if since >= FULL_INTERVAL or (since >= FULL_INTERVAL_WHEN_IDLE and now - self._last_response >= IDLE_AFTER):
             return True
