@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mitmproxy import exceptions, master, options
 from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
@@ -83,6 +83,15 @@ SWITCH_INTERVAL: Seconds = 0.0005
 wait for 5 ms each time the event loop releases the lock while a thread compresses or stores."""
 
 
+class LoadedOptions(NamedTuple):
+    """The options and rules of all sources."""
+
+    config: Config
+    """The configuration file."""
+    overrides: Mapping[str, Any]
+    """The options of the other sources, which take precedence."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """The settings that a supervisor of several workers needs."""
@@ -91,11 +100,15 @@ class WorkerOptions:
     listen: tuple[str, int]
     admin: tuple[str, int] | None
     drain_timeout: int
-    reuse_port: bool = False
-    folder: Path | None = None
+    reuse_port: bool
+    folder: Path | None
     """Folder of the store if no other process may use it, or None."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any]
     """Options that a reload does not change. A worker that starts again keeps them."""
+    specs: Mapping[str, OptionSpec]
+    """The specifications of all options, with which the supervisor loads the configuration again."""
+    loaded: LoadedOptions
+    """The options at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,8 @@ class ServePlan:
     """Listening sockets from systemd for the admin listener."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
     """Options of the supervisor that take precedence over all sources at the start of a worker."""
+    loaded: LoadedOptions | None = None
+    """The options of all workers. A worker that starts again does not read the file, which may have changed since."""
 
 
 class Master(master.Master):
@@ -129,6 +144,10 @@ class Master(master.Master):
 
 def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
     """Return a configured master and its App. Requires a running event loop. Raises UsageError."""
+    return _make_master(plan, app)[:2]
+
+
+def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, LoadedOptions]:
     declared = options.Options()
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)
@@ -139,7 +158,13 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
     bind_app(proxy_master, app)
     proxy_master.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
     proxy_master.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
-    config, overrides = _read(proxy_master, plan)
+    loaded = plan.loaded
+    if loaded is None:
+        specs = known_options(proxy_master)
+        loaded = _read(plan, specs)
+        for variable, suggestion in unknown_variables(plan.environment, specs).items():
+            logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, suggestion)
+    config, overrides = loaded
     app.set_rules(Rules(config.rules))
     try:
         values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
@@ -160,31 +185,36 @@ def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master,
     proxy_master.options.update(**derived)
     if app.settings.tls_certificate and not all(mode.startswith("front") for mode in proxy_master.options.mode):
         raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
-    return proxy_master, app
+    return proxy_master, app, loaded
 
 
-def _read(proxy_master: master.Master, plan: ServePlan) -> tuple[Config, dict[str, Any]]:
-    """Return the configuration file, and the options from other sources, which take precedence. Raises UsageError."""
-    specs = known_options(proxy_master)
+def _read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
+    """Return the configuration file, and the options from other sources. Raises UsageError."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
-    overrides |= check_values(plan.options, specs)
-    for variable, suggestion in unknown_variables(plan.environment, specs).items():
-        logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, suggestion)
-    return config, overrides
+    return LoadedOptions(config, overrides | check_values(plan.options, specs))
+
+
+def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
+    """Return the configuration file and the options from other sources at a reload. Raises UsageError.
+
+    An empty file is refused while `rules`, the rules in force, protect feeds, because an editor may be writing the
+    file.
+    """
+    loaded = _read(plan, specs)
+    if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
+        raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
+    return loaded
 
 
 def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration again, apply its rules and the options that need no restart, and log the result.
 
-    After a mistake, nothing is applied. An empty file is refused while rules protect feeds, because an editor may be
-    writing the file.
+    After a mistake, nothing is applied.
     """
     protecting = app.configured_rules.protecting_count
     try:
-        config, overrides = _read(proxy_master, plan)
-        if plan.config and not config.options and not config.rules and protecting:
-            raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
+        config, overrides = read_again(plan, known_options(proxy_master), app.configured_rules)
         values = {**defaults(), **config.options, **overrides}
         changed = {
             name: value
@@ -475,10 +505,10 @@ async def serve(
     `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
     is not run. The result then contains the settings for the supervisor (supervisor.py).
     """
-    proxy_master, app = make_master(plan, app)
+    proxy_master, app, loaded = _make_master(plan, app)
     _check_confdir(proxy_master.options.confdir)
     if app.settings.workers > 1 and worker is None:
-        return _worker_options(proxy_master, app)
+        return _worker_options(proxy_master, app, loaded)
     app.worker = worker
     for port in worker.admin_ports if worker is not None else ():
         app.listeners.add(port, for_readers=False)
@@ -529,7 +559,7 @@ async def serve(
     return 0
 
 
-def _worker_options(proxy_master: master.Master, app: App) -> WorkerOptions:
+def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:
     settings = app.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
@@ -538,7 +568,15 @@ def _worker_options(proxy_master: master.Master, app: App) -> WorkerOptions:
     # Otherwise a worker that starts after a change of the file would have another store or upstream than the others.
     fixed = {name: getattr(proxy_master.options, name) for name in restart_names()}
     return WorkerOptions(
-        settings.workers, listen, admin, settings.drain_timeout, settings.reuse_port, _own_folder(settings), fixed
+        settings.workers,
+        listen,
+        admin,
+        settings.drain_timeout,
+        settings.reuse_port,
+        _own_folder(settings),
+        fixed,
+        known_options(proxy_master),
+        loaded,
     )
 
 

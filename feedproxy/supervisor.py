@@ -9,6 +9,8 @@ workers, which takes milliseconds. It has no threads, and opens only these files
                         are closed, and the other workers get all connections until the worker starts again.
     control sockets     a pair for each worker. The worker reports over it that it is ready, and learns over it that the
                         supervisor has exited.
+    configuration       read at a reload. A worker that starts again gets the options of the other workers, even if the
+                        file has changed since.
     shared memory       for the coordination of the store, metrics and heartbeats. It outlives the workers.
 """
 
@@ -35,6 +37,7 @@ from pathlib import Path
 from feedproxy import serve, systemd
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store import folder_lock
@@ -57,6 +60,9 @@ CHECK_INTERVAL: Seconds = 0.5
 SUSPENDED_ABOVE: Seconds = 1
 """Delay of one of the supervisor's own checks, in seconds, above which the machine counts as suspended or overloaded.
 No worker is killed after such a delay, because a missing heartbeat does not show that the worker hangs."""
+
+USAGE_ERROR = 2
+"""Exit code of a worker that cannot use its options."""
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
@@ -96,6 +102,13 @@ class Supervisor:
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
     _startup_grace_until: Seconds = 0.0
+    _loaded: serve.LoadedOptions = field(init=False)
+    """The options of all workers, with which a worker starts again."""
+    _previous: serve.LoadedOptions | None = None
+    """The options before the last reload."""
+
+    def __post_init__(self) -> None:
+        self._loaded = self.options.loaded
 
     def run(self) -> int:
         """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises UsageError if it cannot listen."""
@@ -170,7 +183,10 @@ class Supervisor:
             self._kill_hanging(now)
 
     def _reload(self) -> None:
-        """Make each worker load the configuration again."""
+        """Make each worker load the configuration again. The workers log an error in it."""
+        with contextlib.suppress(UsageError):
+            loaded = serve.read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
+            self._loaded, self._previous = loaded, self._loaded
         for worker in self._workers:
             if worker.pid:
                 os.kill(worker.pid, signal.SIGHUP)
@@ -205,7 +221,8 @@ class Supervisor:
     def _on_worker_exit(self, worker: _WorkerSlot, status: int) -> None:
         """Schedule the restart of a worker that has exited."""
         now = time.monotonic()
-        worker.exits_in_a_row = 1 if now - worker.started >= STABLE_AFTER else worker.exits_in_a_row + 1
+        is_first = now - worker.started >= STABLE_AFTER or self._revert_options(worker, status)
+        worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0
             if worker.exits_in_a_row == 1
@@ -218,6 +235,17 @@ class Supervisor:
         logger.warning("worker %d %s, restarting %s", worker.index, _describe_exit(status), when)
         self._clear_slots(worker)
         worker.due = now + pause
+
+    def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
+        """Return to the options before the last reload if a worker cannot start with the new options.
+
+        The other workers have refused the new options, too. Return True if the options have changed.
+        """
+        (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
+        if beat or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
+            return False
+        self._loaded, self._previous = self._previous, None
+        return True
 
     def _start(self, worker: _WorkerSlot) -> None:
         HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
@@ -247,7 +275,8 @@ class Supervisor:
                 self._beats,
                 self._admin_ports,
             )
-            _run_worker(dataclasses.replace(self.plan, fixed=self.options.fixed), context)
+            plan = dataclasses.replace(self.plan, fixed=self.options.fixed, loaded=self._loaded)
+            _run_worker(plan, context)
         worker_socket.close()
         worker.pid, worker.control_socket = pid, control_socket
         worker.started, worker.due = time.monotonic(), None
@@ -330,7 +359,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         code = done if isinstance(done, int) else 1
     except UsageError as error:
         print(f"feedproxy: {error}", file=sys.stderr)
-        code = 2
+        code = USAGE_ERROR
     except FeedproxyError as error:
         print(f"feedproxy: {error}", file=sys.stderr)
     except BaseException:

@@ -436,3 +436,40 @@ def test_repeatedly_failing_worker_leaves_readers_to_the_others(pair: Feedproxy,
         assert read_answer(connection).status == 200
         connection.close()
     until(lambda: len(workers(pair)) == 2)
+
+
+REFUSED_BY_PARSER = "feeds:\n- match: nothing\n"
+REFUSED_BY_WORKERS = "ping_sinks: [nonsense]\n"
+
+
+@pytest.mark.parametrize("invalid", [REFUSED_BY_PARSER, REFUSED_BY_WORKERS])
+@pytest.mark.parametrize("reloads", [False, True])
+def test_worker_that_starts_again_has_the_options_of_the_others(
+    start: Start, origin: Origin, tmp_path: Path, invalid: str, reloads: bool
+) -> None:
+    origin.publish("/kept", a_feed("x"), Cache_Control="max-age=3600")
+    rule = "feeds:\n- match: '*/kept'\n  gone: true\n"
+    (config := tmp_path / "feedproxy.yaml").write_text("log_level: info\n" if reloads else rule)
+    proxy = start("--workers", "2", "--config", str(config))
+    if reloads:
+        config.write_text(rule)
+        os.kill(proxy.pid, signal.SIGHUP)
+        until(lambda: proxy.said.count("configuration loaded: 1 rules") == 2)
+    config.write_text(invalid)
+    if reloads:
+        os.kill(proxy.pid, signal.SIGHUP)
+        until(lambda: proxy.said.count("configuration not loaded") == 2)
+
+    victim = max(workers(proxy))
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: "was killed (SIGKILL), restarting" in proxy.said and victim not in workers(proxy))
+    if reloads and invalid == REFUSED_BY_WORKERS:
+        until(lambda: "exited with status 2, restarting at once" in proxy.said)
+
+    def statuses() -> list[int]:
+        with connections(proxy) as all_:
+            return [connection.get(origin.url("/kept")).status for connection in all_]
+
+    until(lambda: len(workers(proxy)) == 2)
+    assert set(statuses()) == {410}
+    assert proxy.terminate() == 0
