@@ -1,4 +1,4 @@
-"""The field WWW-Authenticate: a list of challenges, each with a scheme and parameters.  RFC 9110, section 11.6.1"""
+"""Authentication schemes, and the field WWW-Authenticate: a list of challenges.  RFC 9110, section 11"""
 
 import re
 
@@ -8,8 +8,18 @@ WITH_REALM = ("basic", "digest")
 """Schemes with a realm. A browser sends the credentials for a realm to every address of the web origin that names this
 realm."""
 
+_CONNECTION_SCHEME = re.compile(r"(?:ntlm|negotiate|kerberos)(?:\s|\Z)", re.IGNORECASE)
+"""Matches credentials with which an origin authenticates a connection, and thereby all later requests on it (RFC 4559,
+section 6)."""
+
 _PARAMETER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
 _SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL)
+
+
+def authenticates_connection(credentials: str) -> bool:
+    """Return True if this value of Authorization authenticates the connection. The origin would answer a later request
+    of another client on this connection as a request of the first client."""
+    return _CONNECTION_SCHEME.match(credentials) is not None
 
 
 def with_realms_of(value: str, owner: str) -> str:

@@ -21,6 +21,7 @@ from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
+from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.settings import Settings
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -206,7 +207,13 @@ class Fetcher:
             slot = await shares.acquire(timeout=self._limits.connect, site=host.site, host=host.authority)
             try:
                 return await self._fetch_in_slot(
-                    slot, request.method, host, message, parent, skip_address_check=skip_address_check
+                    slot,
+                    request.method,
+                    host,
+                    message,
+                    parent,
+                    skip_address_check=skip_address_check,
+                    reuse=not any(map(authenticates_connection, request.fields.get_all("authorization"))),
                 )
             finally:
                 shares.release(slot)
@@ -229,26 +236,36 @@ class Fetcher:
             self._exchanges -= 1
 
     async def _fetch_in_slot(
-        self, slot: Slot, method: str, host: _Host, message: bytes, parent: Parent | None, *, skip_address_check: bool
+        self,
+        slot: Slot,
+        method: str,
+        host: _Host,
+        message: bytes,
+        parent: Parent | None,
+        *,
+        skip_address_check: bool,
+        reuse: bool,
     ) -> Fetched | Oversized:
-        """Make one exchange and return its response.
+        """Make one exchange and return its response. The connection is closed afterwards unless `reuse` is True.
 
         If the origin closed a pooled connection before it responded, the exchange is repeated. fair_limits.py may end
         the exchange to free its slot.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
+        exchange = functools.partial(
+            self._exchange,
+            *(slot, method, host, message, parent, deadline),
+            skip_address_check=skip_address_check,
+            reuse=reuse,
+        )
         try:
             async with asyncio.timeout(None) as timeout:
                 slot.end = lambda: timeout.reschedule(loop.time())
                 try:
-                    return await self._exchange(
-                        slot, method, host, message, parent, deadline, skip_address_check=skip_address_check
-                    )
+                    return await exchange()
                 except StaleConnection:
-                    return await self._exchange(
-                        slot, method, host, message, parent, deadline, skip_address_check=skip_address_check
-                    )
+                    return await exchange()
                 finally:
                     slot.end = None
         except TimeoutError as error:
@@ -266,6 +283,7 @@ class Fetcher:
         deadline: Seconds,
         *,
         skip_address_check: bool,
+        reuse: bool,
     ) -> Fetched | Oversized:
         request_time = self._clock.now()
         connection = await self._connect(host, parent, skip_address_check)
@@ -285,7 +303,10 @@ class Fetcher:
         except BaseException:
             connection.close()
             raise
-        connection.release()
+        if reuse:
+            connection.release()
+        else:
+            connection.close()
         head = parser.head
         assert head is not None
         if head.status == 407 and parent is not None:

@@ -50,6 +50,7 @@ from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http.message_syntax import Line, is_well_formed, read_request
+from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.request.problem_details import problem_response
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
@@ -278,6 +279,8 @@ class InterimTolerantClient(_http1.Http1Client):
         size = 0 if not has_content else None if head.chunked else -1 if head.length is None else head.length
         # The announced content may arrive later, in place of the next response.
         self._reusable = head.reusable and (has_content or not (head.chunked or head.length))
+        # A client's connection may be that of a proxy with many users.
+        self._reusable &= not any(map(authenticates_connection, self.request.headers.get_all("authorization")))
         self.response = response_of(head, self.request.method)
         yield ReceiveHttp(ResponseHeaders(self.stream_id, self.response, size == 0))
         self.body_reader = _body_reader(size, of_request=False)
