@@ -81,30 +81,24 @@ class Subscriptions:
         A replaced subscription keeps its id and the record of its deliveries. A paused one stays paused. Raises
         SubscriptionsFull.
         """
+        return (await self.put_all([new]))[0]
 
-        def work(db: sqlite3.Connection) -> Subscription:
-            existing = _find(db, new.role, new.protocol, new.topic, new.callback)
-            if existing is None and db.execute("SELECT count(*) FROM subscriptions").fetchone()[0] >= self.max_count:
+    async def put_all(self, new: Sequence[Subscription], per_site: int = 0) -> list[Subscription]:
+        """Insert or replace the subscriptions of one callback, as `put` does, or none of them.
+
+        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull.
+        """
+
+        def work(db: sqlite3.Connection) -> list[Subscription]:
+            keys = {(item.role, item.protocol, item.topic, item.callback) for item in new}
+            added = sum(_find(db, *key) is None for key in keys)
+            site = site_or_self(new[0].callback)
+            if added and (
+                _count(db, "subscriptions") + added > self.max_count
+                or (per_site and _count(db, _SUBSCRIBERS, site) + added > per_site)
+            ):
                 raise SubscriptionsFull("no more subscriptions are accepted at present")
-            row = db.execute(
-                "INSERT INTO subscriptions (role, protocol, topic, callback, host, state, since, expires, renew_at,"
-                " secret, data, failures, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
-                " ON CONFLICT (role, protocol, topic, callback) DO UPDATE SET expires = excluded.expires,"
-                " state = CASE WHEN state = 'paused' THEN state ELSE excluded.state END,"
-                " renew_at = excluded.renew_at, secret = excluded.secret, data = excluded.data RETURNING *",
-                (
-                    *(
-                        new.role,
-                        new.protocol,
-                        new.topic,
-                        new.callback,
-                        site_or_self(new.callback),
-                        new.state,
-                    ),
-                    *(new.since, new.expires, new.renew_at, new.secret, json.dumps(dict(new.data))),
-                ),
-            ).fetchone()
-            return _read(row)
+            return [_put(db, item) for item in new]
 
         return await self._database.run(work)
 
@@ -119,22 +113,19 @@ class Subscriptions:
 
         await self._database.run(work)
 
-    async def check_capacity(self, callback: str, per_site: int) -> None:
-        """Check that a subscription with this callback may be added. Raises SubscriptionsFull.
+    async def check_capacity(self, callback: str, per_site: int, added: int = 1) -> None:
+        """Check that subscriptions with this callback may be added. Raises SubscriptionsFull.
 
         Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
         site = site_or_self(callback)
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
-            counts_by_table = [
-                db.execute(f"SELECT count(*), coalesce(sum(host = ?), 0) FROM {rows}", (site,)).fetchone()  # noqa: S608
-                for rows in ("subscriptions WHERE role = 'tell'", "deliveries WHERE what = 'verify'")
-            ]
-            return sum(counts[0] for counts in counts_by_table), sum(counts[1] for counts in counts_by_table)
+            tables = (_SUBSCRIBERS, "deliveries WHERE what = 'verify'")
+            return sum(_count(db, rows) for rows in tables), sum(_count(db, rows, site) for rows in tables)
 
         total, of_site = await self._database.run(work)
-        if total >= self.max_count or (per_site and of_site >= per_site):
+        if added and (total + added > self.max_count or (per_site and of_site + added > per_site)):
             raise SubscriptionsFull("no more subscriptions are accepted at present")
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
@@ -287,6 +278,32 @@ def remove_in(db: sqlite3.Connection, number: int) -> bool:
     """Remove a subscription within a transaction. Return whether it existed."""
     db.execute("DELETE FROM deliveries WHERE subscription = ?", (number,))
     return db.execute("DELETE FROM subscriptions WHERE id = ?", (number,)).rowcount > 0
+
+
+_SUBSCRIBERS = "subscriptions WHERE role = 'tell'"
+
+
+def _count(db: sqlite3.Connection, rows: str, site: str = "") -> int:
+    """Return the number of rows, which a fixed clause names, or of those with the site."""
+    counted = "sum(host = ?)" if site else "count(*)"
+    query = f"SELECT coalesce({counted}, 0) FROM {rows}"  # noqa: S608
+    return int(db.execute(query, (site,) if site else ()).fetchone()[0])
+
+
+def _put(db: sqlite3.Connection, new: Subscription) -> Subscription:
+    """Insert or replace a subscription within a transaction."""
+    row = db.execute(
+        "INSERT INTO subscriptions (role, protocol, topic, callback, host, state, since, expires, renew_at,"
+        " secret, data, failures, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
+        " ON CONFLICT (role, protocol, topic, callback) DO UPDATE SET expires = excluded.expires,"
+        " state = CASE WHEN state = 'paused' THEN state ELSE excluded.state END,"
+        " renew_at = excluded.renew_at, secret = excluded.secret, data = excluded.data RETURNING *",
+        (
+            *(new.role, new.protocol, new.topic, new.callback, site_or_self(new.callback), new.state),
+            *(new.since, new.expires, new.renew_at, new.secret, json.dumps(dict(new.data))),
+        ),
+    ).fetchone()
+    return _read(row)
 
 
 def _find(db: sqlite3.Connection, *key: str) -> Subscription | None:

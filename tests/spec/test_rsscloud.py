@@ -3,6 +3,7 @@
 And what today's servers have beside it: http-post, domain and challenge, JSON.
 """
 
+import asyncio
 import gzip
 import json
 import xmlrpc.client
@@ -248,6 +249,35 @@ async def test_registration_of_several_feeds_requires_one_verification(clouds: C
     assert {each.topic for each in await held(clouds)} == {TARGET, "http://origin.example/second.xml"}
     many = {f"url{number}": f"{TARGET}?{number}" for number in range(101)}
     assert verdict(await by_form(clouds, **many))[0] == "false"
+
+
+async def test_registration_of_several_feeds_stays_within_the_limit_of_a_site(stand_at: Callable[..., Any]) -> None:
+    clouds = await clouds_on(stand_at, subscriptions_max=100)  # two for each site
+    clouds.stand.others.answer = answering(TRUE)
+    topics = [f"http://origin.example/{number}.xml" for number in range(3)]
+    for topic in topics:
+        clouds.stand.origin.publish(topic.removeprefix("http://origin.example"), a_feed("x"))
+        await clouds.stand.read(topic)
+
+    refused = verdict(await by_form(clouds, url1=topics[0], url2=topics[1], url3=topics[2]))
+    assert refused == ("false", "no more subscriptions are accepted at present")
+    assert await held(clouds) == []
+    for _ in range(2):  # the second registration renews the first
+        assert verdict(await by_form(clouds, url1=topics[0], url2=topics[1]))[0] == "true"
+    assert verdict(await by_form(clouds, url1=topics[1], url2=topics[2]))[0] == "false"
+    assert {each.topic for each in await held(clouds)} == {*topics[:2]}
+
+
+async def test_registrations_at_once_stay_within_the_limit_of_a_site(stand_at: Callable[..., Any]) -> None:
+    clouds = await clouds_on(stand_at, subscriptions_max=100)
+    clouds.stand.others.answer = answering(TRUE)
+    clouds.stand.origin.publish("/feed.xml", a_feed("x"))
+    await clouds.stand.read()
+
+    answers = await asyncio.gather(*(by_form(clouds, path=f"/notify{number}") for number in range(4)))
+
+    assert sorted(verdict(answer)[0] or "" for answer in answers) == ["false", "false", "true", "true"]
+    assert len(await held(clouds)) == 2
 
 
 async def test_registration_of_a_forbidden_callback_is_rejected_with_the_reason(clouds: Clouds) -> None:

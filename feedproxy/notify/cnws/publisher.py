@@ -85,24 +85,25 @@ class Publisher:
             raise SubscriberRejected("the notificationURL leads back to this proxy")
         topics = await resolve_topics(service, request.resource, settings.cnws_publisher, client.base)
         subscriptions = [await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in topics]
-        if not all(subscriptions):
-            await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+        if added := subscriptions.count(None):
+            await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site, added)
             try:
                 await self._verify(callback, topics[0], request.resource, client.address)
             except FeedproxyError as error:
                 service.delivery_worker.record_failed_request(NAME, "verify", topics[0], callback, str(error))
                 raise
         now = service.clock.now()
-        for topic in topics:
-            data = {"resource": request.resource}
-            new = Subscription(
+        new = [
+            Subscription(
                 *(Role.SUBSCRIBER, NAME, topic, callback),
                 expires=now + SUBSCRIPTION_LIFETIME,
                 state=State.ACTIVE,
                 since=now,
-                data=data,
+                data={"resource": request.resource},
             )
-            await service.subscriptions.put(new)
+            for topic in topics
+        ]
+        await service.subscriptions.put_all(new, settings.subscriptions_per_site)
         return topics[0]
 
     async def _verify(self, callback: str, topic: str, resource: str, address: str) -> None:

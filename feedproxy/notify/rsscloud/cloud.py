@@ -100,7 +100,10 @@ class RssCloudServer:
         callback = registration.callback(client.address)
         if is_callback_to_self(callback, settings, client.base):
             raise RegistrationRefused("the callback leads back to this proxy")
-        await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site)
+        held = [
+            await service.subscriptions.find(Role.SUBSCRIBER, NAME, topic, callback) for topic in set(topics.values())
+        ]
+        await service.subscriptions.check_capacity(callback, settings.subscriptions_per_site, held.count(None))
         url = registration.urls[0]
         try:
             await self._verify(registration, callback, url)
@@ -108,16 +111,17 @@ class RssCloudServer:
             service.delivery_worker.record_failed_request(NAME, "verify", topics[url], callback, str(error))
             raise
         now = service.clock.now()
-        for url, topic in topics.items():
-            data = {"way": str(registration.method), "procedure": registration.procedure, "url": url}
-            new = Subscription(
+        new = [
+            Subscription(
                 *(Role.SUBSCRIBER, NAME, topic, callback),
                 expires=now + REGISTRATION_LIFETIME,
                 state=State.ACTIVE,
                 since=now,
-                data=data,
+                data={"way": str(registration.method), "procedure": registration.procedure, "url": url},
             )
-            await service.subscriptions.put(new)
+            for url, topic in topics.items()
+        ]
+        await service.subscriptions.put_all(new, settings.subscriptions_per_site)
 
     async def _try_register[T](self, read: Callable[[T], Registration], call_parameters: T, call: Call) -> bool:
         try:

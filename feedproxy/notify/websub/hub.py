@@ -22,7 +22,7 @@ from feedproxy.notify.protocol import Delivered, Delivery, DeliveryRequest, Mess
 from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import plain_text
-from feedproxy.notify.subscription_table import Role, State, Subscription
+from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import current_topic, may_notify, named_address
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
@@ -258,7 +258,10 @@ class Hub:
             secret=data["secret"],
             data={"topic": data["topic"]},
         )
-        await service.subscriptions.put(new)
+        try:
+            await service.subscriptions.put_all([new], service.settings().subscriptions_per_site)
+        except SubscriptionsFull as error:  # other verifications were in progress at the same time
+            return Refused(str(error))
         return Delivered("subscribed")
 
 
