@@ -368,6 +368,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
+        logging.shutdown()  # waits until the log is written
         # sys.exit is not used, because it would run the exit handlers of the supervisor.
         os._exit(code)
 

@@ -16,6 +16,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_rfc3339
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.url_redaction import text_without_secrets, without_secrets
+from feedproxy.telemetry.log_stream import NonBlockingStream, non_blocking
 
 REQUESTS = "feedproxy.access"
 """Name of the logger of access lines."""
@@ -195,9 +196,15 @@ class LineHandler(logging.StreamHandler[Any]):
     call."""
 
     def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
+        super().__init__(non_blocking(stream))
         self._second = 0
         self._prefix = ""
+
+    def close(self) -> None:
+        """Return after all lines are written, or after a limited time if the log is not read."""
+        if isinstance(self.stream, NonBlockingStream):
+            self.stream.close()
+        super().close()
 
     def set_form(self, form: str) -> None:
         """Set the form of the following lines to a value of `log_format`."""
