@@ -1,20 +1,25 @@
 """The checks of `serve` before it accepts clients."""
 
+import errno
 import gc
 import io
 import json
 import logging
+import os
+import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mitmproxy import master
 
-from feedproxy import serve
+from feedproxy import cli, serve
 from feedproxy.admin import auth
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
+from feedproxy.commands import serve as serve_command
 from feedproxy.errors import UsageError
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.server.mitm.flow_handler import get_flow_handler
@@ -27,6 +32,24 @@ async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) ->
 
     with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .* cannot be used: Not a directory$"):
         await serve.serve(serve.ServePlan(options=options), print)
+
+
+def test_full_disk_at_standard_output_does_not_disturb_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serving(_: serve.ServePlan, announce: Callable[[str], None]) -> int:
+        announce("http://127.0.0.1:8080")
+        return 0
+
+    monkeypatch.setattr(serve, "serve", serving)
+    monkeypatch.setattr(serve, "log_to", lambda: None)
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    code = serve_command.run(cli.make_parser("serve").parse_args(["serve"]))
+
+    assert code == 0
+
+
+class FullDisk(io.StringIO):
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, App]:

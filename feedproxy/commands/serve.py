@@ -75,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
     plan = dataclasses.replace(plan, sockets=readers, admin_sockets=operators)
 
     def announce(address: str) -> None:
-        print(f"feedproxy listens on {address}", flush=True)
+        with contextlib.suppress(OSError):  # the reader of standard output has ended, or the disk is full
+            print(f"feedproxy listens on {address}", flush=True)
 
     done = asyncio.run(serve.serve(plan, announce))
     return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, serve.WorkerOptions) else done
