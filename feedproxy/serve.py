@@ -524,6 +524,8 @@ async def serve(
     drains: set[asyncio.Task[None]] = set()
 
     def stop() -> None:
+        if worker is not None:
+            loop.remove_reader(worker.lifeline)  # it stays readable, and would call this function again and again
         drains.add(asyncio.ensure_future(life.drain()))
 
     for name in (signal.SIGTERM, signal.SIGINT):

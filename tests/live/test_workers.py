@@ -365,6 +365,7 @@ def test_workers_end_when_their_supervisor_is_killed(pair: Feedproxy) -> None:
     pair.kill()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in orphans))
     assert refuses(pair.address)
+    assert "[error]" not in pair.said
 
 
 def serve(folder: Path, *arguments: str) -> Process:
