@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -73,6 +74,9 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
 
 HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
+
+OTHER_DESCRIPTORS = 1024
+"""Descriptors that feedproxy needs besides those of its clients: for the store, exchanges, helpers and body files."""
 
 CONNECTION_WAIT: Seconds = 0.05
 """Seconds from closing the listeners to the state `draining`, in which further connections are refused. Connections
@@ -297,6 +301,11 @@ def _warnings(settings: Settings) -> list[str]:
         warnings.append(
             "public_url is not set: feeds, redirects and notifications cannot name the address that readers use"
         )
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < settings.max_connections:
+        warnings.append(
+            f"max_connections: {settings.max_connections}, but this process may open only {files} files (ulimit -Hn)"
+        )
     for name in ("wsse_file", "wallet", "admin_token_file"):
         path = Path(getattr(settings, name)).expanduser() if getattr(settings, name) else None
         with contextlib.suppress(OSError):
@@ -509,6 +518,7 @@ async def serve(
     _check_confdir(proxy_master.options.confdir)
     if app.settings.workers > 1 and worker is None:
         return _worker_options(proxy_master, app, loaded)
+    _raise_descriptor_limit(app.settings)
     app.worker = worker
     for port in worker.admin_ports if worker is not None else ():
         app.listeners.add(port, for_readers=False)
@@ -559,6 +569,19 @@ async def serve(
     if app.failure:
         raise UsageError(app.failure)
     return 0
+
+
+def _raise_descriptor_limit(settings: Settings) -> None:
+    """Raise this process's limit of open files as far as `max_connections` needs and the system permits.
+
+    Shells and service managers often set 1,024, for programs that use select(2).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = settings.max_connections + OTHER_DESCRIPTORS
+    if soft < needed and soft != resource.RLIM_INFINITY:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
 
 
 def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:

@@ -143,8 +143,8 @@ class Settings:
     )
     max_connections: int = option(
         10_000,
-        "Maximum number of client connections. Further connections are refused.",
-        "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -n`.",
+        "Maximum number of client connections. A further connection replaces an idle one, or is refused.",
+        "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -Hn`.",
         minimum=1,
     )
     max_connections_per_address: int = option(

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import resource
 import sys
 import weakref
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from feedproxy.commands import serve as serve_command
 from feedproxy.errors import UsageError
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.server.mitm.flow_handler import get_flow_handler
-from feedproxy.settings import per_feed_names, restart_names
+from feedproxy.settings import Settings, per_feed_names, restart_names
 
 
 async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) -> None:
@@ -45,6 +46,29 @@ def test_full_disk_at_standard_output_does_not_disturb_the_start(monkeypatch: py
     code = serve_command.run(cli.make_parser("serve").parse_args(["serve"]))
 
     assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((1024, 524_288), (11_024, 524_288)),
+        ((1024, 4096), (4096, 4096)),
+        ((65_536, 65_536), None),
+        ((1024, resource.RLIM_INFINITY), (11_024, resource.RLIM_INFINITY)),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ],
+)
+def test_limit_of_open_files_is_raised_for_max_connections(
+    monkeypatch: pytest.MonkeyPatch, before: tuple[int, int], after: tuple[int, int] | None
+) -> None:
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: before)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
+
+    serve._raise_descriptor_limit(Settings(max_connections=10_000))
+
+    assert raised == ([after] if after else [])
+    assert any("ulimit -Hn" in warning for warning in serve._warnings(Settings())) == (before[1] == 4096)
 
 
 class FullDisk(io.StringIO):

@@ -10,6 +10,7 @@ from feedproxy.server.fastpath import mitmproxy_compatibility, sockets
 from feedproxy.server.fastpath.response_cache import AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
+from tests.stages.origin import a_feed
 
 
 async def test_slow_head_gets_408(front: Opened) -> None:
@@ -72,15 +73,51 @@ async def test_endless_head_is_refused(front: Opened) -> None:
     assert await line.ended()
 
 
-async def test_connections_above_the_limit_are_refused(front: Opened) -> None:
+async def test_connections_above_the_limit_are_refused_while_no_other_is_idle(front: Opened) -> None:
     proxy = await front(max_connections=3)
-    for _ in range(3):
-        await proxy.warm()
+    proxy.origin.publish("/slow.rss", a_feed("one", ttl=60))
+    proxy.origin.gate = asyncio.Event()
+    held = [await proxy.line() for _ in range(3)]
+    for each in held:
+        await each.say(proxy.get("/slow.rss"))
+    await until(lambda: proxy.stage.app.connections == 3)
 
     line = await proxy.line()
     await line.say(proxy.get())
 
     assert await line.ended()
+    proxy.origin.gate.set()
+    assert [(await each.hear()).status for each in held] == [200] * 3
+
+
+async def test_connection_above_the_limit_replaces_the_one_that_was_idle_for_longest(front: Opened) -> None:
+    proxy = await front(max_connections=3)
+    idle = []
+    for seconds in (1, 2, 3):
+        proxy.listener.tick(proxy.listener._now + seconds)
+        idle.append(await proxy.warm())
+
+    assert (await (await proxy.line()).ask(proxy.get())).status == 200
+
+    assert await idle[0].ended()
+    assert [(await each.ask(proxy.get())).status for each in idle[1:]] == [200, 200]
+    assert proxy.stage.app.connections == 3
+
+
+async def test_listener_without_file_descriptors_closes_an_idle_connection(front: Opened) -> None:
+    proxy = await front()
+    idle = await proxy.warm()
+
+    class Short:
+        def _accept(self) -> None:
+            if proxy.listener._connections:
+                raise OSError(24, "Too many open files")
+            raise BlockingIOError
+
+    proxy.listener._accept(Short(), 2)  # type: ignore[arg-type]
+
+    assert await idle.ended()
+    assert proxy.listener._listen_sockets, "it goes on accepting"
 
 
 async def test_connections_above_the_limit_per_address_are_refused(front: Opened) -> None:

@@ -9,6 +9,7 @@ is never registered with the epoll. Fetches and mitmproxy's connections share th
 import asyncio
 import contextlib
 import errno
+import heapq
 import logging
 import os
 import select
@@ -206,6 +207,8 @@ class Listener:
                 return
             except OSError as error:
                 if error.errno in EXHAUSTED:
+                    if self._close_idle():
+                        continue
                     self._pause_accepting(error)
                 return
             connection = self._register(descriptor, address[0])
@@ -221,7 +224,8 @@ class Listener:
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
         address, cache = "" if is_trusted else peer, self._caches[is_trusted]
         connection: ClientConnection
-        if not self.sockets or app.draining or app.connections >= settings.max_connections:
+        is_full = app.connections >= settings.max_connections
+        if not self.sockets or app.draining or (is_full and not self._close_idle()):
             os.close(descriptor)
             return None
         try:
@@ -341,6 +345,22 @@ class Listener:
             except OSError:
                 pass
         return True
+
+    def _close_idle(self) -> bool:
+        """Close the connections that have been idle for longest, to make room. Return False if none is idle."""
+        idle = [
+            connection
+            for connection in self._connections.values()
+            if connection.task is None
+            and not (connection.unsent or connection.unparsed or connection.handshake_pending or connection.lingering)
+        ]
+        # With a fixed number, the search would cost more per new connection, the more connections are idle.
+        oldest = heapq.nsmallest(max(1, len(idle) // 32), idle, key=lambda connection: connection.last_read)
+        # A request may have arrived that is not read yet.
+        closing = [connection for connection in oldest if not connection.has_unread_input()]
+        for connection in closing:
+            self.close_connection(connection)
+        return bool(closing)
 
     def _pause_accepting(self, error: OSError) -> None:
         self._complaints.warn(f"listener: accept paused for {ACCEPT_PAUSE:g} s: {error.strerror}")
