@@ -116,7 +116,7 @@ class Freshness:
 
 
 def span(seconds: Seconds) -> str:
-    """Return a duration in words: `40 s`, `35 min`, `1 h 5 min`, `3 days`."""
+    """Return a duration in words: `40 s`, `4 min 59 s`, `35 min`, `1 h 5 min`, `3 days`."""
     return _span(max(0, int(seconds)))
 
 
@@ -126,9 +126,9 @@ def _span(whole: int) -> str:
         return _two(whole, 86_400, "days", 3_600, "h")
     if whole >= 3_600:
         return _two(whole, 3_600, "h", 60, "min")
-    if whole >= 600 or (whole and whole % 60 == 0):
+    if whole >= 600:
         return f"{whole // 60} min"
-    return f"{whole} s"
+    return _two(whole, 60, "min", 1, "s") if whole >= 60 else f"{whole} s"
 
 
 def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> str:

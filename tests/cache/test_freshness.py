@@ -158,7 +158,8 @@ def test_targeted_field_that_is_invalid_is_ignored(value: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "90 s"), (2100, "35 min"), (2101, "35 min"),
+        (0, "0 s"), (59, "59 s"), (60, "1 min"), (90, "1 min 30 s"), (599, "9 min 59 s"),
+        (2100, "35 min"), (2101, "35 min"),
         (3600, "1 h"), (3900, "1 h 5 min"), (86_400, "24 h"), (172_800, "2 days"), (180_000, "2 days 2 h"),
         (-5, "0 s"),
     ],

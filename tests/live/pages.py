@@ -94,7 +94,7 @@ MASKS = [
         (r"\bfeedproxy-[0-9a-f]{8}\b", "feedproxy-NAME"),
         (r"\bfeed-id=[0-9a-f]{16}", "feed-id=NAME"),
         (r"\b(feedproxy[ /])\d+\.\d+\.\d+\b", r"\1VERSION"),
-        (r"\b\d+(?:\.\d+)? (?:ms|s|min|h|B|kB|KB|KiB|MB)\b", "QUANTITY"),
+        (r"\b(?:\d+ (?:h|min) )?\d+(?:\.\d+)? (?:ms|s|min|h|B|kB|KB|KiB|MB)\b", "QUANTITY"),
         (r"^time per answer.*", "time per answer …"),
         (r"[ \t]+$", ""),
         (r" {2,}", "  "),
