@@ -134,7 +134,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
     """Return the decision about the outcome of a fetch. `settings` are those of the feed, rules included."""
     if resource is None or not resource.variants:
         fault = classify(outcome)
-        return PassThroughOnly(fault.reason if fault else "no copy is stored", fault.detail if fault else None)
+        return PassThroughOnly(fault.reason if fault else "no earlier copy", fault.detail if fault else None)
     if resource.channel is None:
         # For content that is not a feed, only HTTP's caching rules apply.
         return Replace("no feed is stored")
