@@ -22,6 +22,7 @@ from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.result import RefreshObserver
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import PassThrough, ProxyResponse
@@ -38,8 +39,9 @@ _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-statu
 class Autodiscovery:
     """Finder of the feeds to which stored pages link, with a cache of its results."""
 
-    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
+    def __init__(self, helper_pool: HelperPool, limits: MemoryLimits, observer: RefreshObserver) -> None:
         self._helper_pool = helper_pool
+        self._observer = observer
         self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
         """The page's bytes and its feeds, by the `id()` of the bytes. An entry refers to the bytes, so that their
@@ -65,6 +67,7 @@ class Autodiscovery:
         feeds = await self.find(answer.stored, settings)
         if not feeds:
             return answer
+        self._observer.on_feed_discovered(request.target)
         response = _redirect(answer.response.fields, client, feeds)
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 

@@ -104,7 +104,7 @@ class Service:
         self._dictionaries = Dictionaries(coordinator.helper_pool, limits)
         self._conversion_cache = ConversionCache(coordinator.helper_pool, limits)
         self.conversions = Conversions(self.answer_original, self._conversion_cache, settings_for, clock)
-        self._autodiscovery = Autodiscovery(coordinator.helper_pool, limits)
+        self._autodiscovery = Autodiscovery(coordinator.helper_pool, limits, observer)
         self._renderer = Renderer(
             codings=self._codings,
             deltas=self._deltas,

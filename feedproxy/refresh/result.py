@@ -23,6 +23,10 @@ class RefreshObserver(Protocol):
         """Count a refresh that the refresh schedule starts."""
         ...
 
+    def on_feed_discovered(self, target: str) -> None:
+        """Record that a page names a feed, to which clients are redirected."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RefreshFinished:

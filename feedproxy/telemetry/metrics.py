@@ -243,6 +243,9 @@ class Metrics:
         """Count a refresh that the schedule has started."""
         self._scheduled.inc()
 
+    def on_feed_discovered(self, target: str) -> None:
+        """Do nothing: a redirect from a page to its feed is counted as an answer."""
+
     def observe_process(self, *, under_way: int, connections: int) -> None:
         """Set the gauges that each worker has."""
         self.under_way.set(under_way)

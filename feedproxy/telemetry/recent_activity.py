@@ -124,6 +124,11 @@ class RecentActivity:
         """Count a refresh that the schedule has started."""
         self._metrics.on_refresh_scheduled(target)
 
+    def on_feed_discovered(self, target: str) -> None:
+        """Remove a page that names a feed from the addresses that never worked."""
+        self._metrics.on_feed_discovered(target)
+        self._failed.drop(target)
+
     def record_request(self, request: RequestActivity) -> None:
         """Store a request of a client."""
         self._requests.append(request)

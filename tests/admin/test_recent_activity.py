@@ -63,6 +63,14 @@ async def test_status_shows_address_that_never_worked_with_its_reason(proxy: Pro
     assert "hunter2" not in text
 
 
+async def test_page_that_names_a_feed_is_not_an_address_that_never_worked(proxy: Proxy) -> None:
+    proxy.app.recent_activity.on_refresh_ended(FAILED)
+
+    proxy.app.recent_activity.on_feed_discovered(FAILED.target)
+
+    assert (await proxy.json("/status"))["never_worked"] == []
+
+
 async def test_status_shows_recent_requests(proxy: Proxy) -> None:
     proxy.app.recent_activity.record_request(replace(a_request(0), agent="<b>x</b>" * 40))
 
