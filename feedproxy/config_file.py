@@ -495,7 +495,10 @@ def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
         return str(value)
     hint = " (in quotes, if need be)" if spec.kind is str and value is not None else ""
     expected = EXAMPLES.get(spec.unit) or _NOUNS.get(spec.kind, spec.kind.__name__)
-    raise UsageError(f"{name}: expected {expected}, not {_describe_type(value)}{hint}")
+    # A number or a switch is no secret, a text may be one.
+    is_open = bool(spec.unit) or spec.kind in (bool, int, float)
+    found = repr(value) if is_open and isinstance(value, str) else _describe_type(value)
+    raise UsageError(f"{name}: expected {expected}, not {found}{hint}")
 
 
 def _check_number(name: str, number: int, spec: OptionSpec) -> int:
