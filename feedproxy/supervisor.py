@@ -117,7 +117,7 @@ class Supervisor:
         if self.plan.admin_sockets:
             self._admin = self.plan.admin_sockets
         elif options.admin is not None:
-            self._admin = _bind(*options.admin, "admin: cannot listen on", exclusive=exclusive)
+            self._admin = _bind(*options.admin, "admin", exclusive=exclusive)
         self._admin_ports = tuple({listening.getsockname()[1] for listening in self._admin})
         if self.plan.sockets:
             # All workers accept from systemd's socket, which stays open when feedproxy exits.
@@ -125,7 +125,7 @@ class Supervisor:
             self._workers = [_WorkerSlot(index, self.plan.sockets) for index in range(options.size)]
         else:
             host, port = options.listen
-            bound = _bind(host, port, "cannot listen on", exclusive=exclusive)
+            bound = _bind(host, port, "listen", exclusive=exclusive)
             addresses = [(listening.family, listening.getsockname()) for listening in bound]
             _close(bound)
             self._workers = [_WorkerSlot(index, _duplicate_sockets(addresses)) for index in range(options.size)]
@@ -373,7 +373,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         os._exit(code)
 
 
-def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
+def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
     """Return sockets that are bound to each address of a host, at one port. Raises UsageError."""
     sockets: list[socket.socket] = []
     try:
@@ -390,7 +390,8 @@ def _bind(host: str, port: int, failure: str, *, exclusive: bool) -> tuple[socke
     except OSError as error:
         _close(sockets)
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-        raise UsageError(f"{failure} {host}:{port}: {reason}") from error
+        failure = f"{'admin: ' if option == 'admin' else ''}cannot listen on {host}:{port}: {reason}"
+        raise UsageError(f"{failure} (--{option} HOST:PORT names another address)") from error
     return tuple(sockets)
 
 

@@ -99,7 +99,8 @@ class AdminListener:
         except OSError as error:
             await runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
-            raise UsageError(f"admin: cannot listen on {uri.join_host_port(host, port)}: {reason}") from error
+            failure = f"admin: cannot listen on {uri.join_host_port(host, port)}: {reason}"
+            raise UsageError(f"{failure} (--admin HOST:PORT names another address)") from error
         self._runner = runner
         host, port, *_ = runner.addresses[0]
         self.url = f"http://{uri.join_host_port(host, port)}"
