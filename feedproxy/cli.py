@@ -48,7 +48,10 @@ class Parser(argparse.ArgumentParser):
         """Print `message` with a hint to standard error and exit with 2."""
         option_strings = [option for action in self._actions for option in action.option_strings]
         mistyped = re.findall(r"(?<!\S)--[\w-]+", message) if "unrecognized" in message else []
-        near = [close[0] for word in mistyped if (close := difflib.get_close_matches(word, option_strings, 1))]
+        if "--format" in option_strings and "--json" in mistyped:
+            near = ["--format json"]
+        else:
+            near = [close[0] for word in mistyped if (close := difflib.get_close_matches(word, option_strings, 1))]
         if unknown := re.match(r"argument COMMAND: invalid choice: '([^']*)'", message):
             commands_ = self._commands()
             synonym = SYNONYMS.get(unknown[1].lower())

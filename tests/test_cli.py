@@ -13,6 +13,7 @@ from feedproxy.cli import main
         (["serve", "--list", "127.0.0.1:0"], "unrecognized arguments: --list"),
         (["serv"], "unknown command 'serv' (did you mean serve?)"),
         (["run"], "unknown command 'run' (did you mean serve?)"),
+        (["status", "--json"], "did you mean --format json?"),
         (["zzz"], "unknown command 'zzz'; see feedproxy --help"),
         (["refresh", "foo"], "invalid URL 'foo': expected http:// or https:// at its beginning"),
         (["check", "nowhere.xml"], "nowhere.xml: No such file or directory"),

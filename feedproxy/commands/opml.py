@@ -72,4 +72,8 @@ def export_list(args: argparse.Namespace) -> int:
         admin_client.print_json(result)
     else:
         print(result["document"].rstrip("\n"))
+        listed, known = result["document"].count("xmlUrl="), admin_client.ask(args, "GET", "status")["feeds"]
+        if listed < known:
+            reason = "the list has imported feeds, and public feeds with list_readers_min readers"
+            print(f"{listed} of {known} feeds exported: {reason}", file=sys.stderr)
     return 0

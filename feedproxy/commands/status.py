@@ -41,7 +41,10 @@ def status(args: argparse.Namespace) -> int:
         print()
         width = shutil.get_terminal_size((120, 24)).columns
         print("\n".join(table([line(row) for row in feeds["feeds"]], width)))
-    if failed := [feed for feed in totals["never_worked"] if args.search.casefold() in feed["target"].casefold()]:
+    failed = [feed for feed in totals["never_worked"] if args.search.casefold() in feed["target"].casefold()]
+    if args.search and not feeds["feeds"] and not failed:
+        print(f"\nno feed has '{args.search}' in its title or address")
+    if failed:
         print("\nnever worked:")
         for feed in failed[: max(1, args.limit)]:
             tries = "1 try" if feed["tries"] == 1 else f"{feed['tries']} tries"

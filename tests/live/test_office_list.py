@@ -80,6 +80,27 @@ def test_invalid_list_and_unreachable_proxy_are_reported_in_one_line(start: Star
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
+def test_export_states_how_many_feeds_the_public_list_omits(start: Start, origin: Origin) -> None:
+    origin.publish("/one", a_feed("one"))
+    proxy = start(list_readers_min=2)
+    proxy.get(origin.url("/one"))
+
+    done = command(proxy, "export")
+
+    assert (done.returncode, opml.read(done.stdout.encode()).feeds) == (0, ())  # type: ignore[union-attr]
+    assert done.stderr.startswith("0 of 1 feeds exported: ")
+
+
+def test_status_states_that_no_feed_has_the_text(start: Start, origin: Origin) -> None:
+    origin.publish("/one", a_feed("one"))
+    proxy = start()
+    proxy.get(origin.url("/one"))
+
+    done = run([*COMMAND, "status", "other", "--admin", admin_of(proxy)], proxy.folder / "command")
+
+    assert done.stdout.endswith("\nno feed has 'other' in its title or address\n")
+
+
 @needs("newsboat")
 def test_newsboat_subscribes_to_the_list(start: Start, origin: Origin, authority: Authority, tmp_path: Path) -> None:
     origin.publish("/one", a_feed("first"))
