@@ -191,6 +191,16 @@ async def test_listener_without_file_descriptors_stops_accepting_for_a_moment(
     assert (await line.ask(proxy.get())).status == 200
 
 
+async def test_idle_connections_leave_descriptors_for_requests_to_origins(front: Opened) -> None:
+    proxy = await front()
+    idle = await proxy.warm()
+    proxy.listener._reserved_from = 0
+
+    assert (await (await proxy.line()).ask(proxy.get())).status == 200
+
+    assert await idle.ended()
+
+
 async def test_connection_stays_with_mitmproxy_if_no_file_descriptor_is_left(
     front: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:

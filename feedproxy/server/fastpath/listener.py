@@ -12,8 +12,10 @@ import errno
 import heapq
 import logging
 import os
+import resource
 import select
 import socket
+import sys
 from collections.abc import Callable, Sequence
 
 from feedproxy.app import App
@@ -51,6 +53,8 @@ LINGERING_TIMEOUT: Seconds = 5
 seconds without input (lingering_timeout)."""
 ACCEPT_PAUSE: Seconds = 1
 """Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
+RESERVED = 128
+"""Number of descriptors that idle connections leave to exchanges with origins, of which at most 200 are in progress."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
@@ -82,6 +86,9 @@ class Listener:
         self._epoll = select.epoll()
         self._listen_sockets = {connection.fileno(): connection for connection in self.sockets}
         self._complaints = RateLimitedLog()
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._reserved_from = limit - RESERVED if limit != resource.RLIM_INFINITY else sys.maxsize
+        """Number of the first descriptor that an idle connection does not keep."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
         """Deadline of each connection on the loop's clock, and its kind: True for the sending of a response, False for
@@ -224,6 +231,8 @@ class Listener:
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
         address, cache = "" if is_trusted else peer, self._caches[is_trusted]
         connection: ClientConnection
+        if descriptor >= self._reserved_from:
+            self._close_idle()
         is_full = app.connections >= settings.max_connections
         if not self.sockets or app.draining or (is_full and not self._close_idle()):
             os.close(descriptor)
