@@ -16,7 +16,7 @@ from lxml import etree
 
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, SelfLink
-from feedproxy.feed.charset import to_utf8
+from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.format_detection import DocumentKind, detect_kind
 from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import charset_of, parse_parameters

@@ -7,7 +7,7 @@ feed.
 import re
 from enum import StrEnum
 
-from feedproxy.feed.charset import to_utf8
+from feedproxy.feed.encoding_detection import to_utf8
 
 _SEARCH_MAX = 64 * 1024
 """Number of bytes that are searched for the root element. In known feeds, comments before it (licences, greetings)

@@ -19,7 +19,7 @@ from typing import Any
 
 from lxml import etree
 
-from feedproxy.feed.charset import Utf8Text
+from feedproxy.feed.encoding_detection import Utf8Text
 from feedproxy.feed.format_detection import find_document_start
 
 ATOM = "http://www.w3.org/2005/Atom"

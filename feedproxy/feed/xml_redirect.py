@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from xml.parsers.expat import ExpatError, ParserCreate
 
-from feedproxy.feed.charset import to_utf8
+from feedproxy.feed.encoding_detection import to_utf8
 
 # RFC 9110, section 4.1, recommends supporting URIs of 8000 octets; the limit is twice that in UTF-16, with tags.
 _DOCUMENT_MAX = 20 * 1024

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feedproxy.feed.channel import Channel
-from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import IdentifiedEntry, find_entries, pack, unpack
+from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.parse.channel_parser import read
 
 ENCODINGS = [

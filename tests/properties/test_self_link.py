@@ -5,8 +5,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from feedproxy.feed.charset import to_utf8
 from feedproxy.feed.edit.self_link import apply_self_link, plain_title
+from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.parse.channel_parser import read
 
 ATOM_10 = "http://www.w3.org/2005/Atom"

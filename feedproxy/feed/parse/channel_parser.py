@@ -9,8 +9,8 @@ import dataclasses
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
-from feedproxy.feed.charset import Utf8Text, to_utf8
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
+from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.feed_structure import Items, local_names

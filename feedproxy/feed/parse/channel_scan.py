@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.charset import Utf8Text, to_utf8
+from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.feed_structure import Items
 from feedproxy.http.field_values import charset_of

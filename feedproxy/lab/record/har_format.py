@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, urldefrag, urlsplit
 from feedproxy import __version__
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, UsageError
-from feedproxy.feed.charset import declared_encoding
+from feedproxy.feed.encoding_detection import declared_encoding
 from feedproxy.http import uri
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.hop_by_hop import HOP_BY_HOP

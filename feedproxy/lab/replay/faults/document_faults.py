@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from feedproxy.errors import UsageError
-from feedproxy.feed.charset import declared_encoding
+from feedproxy.feed.encoding_detection import declared_encoding
 from feedproxy.http.date import WEEKDAYS, format_http_date, parse_http_date
 from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.faults.fault import Fault, FaultContext

@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
-from feedproxy.feed.parse.encoding_labels import codec_of, is_wide, superset_of
+from feedproxy.feed.permitted_encodings import codec_of, is_wide, superset_of
 
 _BYTE_ORDER_MARKS = (
     # UTF-32 comes first: its little-endian mark begins with that of UTF-16.
@@ -60,7 +60,7 @@ class Utf8Text:
     data: bytes
     """The document in UTF-8, without a byte order mark."""
     encoding: str
-    """Codec of the original document, with its name in feed/parse/encoding_labels.py."""
+    """Codec of the original document, with its name in feed/permitted_encodings.py."""
     sound: bool
     """True if the document's encoding is known, and every byte was valid in it."""
 
