@@ -16,8 +16,8 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.lru import LRU
 from feedproxy.notify.changes.change_log import ChangeLog
+from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.database import NotificationDatabase
-from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.settings import Settings
 

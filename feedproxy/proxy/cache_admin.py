@@ -24,9 +24,10 @@ from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
-from feedproxy.refresh.policy import next_refresh, polling_price, throttle
+from feedproxy.refresh.policy import next_refresh, polling_price
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.refresh.resource_update import default_copy, superseded_feeds
 from feedproxy.refresh.result import RefreshObserver
@@ -165,7 +166,7 @@ class CacheAdmin:
     def next_allowed_fetch(self, target: str) -> Instant | None:
         """Return the instant from which this target may be fetched, or None if it may be fetched now."""
         match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
-            case throttle.Deferred(until):
+            case Deferred(until):
                 return until
         return None
 
@@ -175,7 +176,7 @@ class CacheAdmin:
         Return None if the target may be fetched now, or if another limit defers the fetch.
         """
         match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
-            case throttle.Deferred(until, Detail.SITE_INTERVAL):
+            case Deferred(until, Detail.SITE_INTERVAL):
                 return until
         return None
 
@@ -196,9 +197,9 @@ class CacheAdmin:
         await self._peers.sync(target)
         resource = self._lookup.get(target)
         match self._coordinator.check_fetch_allowed(resource, target, self._settings_for(target)):
-            case throttle.Deferred(_, Detail.PAUSED, reason):
+            case Deferred(_, Detail.PAUSED, reason):
                 return RefreshReport(target, "paused", reason)
-            case throttle.Deferred(until, _, reason):
+            case Deferred(until, _, reason):
                 self._coordinator.schedule_refresh(target, until - self._clock.now())
                 return RefreshReport(target, "later", reason, at=until)
         result = await asyncio.shield(self._coordinator.refresh(target))

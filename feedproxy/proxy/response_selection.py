@@ -23,8 +23,9 @@ from feedproxy.proxy.local_responses import LocalResponses, is_oversized
 from feedproxy.proxy.relocation_responses import RelocationResponses
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.coordinator import RefreshCoordinator
-from feedproxy.refresh.policy import content_guard, throttle
+from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
+from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, is_past_min_interval
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
@@ -177,7 +178,7 @@ class ResponseSelector:
         resource, target = context.resource, context.request.target
         permission = self._coordinator.check_fetch_allowed(resource, target, context.settings)
         is_resting = partial(self._is_resting, target, stored, freshness, context.settings, now)
-        if isinstance(permission, throttle.Allowed) and not is_resting():
+        if isinstance(permission, Allowed) and not is_resting():
             is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0
             if is_of_some_clients and not context.has_credentials:
                 self._coordinator.refresh_variant(_with_get(context), stored)
@@ -229,9 +230,9 @@ class ResponseSelector:
         """
         resource, settings, now = context.resource, context.settings, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
-            case throttle.Deferred() if self._coordinator.can_join(context):
+            case Deferred() if self._coordinator.can_join(context):
                 return None  # the throttle already counts the refresh in progress, and this request can join it
-            case throttle.Deferred(until, detail, reason):
+            case Deferred(until, detail, reason):
                 if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
@@ -242,7 +243,7 @@ class ResponseSelector:
                     tomorrow = now + PAUSED_RETRY
                     return self._local.service_unavailable(context.request, context.client, tomorrow, detail, reason)
                 # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
-                may_try = detail is Detail.BACK_OFF and throttle.is_past_min_interval(resource, now, settings)
+                may_try = detail is Detail.BACK_OFF and is_past_min_interval(resource, now, settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
                     return self._local.service_unavailable(context.request, context.client, until, detail, reason)
                 # feed_min_interval and site_interval must not keep a client from getting what HTTP entitles it to

@@ -29,21 +29,22 @@ from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, Ref
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
-from feedproxy.refresh.policy import relocation, throttle
+from feedproxy.refresh.policy import relocation
 from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.policy.push import Push
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob, stored_document, with_publications
 from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.refresh.singleflight import SingleFlight
-from feedproxy.refresh.site_limits import LimitRecordingClient, SiteLimits
+from feedproxy.refresh.site_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request, is_credential, is_only_language
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Relocation, Resource
-from feedproxy.upstream.fair_limits import PROXY, Requester, requesting
+from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
 from feedproxy.upstream.special_networks import client_network
 
 NON_FEED_REDIRECTS_MAX = 10_000
@@ -126,27 +127,27 @@ class RefreshCoordinator:
     def __len__(self) -> int:
         return len(self._refreshes) + len(self._histories) + self._histories_in_progress
 
-    def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> throttle.Permission:
+    def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> Permission:
         """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
         # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
         free, now = 0.0, self._clock.now()
         if not is_upstream_target(target, settings):
             free = self._coordination.sites.next_free(site_of(target), settings.site_interval, now)
-        return throttle.check_fetch_allowed(resource, now, settings, site_free_at=free)
+        return check_fetch_allowed(resource, now, settings, site_free_at=free)
 
-    def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> throttle.Permission:
+    def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> Permission:
         """Return the permission to fetch the target for this request now, or the instant until which it is deferred.
 
         A request with credentials is deferred only by failures of the whole origin, or by a pause of the operator. The
         minimum interval of the shared copy and refusals of other requests do not apply to it.
         """
         permission = self.check_fetch_allowed(resource, context.request.target, context.settings)
-        is_paused = isinstance(permission, throttle.Deferred) and permission.detail is Detail.PAUSED
+        is_paused = isinstance(permission, Deferred) and permission.detail is Detail.PAUSED
         if not context.has_credentials or resource is None or is_paused:
             return permission
         failures = resource.failures
         failures = failures if failures.detail in _ORIGIN_FAILURES else Failures()
-        return throttle.check_fetch_allowed(
+        return check_fetch_allowed(
             Resource(resource.target, failures=failures), self._clock.now(), context.settings, site_free_at=0.0
         )
 
@@ -169,7 +170,10 @@ class RefreshCoordinator:
                 return
             if assess(resource, newest, context.settings, now).is_fresh(now):
                 return
-        if isinstance(self.check_fetch_allowed(resource, context.request.target, context.settings), throttle.Allowed):
+        if isinstance(
+            self.check_fetch_allowed(resource, context.request.target, context.settings),
+            Allowed,
+        ):
             self.refresh(context.request.target)
 
     def can_join(self, context: RequestContext) -> bool:
@@ -305,7 +309,7 @@ class RefreshCoordinator:
         resource = self._store.get(target)
         if resource is None or resource.fetched != fetched or is_resting():
             return
-        if isinstance(self.check_fetch_allowed(resource, target, self._settings_for(target)), throttle.Allowed):
+        if isinstance(self.check_fetch_allowed(resource, target, self._settings_for(target)), Allowed):
             self.refresh(target)
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
@@ -322,9 +326,9 @@ class RefreshCoordinator:
                 if self._coordination.invalidation_epoch(target) != epoch:
                     return
                 match self.check_fetch_allowed(self._store.get(target), target, self._settings_for(target)):
-                    case throttle.Deferred(_, Detail.PAUSED):
+                    case Deferred(_, Detail.PAUSED):
                         return
-                    case throttle.Deferred(until, detail) if detail is not Detail.SITE_INTERVAL:
+                    case Deferred(until, detail) if detail is not Detail.SITE_INTERVAL:
                         at = until
                     case _:
                         break  # the refresh itself waits for the site
@@ -537,11 +541,11 @@ class RefreshCoordinator:
             return
         if relocation.leads_back(sighting, target, former.relocation):
             match self.check_fetch_allowed(former, sighting.location, self._settings_for(sighting.location)):
-                case throttle.Deferred(_, Detail.PAUSED):
+                case Deferred(_, Detail.PAUSED):
                     pass  # the operator decides when the pause ends
-                case throttle.Deferred(until):
+                case Deferred(until):
                     self.schedule_refresh(sighting.location, until - self._clock.now())
-                case throttle.Allowed():
+                case Allowed():
                     self.refresh(sighting.location)
 
     def announce_invalidation(self, targets: list[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed_rules import BLOCKED, Rule
 from feedproxy.http.target_uri.target_pattern import TargetPattern
-from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
+from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.store.interface import Store
 
 logger = logging.getLogger(__name__)

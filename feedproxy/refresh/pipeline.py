@@ -24,8 +24,9 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.ingest.offload import ingest_in_helper
-from feedproxy.refresh.policy import content_guard, push, relocation, throttle
+from feedproxy.refresh.policy import content_guard, push, relocation
 from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
+from feedproxy.refresh.policy.min_interval_and_back_off import record_failure, retry_after
 from feedproxy.refresh.resource_update import (
     CHANGES_MAX,
     RefreshJob,
@@ -559,13 +560,13 @@ class RefreshPipeline:
         )
         verdict = content_guard.decide_replacement(stored, outcome, now, job.settings)
         is_error = outcome.status is not None and outcome.status >= 400
-        not_before = throttle.retry_after(outcome.fields, now) if is_error else None
+        not_before = retry_after(outcome.fields, now) if is_error else None
         fwd_status = outcome.status
         match verdict:
             case KeepStored(detail, _, reason, pending_change):
                 failures = before.failures
                 if not isinstance(outcome.error, Overload):
-                    failures = throttle.record_failure(
+                    failures = record_failure(
                         before.failures, detail, now, not_before=not_before, jitter=self._jitter()
                     )
                 resource = replace(before, failures=failures, pending_format_change=pending_change)
@@ -586,7 +587,7 @@ class RefreshPipeline:
                 is_own_refused = outcome.status == 401 and uri.without_fragment(before.target) != before.target
                 is_counted = not_before is not None or before.channel is not None or is_own_refused
                 if fault is not None and is_origin_fault and is_counted:
-                    failures = throttle.record_failure(
+                    failures = record_failure(
                         before.failures,
                         fault,
                         now,

@@ -22,7 +22,7 @@ from feedproxy.http.message_syntax import is_field
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.connection_pool import CheckedResolver, ParentConnector
-from feedproxy.upstream.fair_limits import Requester, requesting
+from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized_error
 

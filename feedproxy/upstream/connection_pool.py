@@ -38,7 +38,7 @@ purpose."""
 
 RATE_MIN = 1000
 """Bytes per second below which an origin that sends a response counts as silent. A silent exchange may be ended while
-other requests wait (fair_limits.py)."""
+other requests wait (origin_connection_limits.py)."""
 
 
 class StaleConnection(FetchError):
@@ -228,7 +228,7 @@ class OriginConnector(TCPConnector):
             resolver=resolver,
             use_dns_cache=False,  # the name is resolved and checked for each new connection
             ssl=ssl_context or True,
-            limit=0,  # fair_limits.py limits the number of exchanges
+            limit=0,  # origin_connection_limits.py limits the number of exchanges
         )
         loop = asyncio.get_running_loop()
         self._factory: Any = functools.partial(OriginProtocol, loop=loop, open_connections=open_connections)

@@ -33,8 +33,8 @@ from feedproxy.upstream.connection_pool import (
     ReadTimeout,
     StaleConnection,
 )
-from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot
 from feedproxy.upstream.fetch_result import Fetched, Oversized
+from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name, unauthorized_error
 from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
@@ -248,8 +248,8 @@ class Fetcher:
     ) -> Fetched | Oversized:
         """Make one exchange and return its response. The connection is closed afterwards unless `reuse` is True.
 
-        If the origin closed a pooled connection before it responded, the exchange is repeated. fair_limits.py may end
-        the exchange to free its slot.
+        If the origin closed a pooled connection before it responded, the exchange is repeated.
+        origin_connection_limits.py may end the exchange to free its slot.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total

@@ -18,7 +18,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.fair_limits import FairLimits, Limit, Slot, current_requester
+from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """A function that returns the addresses of a name and port as text. Raises OSError if the name has no address."""

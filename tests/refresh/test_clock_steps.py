@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.notify.rate_limit import RateLimiter
+from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.store.coordination import LocalSiteThrottle, SiteThrottle

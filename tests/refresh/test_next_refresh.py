@@ -13,8 +13,8 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Period, Schedule
 from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy import throttle
 from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.min_interval_and_back_off import check_fetch_allowed
 from feedproxy.refresh.policy.next_refresh import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.refresh.policy.polling_price import LEAD
 from feedproxy.settings import Settings
@@ -72,7 +72,7 @@ def planned(
         Readers(readers, tuple(ExpectedPoll(at, 0.95) for at in polls)),
         now,
         chosen,
-        permission=throttle.check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
+        permission=check_fetch_allowed(resource, now, chosen, site_free_at=0.0),
         jitter=jitter,
         price_factor=price_factor,
     )
@@ -328,7 +328,7 @@ def test_refresh_for_expected_polls_waits_for_the_slot_of_its_site() -> None:
     settings = Settings(polling="1s", site_interval=30)
     readers = Readers(0, tuple(ExpectedPoll(NOON + HOUR + number, 1.0) for number in range(50)))
     freshness = assess(resource, resource.variants[-1], settings, NOON + HOUR)
-    permission = throttle.check_fetch_allowed(resource, NOON + HOUR, settings, site_free_at=NOON + HOUR + 25)
+    permission = check_fetch_allowed(resource, NOON + HOUR, settings, site_free_at=NOON + HOUR + 25)
 
     waiting = plan(resource, freshness, readers, NOON + HOUR, settings, permission=permission, jitter=0.0)
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
+from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.request.client_and_entrance import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.upstream.fair_limits import PROXY, FairLimits, Limit, Requester, requesting
 from feedproxy.upstream.fetch_result import Fetched
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
+from feedproxy.upstream.origin_connection_limits import PROXY, FairLimits, Limit, Requester, requesting
 from feedproxy.upstream.resolver import Resolver
 from feedproxy.upstream.special_networks import client_network
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play, until

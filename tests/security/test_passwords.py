@@ -17,7 +17,7 @@ from feedproxy.access.failed_login_limit import GUESSES_MAX
 from feedproxy.access.passwords import PasswordFile, verify_hash
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
-from feedproxy.notify.rate_limit import RateLimiter
+from feedproxy.notify.client_rate_limit import RateLimiter
 from tests.waiting import PATIENCE
 
 NOW = 1_800_000_000.0

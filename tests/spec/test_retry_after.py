@@ -5,7 +5,7 @@ import pytest
 from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy.throttle import (
+from feedproxy.refresh.policy.min_interval_and_back_off import (
     DEFER_MAX,
     Allowed,
     Deferred,

@@ -14,9 +14,9 @@ import pytest
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.settings import Settings
 from feedproxy.upstream.connection_pool import OriginProtocol
-from feedproxy.upstream.fair_limits import Limit
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 from feedproxy.upstream.origin_client import FetchLimits, FetchStats
+from feedproxy.upstream.origin_connection_limits import Limit
 from tests.upstream.raw import (
     LIMITS,
     NOON,

@@ -7,7 +7,8 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import count_noun
-from feedproxy.refresh.policy import relocation, throttle
+from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, check_fetch_allowed
 from feedproxy.refresh.policy.next_refresh import Later, Plan
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
@@ -116,8 +117,8 @@ def _next_fetch(
             # `fresh for another 35 min: ttl of 60 minutes, fetched 25 min ago`
             source = freshness.description.partition(": ")[2].rpartition(", fetched ")[0]
             reasons.append((freshness.expires, source))
-    permission = throttle.check_fetch_allowed(resource, now, settings, site_free_at=0.0)
-    if isinstance(permission, throttle.Deferred):
+    permission = check_fetch_allowed(resource, now, settings, site_free_at=0.0)
+    if isinstance(permission, Deferred):
         reasons.append((permission.until, permission.reason.partition("; next try in")[0]))
     return max(reasons, key=lambda reason: reason[0])
 

@@ -17,8 +17,8 @@ from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.refresh.ingest.ingest import read_stored_channel
+from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.refresh.policy.next_refresh import Plan
-from feedproxy.refresh.policy.throttle import PAUSE_INTERVAL
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings

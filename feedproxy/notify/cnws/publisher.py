@@ -15,13 +15,13 @@ from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
+from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.cnws import messages
 from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
 from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.messages import InvalidCall
 from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
-from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscription_table import Role, State, Subscription

@@ -15,13 +15,13 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify.callback_loop import is_callback_to_self
+from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import messages as ping_messages
 from feedproxy.notify.pings.messages import InvalidCall, InvalidPing
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
 from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
-from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.rsscloud import messages

@@ -16,9 +16,9 @@ from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Response
+from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.protocol import DAY
-from feedproxy.notify.rate_limit import RateLimiter
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.notify.websub import messages

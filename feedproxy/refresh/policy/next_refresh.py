@@ -9,7 +9,7 @@ These limits apply to refreshes for both kinds of readers:
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped, even if HTTP permits a request then.
 * No refresh of a feed that has no usable copy because of no-cache or no-store, or because it has moved or ended.
-* Minimum intervals, Retry-After and back-off (throttle.py) apply as to all other requests.
+* Minimum intervals, Retry-After and back-off (min_interval_and_back_off.py) apply as to all other requests.
 """
 
 import zlib
@@ -22,8 +22,9 @@ from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, sp
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
-from feedproxy.refresh.policy import polling_price, relocation, throttle
+from feedproxy.refresh.policy import polling_price, relocation
 from feedproxy.refresh.policy.feed_freshness import rate_of, rests_until
+from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
@@ -99,7 +100,7 @@ def plan(
     now: Instant,
     settings: Settings,
     *,
-    permission: throttle.Permission,
+    permission: Permission,
     jitter: float,
     price_factor: float = 1.0,
 ) -> Plan:
@@ -107,7 +108,7 @@ def plan(
 
     `freshness` is that of the feed's newest stored response, `permission` is that of the throttle, and `jitter` is the
     feed's own number in [0, 1]. `price_factor` multiplies the price if the site limits requests
-    (refresh/site_limits.py).
+    (refresh/site_rate_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
@@ -127,7 +128,7 @@ def plan(
         return Later(now + REVIEW, "no refresh is worth its price yet") if expected else Rest(unread_reason)
     if next_refresh.at > now:
         return next_refresh
-    if isinstance(permission, throttle.Deferred):
+    if isinstance(permission, Deferred):
         return Later(permission.until + SPREAD * jitter / 10, permission.reason)
     return Refresh(next_refresh.reason if next_refresh.at != bounds.early_refresh else "its copy expires soon")
 

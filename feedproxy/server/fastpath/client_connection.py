@@ -21,10 +21,10 @@ class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
     `address` is the client's address. It is empty for a trusted proxy, where each request names its client. `network`
-    is the key under which the connection is counted (connection_limits.py). `unparsed` contains input bytes without a
-    response yet, and `unsent` contains output bytes that the socket has not accepted yet. Input is read only if nothing
-    is unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline` is true
-    while the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet.
+    is the key under which the connection is counted (client_connection_limit.py). `unparsed` contains input bytes
+    without a response yet, and `unsent` contains output bytes that the socket has not accepted yet. Input is read only
+    if nothing is unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline`
+    is true while the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet.
     `closes` is true if the current response is the last one. `lingering` is true after the last response, when input is
     discarded.
     """

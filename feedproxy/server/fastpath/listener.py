@@ -32,7 +32,7 @@ from feedproxy.server.fastpath.tls_connection import (
     TlsConnection,
     set_low_water_mark,
 )
-from feedproxy.server.mitm.connection_limits import ConnectionLimiter
+from feedproxy.server.mitm.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import RateLimitedLog

@@ -27,7 +27,7 @@ from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem_details import problem_response
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
-from feedproxy.server.mitm.connection_limits import ConnectionLimiter
+from feedproxy.server.mitm.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
@@ -45,7 +45,7 @@ from feedproxy.server.mitm.request_routing import (
     route,
 )
 from feedproxy.server.response_head import finish_response, refusal_response
-from feedproxy.upstream.fair_limits import Requester, requesting
+from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.own_authority import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name

@@ -45,7 +45,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http import message_syntax, request_framing, uri
 from feedproxy.server.mitm.http1_patches import LimitedHttp1Server, error_response, without_framing
-from feedproxy.server.mitm.http2_limits import BoundedServer, Transport
+from feedproxy.server.mitm.http2_flood_limits import BoundedServer, Transport
 
 logger = logging.getLogger("feedproxy")
 

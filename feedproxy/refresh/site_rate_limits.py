@@ -13,7 +13,7 @@ from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.lru import LRU
-from feedproxy.refresh.policy import throttle
+from feedproxy.refresh.policy.min_interval_and_back_off import BACK_OFF_FIRST, rate_limit_reset, retry_after
 from feedproxy.refresh.redirects import OriginClient
 from feedproxy.store.coordination import SiteThrottle
 from feedproxy.upstream.fetch_result import Fetched, Oversized
@@ -49,13 +49,13 @@ class SiteLimits:
         """Pause the site and raise its price if the response states that a limit is reached."""
         now = self._clock.now()
         if status == 429:
-            until = throttle.retry_after(fields, now)
-        elif (until := throttle.rate_limit_reset(fields, now)) is None:
+            until = retry_after(fields, now)
+        elif (until := rate_limit_reset(fields, now)) is None:
             return
         site = site_of(target)
         # Responses within BACK_OFF_FIRST seconds report the same limit.
         _, since = self._reached.get(site) or (1.0, 0.0)
-        if is_set_back(since, now) or now - since >= throttle.BACK_OFF_FIRST:
+        if is_set_back(since, now) or now - since >= BACK_OFF_FIRST:
             self._reached.put(site, (min(FACTOR_MAX, RAISE * self.price_factor(site)), now))
         if until is not None:
             self._sites.pause(site, min(until, now + PAUSE_MAX))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.refresh.policy.throttle import (
+from feedproxy.refresh.policy.min_interval_and_back_off import (
     BACK_OFF_MAX,
     DEFER_MAX,
     Allowed,
