@@ -30,7 +30,7 @@ from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.policy import move_confirmation
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -276,10 +276,10 @@ class FeedList:
             if not may_be_listed(target, settings, resource):
                 return None
             sighting = resource.relocation if resource is not None else None
-            match relocation.active_relocation(sighting, self._clock.now(), settings, target=target):
-                case relocation.RespondGone():
+            match move_confirmation.active_relocation(sighting, self._clock.now(), settings, target=target):
+                case move_confirmation.RespondGone():
                     return None
-                case relocation.RespondMoved(location):
+                case move_confirmation.RespondMoved(location):
                     entry = replace(entry, address=location)
                 case _:
                     return _with_channel_data(entry, resource)

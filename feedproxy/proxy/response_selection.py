@@ -20,7 +20,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.interfaces import PeerCopies
 from feedproxy.proxy.local_responses import LocalResponses, is_oversized
-from feedproxy.proxy.relocation_responses import RelocationResponses
+from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import content_guard

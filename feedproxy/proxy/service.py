@@ -17,8 +17,8 @@ from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.proxy.local_responses import LocalResponses
+from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
-from feedproxy.proxy.relocation_responses import RelocationResponses
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.proxy.representations.conversions import Conversions
@@ -31,7 +31,7 @@ from feedproxy.proxy.response_selection import ResponseSelector
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.events import Events, RefreshEnded
 from feedproxy.refresh.reader_tracking import ReaderTracker
-from feedproxy.refresh.redirects import OriginClient
+from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.context import PassThrough, ProxyResponse

@@ -29,11 +29,11 @@ from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, Ref
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
-from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.policy.push import Push
-from feedproxy.refresh.redirects import OriginClient
+from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob, stored_document, with_publications
 from feedproxy.refresh.result import RefreshObserver, RefreshResult
 from feedproxy.refresh.singleflight import SingleFlight
@@ -539,7 +539,7 @@ class RefreshCoordinator:
         """Refresh the former address of a feed that has moved back to it, at once or when the throttle allows."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
-        if relocation.leads_back(sighting, target, former.relocation):
+        if move_confirmation.leads_back(sighting, target, former.relocation):
             match self.check_fetch_allowed(former, sighting.location, self._settings_for(sighting.location)):
                 case Deferred(_, Detail.PAUSED):
                     pass  # the operator decides when the pause ends

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, unquote_plus
 
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.refresh.redirects import OriginClient
+from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 _REFERENCES = frozenset({"location", "content-location", "link"})

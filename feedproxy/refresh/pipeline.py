@@ -17,14 +17,14 @@ from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLar
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh import personal_responses, range_requests, redirects
+from feedproxy.refresh import personal_responses, range_requests, redirect_following
 from feedproxy.refresh.dictionary_client import with_dictionary
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.ingest.offload import ingest_in_helper
-from feedproxy.refresh.policy import content_guard, push, relocation
+from feedproxy.refresh.policy import content_guard, move_confirmation, push
 from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure, retry_after
 from feedproxy.refresh.resource_update import (
@@ -64,7 +64,7 @@ _REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
 class _Received:
     """The responses that a job received, and the ingested content of the last one."""
 
-    chain: redirects.RedirectChain
+    chain: redirect_following.RedirectChain
     ingested: IngestedContent
 
 
@@ -113,7 +113,7 @@ class RefreshPipeline:
 
     def __init__(
         self,
-        fetcher: redirects.OriginClient,
+        fetcher: redirect_following.OriginClient,
         store: Store,
         clock: Clock,
         observer: RefreshObserver,
@@ -249,7 +249,9 @@ class RefreshPipeline:
         """Return the fetched and ingested responses, or the error. Only this step waits for the network or a helper
         process."""
         if job.pushed is not None:
-            return _Received(redirects.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.ingested)
+            return _Received(
+                redirect_following.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.ingested
+            )
         try:
             chain = await self._follow_redirects(job)
             return await self._ingest(chain, job)
@@ -264,7 +266,7 @@ class RefreshPipeline:
             logger.exception("refresh: ingesting a response failed")
             return FeedproxyError("feedproxy could not process the response; see its log")
 
-    async def _ingest(self, chain: redirects.RedirectChain, job: RefreshJob) -> _Received:
+    async def _ingest(self, chain: redirect_following.RedirectChain, job: RefreshJob) -> _Received:
         if isinstance(chain.last, Oversized) or job.request.method == "HEAD":
             return _Received(chain, NOT_INGESTED)
         before = self._store.get(job.request.target)
@@ -298,7 +300,7 @@ class RefreshPipeline:
             return self._apply_head(job, before, fetched)
         return self._apply_complete(job, before, chain, fetched, received.ingested)
 
-    async def _follow_redirects(self, job: RefreshJob) -> redirects.RedirectChain:
+    async def _follow_redirects(self, job: RefreshJob) -> redirect_following.RedirectChain:
         if job.missing_range is not None and (
             whole := await range_requests.fetch_missing(self._fetcher, job, job.missing_range)
         ):
@@ -316,8 +318,8 @@ class RefreshPipeline:
         )
         if not job.follow_redirects:
             answer = await client.fetch(request, skip_address_check=job.skip_address_check)
-            return redirects.RedirectChain(answer, answer)
-        return await redirects.follow_redirects(
+            return redirect_following.RedirectChain(answer, answer)
+        return await redirect_following.follow_redirects(
             client,
             request,
             limit=limit,
@@ -427,7 +429,7 @@ class RefreshPipeline:
         self,
         job: RefreshJob,
         before: Resource,
-        chain: redirects.RedirectChain,
+        chain: redirect_following.RedirectChain,
         fetched: Fetched,
         ingested: IngestedContent,
     ) -> RefreshResult:
@@ -509,7 +511,7 @@ class RefreshPipeline:
                     return None
             case _:
                 return None
-        sighting = relocation.record_sighting(
+        sighting = move_confirmation.record_sighting(
             before.relocation,
             ending,
             location,

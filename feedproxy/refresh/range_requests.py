@@ -14,7 +14,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh import personal_responses, redirects
+from feedproxy.refresh import personal_responses, redirect_following
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.refresh.result import RefreshResult
@@ -58,8 +58,8 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
 
 
 async def fetch_missing(
-    fetcher: redirects.OriginClient, job: RefreshJob, missing: Missing
-) -> redirects.RedirectChain | None:
+    fetcher: redirect_following.OriginClient, job: RefreshJob, missing: Missing
+) -> redirect_following.RedirectChain | None:
     """Fetch the missing range and combine it with the stored part. Return None if the whole content has to be
     fetched."""
     fields = job.request.fields.without("if-range").with_field("Range", missing.range)
@@ -69,15 +69,15 @@ async def fetch_missing(
         fields = fields.with_added("If-Range", missing.condition)
     answer = await fetcher.fetch(replace(job.request, fields=fields), skip_address_check=job.skip_address_check)
     if isinstance(answer, Oversized):
-        return redirects.RedirectChain(answer, answer)
-    if answer.response.status == UNSATISFIABLE or answer.response.status in redirects.REDIRECTS:
+        return redirect_following.RedirectChain(answer, answer)
+    if answer.response.status == UNSATISFIABLE or answer.response.status in redirect_following.REDIRECTS:
         return None
     if answer.response.status != 206:
-        return redirects.RedirectChain(answer, answer)
+        return redirect_following.RedirectChain(answer, answer)
     match partial_content.combine(missing.part, answer.response):
         case Combined(response) if _covers_range(response, missing.part, job):
             answer = replace(answer, response=response)
-            return redirects.RedirectChain(answer, answer, from_partial=True)
+            return redirect_following.RedirectChain(answer, answer, from_partial=True)
     return None
 
 

@@ -12,10 +12,10 @@ from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import vary_names
-from feedproxy.refresh import redirects
+from feedproxy.refresh import redirect_following
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.ingest.link_injection import with_links
-from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.dictionary_policy import is_shared
 from feedproxy.refresh.policy.push import Push
@@ -128,7 +128,7 @@ def requested_codings(job: RefreshJob) -> RequestedCodings:
 
 
 def update_relocation(
-    before: Resource, chain: redirects.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
+    before: Resource, chain: redirect_following.RedirectChain, outcome: FetchOutcome, now: Instant, settings: Settings
 ) -> Relocation | None:
     """Return the relocation to record after this response."""
     ending, location = None, ""
@@ -143,11 +143,11 @@ def update_relocation(
         if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and _is_redirect(chain):
             return None  # a target that redirects has not ended
         return (
-            relocation.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
+            move_confirmation.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
             if is_own_response
             else before.relocation
         )
-    return relocation.record_sighting(
+    return move_confirmation.record_sighting(
         before.relocation,
         ending,
         location,
@@ -158,8 +158,8 @@ def update_relocation(
     )
 
 
-def _is_redirect(chain: redirects.RedirectChain) -> bool:
-    return isinstance(chain.first, Fetched) and chain.first.response.status in redirects.REDIRECTS
+def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
+    return isinstance(chain.first, Fetched) and chain.first.response.status in redirect_following.REDIRECTS
 
 
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob, now: Instant) -> StoredResponse:

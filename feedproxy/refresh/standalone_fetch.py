@@ -9,8 +9,8 @@ from feedproxy.feed import xml_redirect
 from feedproxy.http import uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.policy import relocation as moves
-from feedproxy.refresh.redirects import follow_redirects
+from feedproxy.refresh.policy import move_confirmation as moves
+from feedproxy.refresh.redirect_following import follow_redirects
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports

@@ -27,7 +27,8 @@ class RelocationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A permanent move or end that an origin reported, and the number of reports (refresh/policy/relocation.py)."""
+    """A permanent move or end that an origin reported, and the number of reports
+    (refresh/policy/move_confirmation.py)."""
 
     kind: RelocationKind
     location: str

@@ -1,7 +1,7 @@
 """Following redirects."""
 
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.refresh import redirects as trail
+from feedproxy.refresh import redirect_following as trail
 from feedproxy.upstream.fetch_result import Fetched
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.refresh.policy.relocation import (
+from feedproxy.refresh.policy.move_confirmation import (
     FollowRedirect,
     RespondGone,
     RespondMoved,

@@ -6,7 +6,7 @@ from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Instant
 from feedproxy.lru import LRU
 from feedproxy.proxy.local_responses import LocalResponses
-from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.context import ProxyResponse, RequestContext
 from feedproxy.store.interface import Store
@@ -63,10 +63,10 @@ class RelocationResponses:
         # Without a request to the origin, Cache-Status has neither hit nor fwd, because RFC 9211, section 2, has no
         # parameter for it.
         reported = status or CacheStatus()
-        match relocation.active_relocation(sighting, now, context.settings, target=context.request.target):
-            case relocation.RespondMoved(location, recheck) if status or not recheck:
+        match move_confirmation.active_relocation(sighting, now, context.settings, target=context.request.target):
+            case move_confirmation.RespondMoved(location, recheck) if status or not recheck:
                 return self._local.relocation_response(context, location, replace(reported, detail=Detail.MOVED))
-            case relocation.RespondGone(recheck) if status or not recheck:
+            case move_confirmation.RespondGone(recheck) if status or not recheck:
                 is_believed = not recheck
                 return self._local.gone_response(context, replace(reported, detail=Detail.GONE), believed=is_believed)
         return None
@@ -77,12 +77,12 @@ class RelocationResponses:
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
         destination = self._store.get(sighting.location) or self._dead_targets.get(sighting.location)
-        return relocation.is_in_doubt(sighting, destination, context.settings)
+        return move_confirmation.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
         """Record whether the refreshed target has a feed. A relocation to a target without a feed is in doubt."""
         resource, response = result.resource, result.response
-        if resource.channel is None and response is not None and response.status in relocation.DOUBTFUL_STATUSES:
+        if resource.channel is None and response is not None and response.status in move_confirmation.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)
             self._dead_targets.put(resource.target, Resource(resource.target, failures=failures))
         elif len(self._dead_targets):

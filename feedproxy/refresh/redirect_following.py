@@ -9,11 +9,11 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.errors import FeedproxyError, Forbidden, Overload
 from feedproxy.http import uri
 from feedproxy.http.message import Request
-from feedproxy.refresh.policy import relocation
+from feedproxy.refresh.policy import move_confirmation
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
-REDIRECTS = relocation.PERMANENT | relocation.TEMPORARY
+REDIRECTS = move_confirmation.PERMANENT | move_confirmation.TEMPORARY
 
 
 class OriginClient(Protocol):
@@ -78,7 +78,7 @@ async def follow_redirects(
         return RedirectChain(
             first,
             _without_no_vary_search(last) if hops else last,
-            relocation.permanent_location(hops) or "",
+            move_confirmation.permanent_location(hops) or "",
             len(hops),
             redirect_error,
             final_target=visited[-1],
@@ -88,10 +88,10 @@ async def follow_redirects(
         location = last.response.fields.get("location")
         if not location:
             return end_chain()
-        match relocation.next_hop(visited, location, limit=limit, to_target=to_target):
-            case relocation.StopFollowing(detail):
+        match move_confirmation.next_hop(visited, location, limit=limit, to_target=to_target):
+            case move_confirmation.StopFollowing(detail):
                 return end_chain(detail)
-            case relocation.FollowRedirect(location_target):
+            case move_confirmation.FollowRedirect(location_target):
                 pass
         if not may_serve_under(start, location_target):
             return end_chain(Detail.ACCESS)
