@@ -26,7 +26,7 @@ from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import next_refresh, polling_price
 from feedproxy.refresh.policy import push as pushing
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.refresh.resource_update import default_copy, superseded_feeds

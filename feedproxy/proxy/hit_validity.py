@@ -1,8 +1,8 @@
 """The instant until which the decision about a hit cannot change.
 
-The decision in feed_freshness.py and cache/reuse_decision.py depends on these instants: the ends of the lifetime, of
-the permission to serve stale, of a push lease and of a skipped period, and the limits that the request sets. If an
-instant is uncertain, the result is the current instant.
+The decision in freshness_by_hints_and_history.py and cache/reuse_decision.py depends on these instants: the ends of the
+lifetime, of the permission to serve stale, of a push lease and of a skipped period, and the limits that the request
+sets. If an instant is uncertain, the result is the current instant.
 """
 
 from feedproxy.cache.freshness import Freshness, Source

@@ -24,7 +24,7 @@ from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import content_guard
-from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, is_past_min_interval
 from feedproxy.refresh.result import RefreshResult
 from feedproxy.request.client_and_entrance import ClientContext

@@ -30,7 +30,7 @@ from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import move_confirmation
-from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.policy.push import Push
 from feedproxy.refresh.redirect_following import OriginClient
