@@ -48,7 +48,6 @@ from feedproxy.http import uri
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
-from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
 from feedproxy.settings import Settings, declare, defaults, listen_address, option_names, restart_names
 from feedproxy.store import folder_lock
 from feedproxy.store.tiered import MEMORY, store_folder

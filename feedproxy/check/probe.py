@@ -31,9 +31,9 @@ from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Fetched
+from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
-from feedproxy.upstream.tls_context import upstream_context
 
 REQUESTS_MAX = 12
 """Maximum number of requests in a check. A feed reader may send each of these requests, too."""

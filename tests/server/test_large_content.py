@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.server.fastpath import tls_relay
+from feedproxy.server.fastpath import tls_relay_to_mitmproxy
 from feedproxy.server.mitm import http_layer
 from tests.server.conftest import Front, Line, Opened, until
 from tests.server.test_tls_connection import line_to, secured
@@ -129,7 +129,7 @@ async def test_client_that_never_stops_sending_is_disconnected(
 ) -> None:
     monkeypatch.setattr(http_layer, "LINGERING_TIME", 0.05)
     for name in ("LINGERING_TIME", "LINGERING_TIMEOUT"):
-        monkeypatch.setattr(tls_relay, name, 0.05)
+        monkeypatch.setattr(tls_relay_to_mitmproxy, name, 0.05)
     if secure:
         proxy, context = await secured(front, tmp_path)
         line = await line_to(proxy, context)

@@ -21,17 +21,17 @@ from collections.abc import Callable, Sequence
 from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.server.fastpath.client_connection import ClientConnection
-from feedproxy.server.fastpath.gc_policy import GcScheduler
-from feedproxy.server.fastpath.handler import FastPathHandler
-from feedproxy.server.fastpath.handoff import PeerAddress
-from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
-from feedproxy.server.fastpath.response_cache import FastPathCache
-from feedproxy.server.fastpath.tls_connection import (
+from feedproxy.server.fastpath.client_tls_connection import (
     CERTIFICATE_CHECK_INTERVAL,
     ReloadingCertificate,
     TlsConnection,
     set_low_water_mark,
 )
+from feedproxy.server.fastpath.gc_policy import GcScheduler
+from feedproxy.server.fastpath.handler import FastPathHandler
+from feedproxy.server.fastpath.handoff import PeerAddress
+from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
+from feedproxy.server.fastpath.response_cache import FastPathCache
 from feedproxy.server.mitm.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy

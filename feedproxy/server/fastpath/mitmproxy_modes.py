@@ -16,10 +16,10 @@ from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
 
 from feedproxy.app import get_app
+from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.server.fastpath.handoff import HandedOffProtocol, PeerAddress, PeerAwareWriter, hand_off
 from feedproxy.server.fastpath.listener import Listener
 from feedproxy.server.fastpath.sockets import open_listen_sockets, start_listening
-from feedproxy.server.fastpath.tls_connection import ReloadingCertificate
 from feedproxy.server.mitm.connection_teardown import CycleFreeHandler
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 

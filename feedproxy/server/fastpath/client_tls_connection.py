@@ -5,8 +5,8 @@ request takes one read and one write, independent of the number of its records. 
 together with the first request. The session ticket is sent together with the first response, and close_notify with the
 last.
 
-Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets (tls_relay.py).
-Sessions are resumed by tickets, and a ticket is valid only for the process that issued it
+Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets
+(tls_relay_to_mitmproxy.py). Sessions are resumed by tickets, and a ticket is valid only for the process that issued it
 (docs/decisions/tls-sessions-per-worker.md).
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 from feedproxy.server.fastpath.client_connection import ClientConnection
-from feedproxy.server.fastpath.tls_relay import TlsRelay
+from feedproxy.server.fastpath.tls_relay_to_mitmproxy import TlsRelay
 
 RECORD_MAX = 16_384
 """Largest TLS record in bytes (RFC 8446, section 5.1)."""

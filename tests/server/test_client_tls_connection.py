@@ -21,14 +21,14 @@ from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
 from feedproxy.serve import ServePlan, make_master
 from feedproxy.server.fastpath.client_connection import ClientConnection
-from feedproxy.server.fastpath.sockets import start_listening
-from feedproxy.server.fastpath.tls_connection import (
+from feedproxy.server.fastpath.client_tls_connection import (
     BATCHES_PER_WRITE,
     ENCRYPT_BATCH,
     ReloadingCertificate,
     TlsConnection,
     set_low_water_mark,
 )
+from feedproxy.server.fastpath.sockets import start_listening
 from tests.server.conftest import Front, Line, Opened, until
 from tests.waiting import PATIENCE
 
