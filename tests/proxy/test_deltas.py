@@ -11,7 +11,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_limits import MemoryLimits
-from feedproxy.proxy.representations.deltas import Deltas
+from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
 from feedproxy.refresh.resource_update import VERSIONS_BYTES, VERSIONS_MAX, with_versions

@@ -7,7 +7,7 @@ from feedproxy.feed.delta.delta_document import make_delta
 from feedproxy.feed.delta.entry_identities import find_entries
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.coding.delta_encoding import IM_USED, Bases, accepts_feed, im_used_fields, requested_bases
+from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, accepts_feed, im_used_fields, requested_bases
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response

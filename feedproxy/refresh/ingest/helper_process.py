@@ -59,7 +59,7 @@ PRELOADED_MODULES = (
     "feedproxy.refresh.policy.push",
     "feedproxy.proxy.page_to_feed_redirect",
     "feedproxy.proxy.representations.conversion_cache",
-    "feedproxy.proxy.representations.deltas",
+    "feedproxy.proxy.representations.delta_responses",
 )
 """Modules with the functions of jobs. The template imports them once, before the first fork."""
 

@@ -22,7 +22,7 @@ from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.coding import content_coding
-from feedproxy.http.coding.delta_encoding import IM_USED, Bases, im_used_fields, requested_bases
+from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, im_used_fields, requested_bases
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Request, Response
