@@ -18,7 +18,7 @@ from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, range_requests, redirect_following
-from feedproxy.refresh.dictionary_client import with_dictionary
+from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent

@@ -17,7 +17,7 @@ from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.policy.content_guard import FetchOutcome
-from feedproxy.refresh.policy.dictionary_policy import is_shared
+from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.push import Push
 from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.settings import Settings

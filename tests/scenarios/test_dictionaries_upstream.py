@@ -290,7 +290,7 @@ async def test_stored_form_omits_is_dictionary_without_an_offer(stage):
 
 
 async def test_dictionary_above_the_size_limit_is_not_named(stage, monkeypatch):
-    monkeypatch.setattr("feedproxy.refresh.dictionary_client.CONTENT_BYTES_MAX", 100)
+    monkeypatch.setattr("feedproxy.refresh.dcz_from_origins.CONTENT_BYTES_MAX", 100)
     proxy, publisher, _ = await a_publisher(stage)
 
     assert is_current(await proxy.get(PATH), publisher)

@@ -12,7 +12,7 @@ from feedproxy.clock import Instant
 from feedproxy.feed import publication_history
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent, ingest, ingest_fast_path
-from feedproxy.refresh.policy.dictionary_policy import is_shared
+from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.resource_update import (
     RefreshJob,
     requested_codings,

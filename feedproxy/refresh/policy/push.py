@@ -24,7 +24,7 @@ from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
 from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.content_guard import FetchOutcome, Replace
-from feedproxy.refresh.policy.dictionary_policy import is_shared
+from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Fetched

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.proxy.test_deltas import Counting
 
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import Content, StoredResponse
@@ -16,7 +17,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding.compression_dictionary import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_limits import DIVISORS, MemoryLimits
-from feedproxy.proxy.representations.dictionaries import Dictionaries
+from feedproxy.proxy.representations.dcz_responses import Dictionaries
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
@@ -24,7 +25,6 @@ from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS
 from feedproxy.store.resource import Resource
 from tests.proxy.busy import refuse_first_job
-from tests.proxy.test_deltas import Counting
 
 TARGET = "https://example.com/feed"
 TYPE = Fields([("Content-Type", "application/rss+xml")])

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.message import Fields
-from feedproxy.refresh.dictionary_client import HASHED_ON_LOOP_MAX, StoredDictionary
+from feedproxy.refresh.dcz_from_origins import HASHED_ON_LOOP_MAX, StoredDictionary
 
 
 @pytest.mark.parametrize(("size", "on_loop"), [(HASHED_ON_LOOP_MAX, True), (HASHED_ON_LOOP_MAX + 1, False)])

@@ -22,7 +22,7 @@ from feedproxy.lru import LRU
 from feedproxy.memory_limits import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.policy.dictionary_policy import is_shared
+from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
