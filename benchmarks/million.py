@@ -53,8 +53,8 @@ from feedproxy.errors import StoreError
 from feedproxy.store import write_pacing
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 AIM_RATE = 150
 MEMORY_MAX, STORE_MAX = 2**31, 2**36

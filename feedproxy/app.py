@@ -43,8 +43,8 @@ from feedproxy.settings import Settings, deprecated_names, from_options, option_
 from feedproxy.store.interface import Store
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import open_store
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import NoPeers, PeerMetrics
 from feedproxy.telemetry.recent_activity import RecentActivity

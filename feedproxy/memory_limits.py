@@ -22,8 +22,8 @@ DIVISORS = {
 most `memory_max`."""
 
 READER_SIZE = 256
-"""Number of bytes of `memory_max` for each entry that the subscriber counts (subscribers/counts.py) may have. An entry
-takes about 100 bytes, and the rhythm of a reader's polls another 48.
+"""Number of bytes of `memory_max` for each entry that the subscriber counts (subscribers/subscriber_counts.py) may
+have. An entry takes about 100 bytes, and the rhythm of a reader's polls another 48.
 """
 
 READERS_MIN = 1_000_000

@@ -35,8 +35,8 @@ from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, t
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 INVALIDATION_BATCH = 64
 """Number of purged targets that are announced to downstream caches at a time, before other tasks run. 64 targets take

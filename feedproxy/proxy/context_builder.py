@@ -10,7 +10,7 @@ from feedproxy.request.context import RequestContext
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings
-from feedproxy.subscribers.counts import SubscriberCounts
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 
 class ContextBuilder:

@@ -37,8 +37,8 @@ from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 __all__ = ["PassThrough", "ProxyResponse", "Service"]
 

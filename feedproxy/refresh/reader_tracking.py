@@ -8,8 +8,8 @@ from feedproxy.refresh.policy.polling_price import HORIZON
 from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 
 class ReaderTracker:

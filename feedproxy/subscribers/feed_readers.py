@@ -19,8 +19,8 @@ _READER = struct.Struct("<QQ")
 class FeedReaders:
     """The readers and claims of one feed.
 
-    A single reader is kept in its stored form (`packed`, see counts_codec.py), which takes 200 bytes less. After a
-    start, several readers stay in their stored form until the feed is requested.
+    A single reader is kept in its stored form (`packed`, see subscriber_counts_codec.py), which takes 200 bytes less.
+    After a start, several readers stay in their stored form until the feed is requested.
     """
 
     __slots__ = ("_packed", "_readers", "claims")
@@ -114,7 +114,8 @@ def weight_of_name(target: str) -> int:
 
 
 def unpack(data: bytes) -> array[int]:
-    """Return the numbers in `data`, each of 8 bytes. `data` is a part of the stored form (counts_codec.py)."""
+    """Return the numbers in `data`, each of 8 bytes. `data` is a part of the stored form
+    (subscriber_counts_codec.py)."""
     numbers = array("Q", data)
     if sys.byteorder == "big":
         numbers.byteswap()

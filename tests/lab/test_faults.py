@@ -18,8 +18,8 @@ from feedproxy.request.context import ProxyResponse
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.upstream.origin_client import FetchLimits
 from tests.lab.stage import AT, URL, Got, Stage, a_feed, on_stage

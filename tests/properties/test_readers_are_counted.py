@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from feedproxy.http.user_agent import format_user_agent, parse_claim, product
 from feedproxy.subscribers.claim_confirmation import PEAKS_MAX, ClaimState, current_claim, update_claim
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 FEED = "https://example.com/feed.xml"
 NOW = 1_795_176_000.0

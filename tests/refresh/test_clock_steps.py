@@ -19,8 +19,8 @@ from feedproxy.store.resource import (
     correct_future_instants,
 )
 from feedproxy.store.worker_coordination import SharedMemoryCoordination
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Pseudonym
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from tests.stages.admin import a_resource
 from tests.waiting import PATIENCE
 

@@ -5,8 +5,8 @@ promise.
 import pytest
 
 from feedproxy.http.user_agent import format_user_agent
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 FEED = "https://example.com/feed.xml"
 HOUR, DAY = 3600.0, 86_400.0

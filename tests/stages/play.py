@@ -20,8 +20,8 @@ from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.memory import MemoryStore
-from feedproxy.subscribers.counts import SubscriberCounts
 from feedproxy.subscribers.pseudonyms import Identifier
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 from tests.stages.origin import Origin, OriginFetcher, on_loopback

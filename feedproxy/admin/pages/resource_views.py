@@ -23,7 +23,7 @@ from feedproxy.request.upstream_request import feed_id
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, Resource
-from feedproxy.subscribers.counts import CountView
+from feedproxy.subscribers.subscriber_counts import CountView
 from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
 from feedproxy.web.templates import iso, plain_text
 

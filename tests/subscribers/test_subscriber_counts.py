@@ -12,10 +12,10 @@ from feedproxy import cooperative_iteration
 from feedproxy.errors import StoreError
 from feedproxy.proxy.cache_admin import FeedAudience
 from feedproxy.proxy.interfaces import NoDemand
-from feedproxy.subscribers.counts import SWEEP_BATCH, SubscriberCounts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_names import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
+from feedproxy.subscribers.subscriber_counts import SWEEP_BATCH, SubscriberCounts
 from tests.steps import steps
 
 FEED = "https://example.com/feed.xml"

@@ -21,7 +21,7 @@ from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_background
 from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
-from feedproxy.subscribers import counts_codec
+from feedproxy.subscribers import subscriber_counts_codec
 from feedproxy.subscribers.claim_confirmation import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
 from feedproxy.subscribers.feed_readers import CLAIM_WEIGHT, FeedReaders, weight_of_name
@@ -292,7 +292,7 @@ class SubscriberCounts:
 
     def dump(self) -> bytes:
         """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses."""
-        writing = counts_codec.CountsWriter()
+        writing = subscriber_counts_codec.CountsWriter()
         for _ in self._write(writing):
             pass
         return writing.whole()
@@ -302,7 +302,7 @@ class SubscriberCounts:
 
         Requests during a pause may be missing until the next dump.
         """
-        writing = counts_codec.CountsWriter()
+        writing = subscriber_counts_codec.CountsWriter()
         async for _ in iterate_cooperatively(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
@@ -312,7 +312,7 @@ class SubscriberCounts:
 
         Raises StoreError for damaged data; the counts are then unchanged.
         """
-        names, uses, feeds = counts_codec.load(data, now)
+        names, uses, feeds = subscriber_counts_codec.load(data, now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
         for number, count in uses.items():
             self._names.add_readers(number, count)
@@ -327,7 +327,7 @@ class SubscriberCounts:
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()
 
-    def _write(self, writing: counts_codec.CountsWriter) -> Iterator[None]:
+    def _write(self, writing: subscriber_counts_codec.CountsWriter) -> Iterator[None]:
         names, generation = None, 0
         for target in list(self._feeds):
             if names is not self._names or generation != self._names.generation:
