@@ -8,7 +8,7 @@ from dataclasses import replace
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import StoreError
 from feedproxy.event_signal import Signal
-from feedproxy.fleet.leases import FleetCoordination
+from feedproxy.fleet.fleet_coordination import FleetCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue

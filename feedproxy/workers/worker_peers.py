@@ -29,7 +29,7 @@ from prometheus_client.core import Metric
 from feedproxy.clock import Clock, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
-from feedproxy.fleet.leases import FleetCoordination
+from feedproxy.fleet.fleet_coordination import FleetCoordination
 from feedproxy.proxy.service import Service
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
