@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from feedproxy.clock import ManualClock
 from tests.security.wire import port_of
-from tests.server.test_tls_connection import make_certificate
+from tests.server.test_client_tls_connection import make_certificate
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
 

@@ -11,7 +11,7 @@ from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from tests.server.conftest import Front, Opened, until
-from tests.server.test_tls_connection import make_certificate, trusting
+from tests.server.test_client_tls_connection import make_certificate, trusting
 
 SHAPES = {
     "content-length and chunked": b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

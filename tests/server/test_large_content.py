@@ -9,7 +9,7 @@ import pytest
 from feedproxy.server.fastpath import tls_relay_to_mitmproxy
 from feedproxy.server.mitm import http_layer
 from tests.server.conftest import Front, Line, Opened, until
-from tests.server.test_tls_connection import line_to, secured
+from tests.server.test_client_tls_connection import line_to, secured
 from tests.waiting import PATIENCE
 
 LARGE = 5_000_000
