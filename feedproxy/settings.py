@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from feedproxy.durations_and_sizes import Unit, format_quantity, parse
 from feedproxy.errors import UsageError
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.memory_max_shares import MemoryLimits
 
 _ADDRESS = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>[^:\[\]/@\s]*)):)?(?P<port>[0-9]{1,5})")
 

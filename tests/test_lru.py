@@ -1,6 +1,6 @@
 """The map with a limit in bytes."""
 
-from feedproxy.lru import ENTRY_OVERHEAD, LRU
+from feedproxy.lru_map import ENTRY_OVERHEAD, LRU
 
 
 def test_lru_evicts_the_least_recently_used_entry_above_its_limit() -> None:

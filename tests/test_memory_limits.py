@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.memory_limits import DIVISORS, MemoryLimits
+from feedproxy.memory_max_shares import DIVISORS, MemoryLimits
 from feedproxy.settings import Settings
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "memory.md"

@@ -1,7 +1,7 @@
 """Rate limit for wrong passwords and tokens. While a network exceeds the limit, credentials from it are not checked."""
 
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.upstream.special_networks import client_network
 
 GUESSES_MAX = 20

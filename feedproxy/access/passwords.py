@@ -17,7 +17,7 @@ from feedproxy.access.basic import BasicCredentials
 from feedproxy.access.file_reload import ReloadingFile, significant_lines
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import UsageError
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 
 VERIFIED_FOR: Seconds = 900
 VERIFIED_MAX = 10_000

@@ -24,7 +24,7 @@ from feedproxy.fleet import lua_scripts
 from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.http.user_agent import parse_claim
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import ReadRecord
 

@@ -1,7 +1,7 @@
 """Limit on the number of pings and subscription requests that a client may send (option `source_limit`)."""
 
 from feedproxy.clock import Instant
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.upstream.special_networks import client_network
 
 CLIENTS_MAX = 10_000

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.notify.changes.change_log import ChangeLog
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.database import NotificationDatabase

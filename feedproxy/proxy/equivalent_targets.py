@@ -16,7 +16,7 @@ from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
 from feedproxy.http.target_uri.no_vary_search import no_vary_search, parse_no_vary_search, without_parameters
 from feedproxy.http.target_uri.url_redaction import has_secret
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.request.context import PassThrough, ProxyResponse

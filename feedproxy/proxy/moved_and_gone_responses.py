@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Instant
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.proxy.local_responses import LocalResponses
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.result import RefreshResult

@@ -18,8 +18,8 @@ from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
-from feedproxy.lru import LRU
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.lru_map import LRU
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.result import RefreshObserver

@@ -11,7 +11,7 @@ from dataclasses import replace
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Request
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query

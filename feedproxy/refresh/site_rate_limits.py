@@ -12,7 +12,7 @@ from collections.abc import Callable
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.refresh.policy.min_interval_and_back_off import BACK_OFF_FIRST, rate_limit_reset, retry_after
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.store.coordination import SiteThrottle

@@ -8,7 +8,7 @@ import zlib
 from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds, is_set_back
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 
 SITES_MAX = 4096
 """Maximum number of sites with a stored request slot. The sites fetched longest ago are forgotten first: their

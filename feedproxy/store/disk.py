@@ -16,9 +16,9 @@ from pathlib import Path
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import envelope, resource_codec
+from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
-from feedproxy.store.shard import Shard
 from feedproxy.store.sqlite_rows import FILE_MIN
 from feedproxy.store.write_pacing import WritePacer
 

@@ -38,7 +38,7 @@ PAGE_ROWS = 256
 """Number of keys that one query reads when all keys are listed. The query takes half a millisecond."""
 BUSY_TIMEOUT = 0.25
 """Seconds that a statement waits for a lock on the file. With a write-ahead log, reads wait only while SQLite recovers
-the log. Writes try several times (shard.py)."""
+the log. Writes try several times (disk_shard.py)."""
 
 OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for the lock of another process. diskcache waits for 60 s."""

@@ -1,7 +1,7 @@
 """A store with memory in front of a disk, and the function that opens a store.
 
 A read searches memory, then the write queue, then the disk. A resource from the queue or the disk is added to the hot
-set (memory.py).
+set (lru_memory_store.py).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from feedproxy.store.coordination import Coordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import EnvelopeKind
 from feedproxy.store.interface import OnFailure, Precondition, Store
-from feedproxy.store.memory import MemoryStore
+from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.shared_overflow import DELETED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.memory_limits import DIVISORS
+from feedproxy.memory_max_shares import DIVISORS
 from feedproxy.refresh.result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings

@@ -17,7 +17,7 @@ from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
-from feedproxy.store.memory import MemoryStore
+from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.metrics import Metrics

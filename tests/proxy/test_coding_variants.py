@@ -16,7 +16,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NO_CODINGS, IngestedContent, RequestedCodings, ingest
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
-from feedproxy.store.memory import MemoryStore
+from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.resource import Resource
 from tests.proxy.busy import refuse_first_job
 

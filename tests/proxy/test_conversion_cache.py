@@ -10,7 +10,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import NotAFeed, Overload
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.http.message import Fields
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations import conversion_cache
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.refresh.ingest.helper_pool import HelperPool

@@ -16,7 +16,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding.compression_dictionary import decode
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.memory_limits import DIVISORS, MemoryLimits
+from feedproxy.memory_max_shares import DIVISORS, MemoryLimits
 from feedproxy.proxy.representations.dcz_responses import Dictionaries
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.request.client_and_entrance import ClientContext, Entrance

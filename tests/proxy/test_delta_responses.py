@@ -10,7 +10,7 @@ import pytest
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base

@@ -12,8 +12,8 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.feed.channel import Channel, Kind, Schedule, SelfLink
 from feedproxy.http import message
 from feedproxy.http.message import Fields
-from feedproxy.store import memory, resource_codec
-from feedproxy.store.memory import MemoryStore
+from feedproxy.store import lru_memory_store, resource_codec
+from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing import memory_entry
 from feedproxy.store.packing.header_compression import compress_header, decompress_header
 from feedproxy.store.packing.interning import Interner
@@ -197,7 +197,7 @@ async def test_memory_store_returns_state_by_name(a_feed: MakeFeed) -> None:
 async def test_memory_store_packs_unused_resource_without_loss(
     a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "UNPACKED_MAX", 2)
+    monkeypatch.setattr(lru_memory_store, "UNPACKED_MAX", 2)
     store = MemoryStore(10**9)
     feeds = [replace(a_feed(f"https://{number}.example/", says=f"feed {number}"), last_push=1.5) for number in range(5)]
     bodies = [feed.variants[0].content.bodies["identity"] for feed in feeds]
@@ -223,7 +223,7 @@ async def test_memory_store_packs_unused_resource_without_loss(
 
 
 async def test_memory_entry_packs_with_remembered_header(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
+    monkeypatch.setattr(lru_memory_store, "UNPACKED_MAX", 1)
     made: list[Resource] = []
 
     def noted(resource: Resource) -> bytes:
@@ -247,7 +247,7 @@ async def test_memory_entry_packs_with_remembered_header(a_feed: MakeFeed, monke
 async def test_memory_entry_returns_the_object_that_a_caller_holds(
     a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
+    monkeypatch.setattr(lru_memory_store, "UNPACKED_MAX", 1)
     store = MemoryStore(10**9)
     await store.put(a_feed("https://held.example/"))
     held = store.get("https://held.example/")
@@ -272,7 +272,7 @@ async def test_memory_store_version_changes_with_the_resource(a_feed: MakeFeed) 
 
 
 async def test_packed_feed_takes_less_than_its_weight(a_feed: MakeFeed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "UNPACKED_MAX", 1)
+    monkeypatch.setattr(lru_memory_store, "UNPACKED_MAX", 1)
     store = MemoryStore(10**9)
     written = [dump(a_feed(f"https://{number}.example/feed", says=f"feed {number}")) for number in range(500)]
     tracemalloc.start()

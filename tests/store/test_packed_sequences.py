@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedproxy.store.memory import MemoryStore
+from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.packed_sequences import PackedInstants
 from feedproxy.store.resource import DeltaBase, PackedDeltaBases, Resource
 from tests.store.conftest import MakeFeed

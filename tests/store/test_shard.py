@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from feedproxy.errors import StoreError
-from feedproxy.store import shard as module
-from feedproxy.store.shard import Shard
+from feedproxy.store import disk_shard as module
+from feedproxy.store.disk_shard import Shard
 from feedproxy.store.sqlite_rows import FILE_MIN, Rows
 
 type OpenShard = Callable[[], Shard]

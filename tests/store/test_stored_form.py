@@ -16,6 +16,7 @@ from feedproxy.feed.channel import Channel, Cloud, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.disk import DiskStore
+from feedproxy.store.disk_shard import Shard
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import (
     DeltaBase,
@@ -27,7 +28,6 @@ from feedproxy.store.resource import (
     VersionRecord,
 )
 from feedproxy.store.resource_codec import dump, load
-from feedproxy.store.shard import Shard
 
 TARGET = "https://example.com/feed"
 

@@ -15,7 +15,7 @@ from feedproxy.http.message import Fields
 from feedproxy.store import sqlite_rows
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.interface import Store
-from feedproxy.store.memory import MemoryStore
+from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.tiered import TieredStore, open_store

@@ -15,8 +15,8 @@ from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import worker_coordination
 from feedproxy.store import write_behind as queue_module
 from feedproxy.store.coordination import LocalSiteThrottle
+from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
-from feedproxy.store.shard import Shard
 from feedproxy.store.shared_overflow import DELETED, SharedOverflow
 from feedproxy.store.tiered import open_store
 from feedproxy.store.worker_coordination import RING_SIZE, SharedMemoryCoordination
@@ -31,7 +31,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import StoreError
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
-from feedproxy.store.shard import Shard
+from feedproxy.store.disk_shard import Shard
 from feedproxy.store.tiered import open_store
 
 async def main():

@@ -23,7 +23,7 @@ from feedproxy.admin.pages.versions import version_list
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import choose_media_type
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.telemetry import recent_activity

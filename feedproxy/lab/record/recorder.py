@@ -18,7 +18,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_redaction import Redactor
 from feedproxy.lab.record.har_writer import HarWriter, RecordingFailed
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.refresh.credentialed_client import ClosableOriginClient
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 

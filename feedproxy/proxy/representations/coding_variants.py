@@ -19,7 +19,7 @@ from feedproxy.clock import Seconds
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding
 from feedproxy.refresh.ingest.helper_pool import HelperPool

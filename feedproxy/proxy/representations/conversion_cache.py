@@ -24,8 +24,8 @@ from feedproxy.feed.convert.model import Feed, Item
 from feedproxy.feed.convert.read.from_document import read, with_rendering_address, with_source_address
 from feedproxy.http.coding import content_coding
 from feedproxy.http.date import parse_http_date
-from feedproxy.lru import LRU
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.lru_map import LRU
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -99,7 +99,7 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Largest size in bytes of all documents that a helper process may cache in parsed form (memory_limits.py)."""
+    """Largest size in bytes of all documents that a helper process may cache in parsed form (memory_max_shares.py)."""
 
 
 class ConversionCache:

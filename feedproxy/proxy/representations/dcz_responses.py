@@ -18,8 +18,8 @@ from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, m
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
-from feedproxy.lru import LRU
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.lru_map import LRU
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared

@@ -7,7 +7,7 @@ up to the limit once, instead of at each request.
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding import content_coding
-from feedproxy.lru import LRU
+from feedproxy.lru_map import LRU
 from feedproxy.settings import Settings
 
 

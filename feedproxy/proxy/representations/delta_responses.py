@@ -26,8 +26,8 @@ from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, im_used_fiel
 from feedproxy.http.etag import EntityTag, tag_base
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Request, Response
-from feedproxy.lru import LRU
-from feedproxy.memory_limits import MemoryLimits
+from feedproxy.lru_map import LRU
+from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool

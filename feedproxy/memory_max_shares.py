@@ -43,7 +43,7 @@ class MemoryLimits:
     """Limits in bytes, for each process of the proxy."""
 
     responses: int
-    """Stored responses (store/memory.py)."""
+    """Stored responses (store/lru_memory_store.py)."""
     hits: int
     """Response templates of the fast path. They share the content of stored responses."""
     conversions: int
