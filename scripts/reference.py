@@ -16,7 +16,7 @@ from feedproxy.check.run_checks import CHECKS
 from feedproxy.lab.replay.faults import GROUPS
 from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
-from feedproxy.scoring.scoring_rules import Rule
+from feedproxy.scoring.rule_weights import Rule
 from feedproxy.settings import Settings, format_value, option_names
 from feedproxy.telemetry.metrics import Metrics
 

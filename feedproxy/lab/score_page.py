@@ -20,8 +20,8 @@ from feedproxy.lab.recording_scores import ObservedPoll, RecordingScores
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
 from feedproxy.scoring.polling_interval import format_duration
+from feedproxy.scoring.rule_weights import redact_target
 from feedproxy.scoring.scored_request import REDIRECTS
-from feedproxy.scoring.scoring_rules import redact_target
 from feedproxy.web import templates
 
 WIDTH, LEFT, RIGHT = 960, 150, 14

@@ -9,9 +9,9 @@ from typing import Any
 
 from feedproxy.notes import Level, Note, notes_of
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
-from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader_accounts import FeedAccount, ReaderAccount
-from feedproxy.scoring.scoring_rules import Rule
+from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
+from feedproxy.scoring.rule_weights import Rule
 
 _KINDS: dict[str, type[Note]] = {
     kind.id(): kind

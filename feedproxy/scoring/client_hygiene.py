@@ -11,8 +11,8 @@ from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict, redact_target
 
 _LIBRARY = re.compile(
     r"(?:python-requests|python-urllib\d?|python-httpx|aiohttp|python|urllib3|curl|libcurl|wget|go-http-client|java|okhttp|"

@@ -9,8 +9,8 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import parse_tag, parse_tags, tag_base, weak_match
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict
 
 UNCONDITIONAL_ALLOWED_AFTER: Seconds = 6.5 * 86_400
 """Age of the stored validators, in seconds, from which a reader may send an unconditional request. Such a request lets

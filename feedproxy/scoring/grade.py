@@ -15,10 +15,10 @@ from itertools import chain
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Level, Note
 from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.evaluator import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader
 from feedproxy.scoring.reader_accounts import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
-from feedproxy.scoring.scoring_rules import Rule
+from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
+from feedproxy.scoring.rule_weights import Rule
 
 REQUESTS_MIN = 3
 """Number of polls below which FEW_REQUESTS marks the grade as provisional."""

@@ -10,8 +10,8 @@ from feedproxy.feed.schedule_hints import is_skipped, next_update
 from feedproxy.http.date import WEEKDAYS
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict
 from feedproxy.scoring.scored_request import REFUSALS, Poll
-from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict
 
 DAY: Seconds = 86_400
 

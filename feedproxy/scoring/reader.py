@@ -18,10 +18,10 @@ from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.evaluator import FeedEvaluation
 from feedproxy.scoring.reader_state import resolve_redirect, resolve_reference
+from feedproxy.scoring.rule_evaluation import FeedEvaluation
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Rule
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Rule
 
 BURST_GAP: Seconds = 10
 """Seconds in which a second request to the same host could have used the connection of the first request."""

@@ -12,9 +12,9 @@ from itertools import chain
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Note
 from feedproxy.scoring import polling_interval, redirect_rules
-from feedproxy.scoring.evaluator import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.reader import Reader, ReaderName, reader_name
-from feedproxy.scoring.scoring_rules import Rule
+from feedproxy.scoring.rule_evaluation import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
+from feedproxy.scoring.rule_weights import Rule
 
 EVIDENCE_MAX = 3
 """Maximum number of example requests stored for each finding of one reader and feed in live scores."""

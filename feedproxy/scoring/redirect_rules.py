@@ -4,8 +4,8 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.polling_interval import format_duration
 from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
-from feedproxy.scoring.scoring_rules import NO_VIOLATIONS, Observation, Verdict, redact_target
 
 SIGHTINGS_MIN = 3
 """Number of answers that must announce a move, or the end of a feed, before a reader has to act on it. Publishers make

@@ -11,8 +11,8 @@ from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.scoring import client_hygiene
 from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.scoring.scoring_rules import NO_VIOLATIONS
 
 LENGTH = 200_000
 """Quadratic time would be hours at this length."""

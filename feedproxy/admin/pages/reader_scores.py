@@ -17,7 +17,7 @@ from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import merge_accounts
-from feedproxy.scoring.scoring_rules import redact_target
+from feedproxy.scoring.rule_weights import redact_target
 
 SHOWN_MAX = 200
 """Maximum number of scores on the page."""

@@ -12,8 +12,8 @@ from feedproxy.clock import Instant
 from feedproxy.notes import Note
 from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
 from feedproxy.scoring.reader_state import ReaderState
+from feedproxy.scoring.rule_weights import Observation, Rule, Verdict
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.scoring.scoring_rules import Observation, Rule, Verdict
 
 type Evaluator = Callable[[Poll, ReaderState], Verdict | None]
 
