@@ -7,11 +7,11 @@ from mitmproxy import exceptions
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.message import Response
-from feedproxy.notify.cnws.messages import NAME
+from feedproxy.notify.cnws.cnws_messages import NAME
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
+from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 

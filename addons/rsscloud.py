@@ -2,11 +2,11 @@
 
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
+from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.rpc.xmlrpc import CONTENT_MAX
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
-from feedproxy.notify.rsscloud.messages import NAME
+from feedproxy.notify.rsscloud.rsscloud_messages import NAME
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 

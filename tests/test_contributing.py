@@ -8,7 +8,7 @@ from typing import Any
 from feedproxy.errors import Unreachable
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.protocol import Change, Delivered, Delivery, Protocol, Refused, Retry
+from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, Protocol, Refused, Retry
 from feedproxy.settings import option
 
 PAGE = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")

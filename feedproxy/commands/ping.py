@@ -10,10 +10,10 @@ from feedproxy.client import admin_client
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.url_redaction import without_secrets
-from feedproxy.notify.pings import messages as pings
-from feedproxy.notify.pings.messages import Ping
+from feedproxy.notify.notification_protocol import Delivered, Verdict
+from feedproxy.notify.pings import ping_messages as pings
+from feedproxy.notify.pings.ping_messages import Ping
 from feedproxy.notify.pings.sinks import PingSink, interpret_response, ping_message, read_ping_sink
-from feedproxy.notify.protocol import Delivered, Verdict
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy

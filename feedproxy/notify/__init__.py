@@ -22,7 +22,7 @@ How to add a protocol
 4. A subscription of this proxy at another server is a `Subscription` with role PUBLISHER. The request to the hub is a
    delivery with `what="subscribe"`. At `renew_at` the service calls `Protocol.renew`, which enqueues the next request.
    Check `notifications.can_receive_calls` first: without `public_url` no server can call back. For protocols in which
-   the feed names the server, `outbound_subscriptions.py` does all of this; `publisher_subscriber_protocol.py` joins the
+   the feed names the server, `outbound_subscriptions.py` does all of this; `publisher_and_subscriber.py` joins the
    two sides.
 5. For a received push, call `refresh_requests.accept_ping([topic], source)`. If the push belongs to a subscription,
    also call `proxy.admin.record_push(topic, until)`: the feed is then polled less. Content of a push goes to

@@ -17,7 +17,16 @@ from urllib.parse import urlsplit
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.field_values import is_token
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.protocol import DAY, Change, Delivered, Delivery, DeliveryRequest, Message, Retry, Verdict
+from feedproxy.notify.notification_protocol import (
+    DAY,
+    Change,
+    Delivered,
+    Delivery,
+    DeliveryRequest,
+    Message,
+    Retry,
+    Verdict,
+)
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.upstream_request import own_user_agent, surrogate_key

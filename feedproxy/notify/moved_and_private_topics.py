@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DeliveryRequest
 from feedproxy.notify.subscription_table import Role, Subscription
 from feedproxy.notify.topics import is_no_longer_public, redirect_target
 from feedproxy.refresh.events import RefreshEnded

@@ -20,7 +20,7 @@ from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
 from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
-from feedproxy.notify.protocol import Change, DeliveryRequest, Protocol
+from feedproxy.notify.notification_protocol import Change, DeliveryRequest, Protocol
 from feedproxy.notify.refresh_requests import RefreshRequests
 from feedproxy.notify.resubscribe_after_outage import Outages
 from feedproxy.notify.rpc.xmlrpc import XmlRpcDispatcher

@@ -14,8 +14,8 @@ from functools import partial
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
+from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY, Delivered, DeliveryRequest, Refused, Verdict
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.refresh.events import RefreshEnded

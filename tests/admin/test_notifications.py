@@ -1,7 +1,7 @@
 """The operator's view of subscriptions and deliveries."""
 
 from feedproxy.notify.delivery.delivery_worker import FAILED_REQUESTS_MAX
-from feedproxy.notify.protocol import DeliveryRequest
+from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.admin import NOW, TARGET, Proxy
 

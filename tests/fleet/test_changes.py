@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from feedproxy.notify.changes.change_log import FeedSnapshot
-from feedproxy.notify.protocol import Change, DeliveryRequest
+from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
 from tests.stages.origin import Origin, a_feed

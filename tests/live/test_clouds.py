@@ -22,7 +22,7 @@ from xmlrpc.server import SimpleXMLRPCServer
 import pytest
 
 from conformance.process import free_port
-from feedproxy.notify.cnws import messages
+from feedproxy.notify.cnws import cnws_messages
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import Feedproxy, Process, ask, clean_environment
 from tests.live.test_pings import lists
@@ -180,7 +180,7 @@ def test_unverified_subscriber_is_not_notified(start: Start, origin: Origin, wor
     proxy.get(feed)
     workstation.status = 404
     assert please_notify(proxy, port=workstation.port, path="/x", url1=feed).get("success") == "false"
-    content = messages.write_subscribe(feed, "http://user:secret@127.0.0.1/")
+    content = cnws_messages.write_subscribe(feed, "http://user:secret@127.0.0.1/")
     assert b"<status>false</status>" in ask(f"{proxy.base}/-/cnws", "POST", body=content).body
     workstation.status = 200
     workstation.told.clear()
@@ -197,10 +197,13 @@ def test_cnws_subscriber_is_notified_and_removed_after_answering_false(start: St
     feed = origin.url(path)
     origin.publish(path, a_feed("one"))
     proxy.get(feed)
-    wants, refuses = Workstation(body=messages.write_result(True)), Workstation(body=messages.write_result(False))
+    wants, refuses = (
+        Workstation(body=cnws_messages.write_result(True)),
+        Workstation(body=cnws_messages.write_result(False)),
+    )
     try:
         for each in (wants, refuses):
-            content = messages.write_subscribe(feed, f"http://127.0.0.1:{each.port}/")
+            content = cnws_messages.write_subscribe(feed, f"http://127.0.0.1:{each.port}/")
             answer = ask(f"{proxy.base}/-/cnws", "POST", body=content)
             assert (answer.status, b"<title>News</title>" in answer.body) == (200, True)
         change(proxy, origin, path, "two", "one")

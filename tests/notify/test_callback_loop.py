@@ -9,7 +9,7 @@ import pytest
 from feedproxy.errors import BadTarget, Forbidden, Unreachable
 from feedproxy.http.message import Fields
 from feedproxy.notify.callback_loop import is_callback_to_self
-from feedproxy.notify.cnws.messages import write_subscribe
+from feedproxy.notify.cnws.cnws_messages import write_subscribe
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.websub import messages
 from feedproxy.settings import Settings

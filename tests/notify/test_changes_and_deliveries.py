@@ -18,8 +18,8 @@ from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
+from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY, Change, DeliveryRequest
 from feedproxy.notify.refresh_requests import POSTPONE_MAX
 from feedproxy.notify.subscription_table import Role, State, Subscription, Subscriptions, SubscriptionsFull
 from feedproxy.refresh.paused_and_blocked import FeedDecision

@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Response
-from feedproxy.notify.protocol import DAY
+from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role
 from tests.stages.clouds import clouds_on
 from tests.stages.notify import NOON, TARGET, Stand

@@ -10,7 +10,7 @@ from feedproxy.errors import FetchTimeout
 from feedproxy.http.message import Response
 from feedproxy.notify.delivery import delivery_worker
 from feedproxy.notify.delivery.delivery_worker import MAX_PER_HOST, Overloaded
-from feedproxy.notify.protocol import Message
+from feedproxy.notify.notification_protocol import Message
 from tests.stages.notify import Stand
 from tests.stages.origin import a_feed
 

@@ -10,8 +10,8 @@ from feedproxy.cli import main
 from feedproxy.errors import Unreachable, UsageError
 from feedproxy.http.message import Response
 from feedproxy.notify.changes.change_lists import ChangeLists
+from feedproxy.notify.notification_protocol import Delivered, Refused, Retry
 from feedproxy.notify.pings.sinks import PingSinks, SinkKind, interpret_response, ping_message, read_ping_sink
-from feedproxy.notify.protocol import Delivered, Refused, Retry
 from feedproxy.notify.sink_address import SinkAddress
 from tests.stages.clouds import call
 from tests.stages.origin import a_feed

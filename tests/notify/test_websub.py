@@ -11,7 +11,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.notify.protocol import DAY
+from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.context import ProxyResponse

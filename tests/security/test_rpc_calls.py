@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc import soap, xmlrpc
 
 _SOAP = b'<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body>%s</e:Body></e:Envelope>'

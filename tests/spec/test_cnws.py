@@ -12,12 +12,12 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FetchTimeout, Forbidden, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify import resubscribe_after_outage
-from feedproxy.notify.cnws import messages
-from feedproxy.notify.cnws.messages import NAME, NAMESPACE
+from feedproxy.notify.cnws import cnws_messages
+from feedproxy.notify.cnws.cnws_messages import NAME, NAMESPACE
 from feedproxy.notify.cnws.publisher import Publisher
 from feedproxy.notify.cnws.subscriber import Subscriber
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
+from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from tests.stages.clouds import PUBLIC, WORKSTATION, call
 from tests.stages.notify import NOON, TARGET, Stand
@@ -25,7 +25,7 @@ from tests.stages.origin import Origin, a_feed
 
 HOUR, DAY = 3600, 86_400
 ME = f"http://{WORKSTATION}:8888/"
-TRUE, FALSE = messages.write_result(True), messages.write_result(False)
+TRUE, FALSE = cnws_messages.write_result(True), cnws_messages.write_result(False)
 
 SUBSCRIBE = f"""<notification version="1.0" xmlns="{NAMESPACE}">
 <subscribe>

@@ -9,7 +9,7 @@ import pytest
 
 from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.protocol import DAY
+from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
 from feedproxy.notify.websub import messages
 from feedproxy.notify.websub.hub_discovery import discover, prefer_https

@@ -8,10 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.publisher_subscriber_protocol import DuplexProtocol
+from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
-from feedproxy.notify.rsscloud.messages import NAME
+from feedproxy.notify.rsscloud.rsscloud_messages import NAME
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import Stand

@@ -14,8 +14,8 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify import notification_service
+from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.upstream.address_policy import AddressPolicy

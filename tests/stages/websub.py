@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.subscription_table import Role, Subscription
-from feedproxy.notify.websub.websub_protocol import WebSub
+from feedproxy.notify.websub.hub_and_subscriber import WebSub
 from feedproxy.request.client_and_entrance import ClientContext, Entrance
 from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import TARGET, Stand

@@ -9,7 +9,7 @@ from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import FeedPages, Notice, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError
-from feedproxy.notify.pings import messages
+from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
@@ -71,7 +71,7 @@ class NotificationsPage:
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:
-            ping = messages.parse_extended_ping(
+            ping = ping_messages.parse_extended_ping(
                 [parameters.get("name", ""), parameters.get("url", ""), "", parameters.get("feed", "")]
             )
         except FeedproxyError as error:

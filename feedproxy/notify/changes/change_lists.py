@@ -8,8 +8,8 @@ from feedproxy.http.message import Response
 from feedproxy.notify.changes import changes_xml
 from feedproxy.notify.changes.change_log import RETENTION
 from feedproxy.notify.changes.changes_xml import ENTRIES_MAX, HOUR, LONG_LIST, SHORT_LIST, WeblogEntry
+from feedproxy.notify.notification_protocol import Change
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import Change
 from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.url_mapping import displayed_url

@@ -15,7 +15,7 @@ from feedproxy.feed.content_digest import pending_hash
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import enqueue_for_subscribers, enqueue_in
-from feedproxy.notify.protocol import Change, DeliveryRequest
+from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300

@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.date import format_http_date
-from feedproxy.notify.protocol import Change
+from feedproxy.notify.notification_protocol import Change
 
 LONG_LIST: Seconds = 3 * 3600
 """Seconds that changes.xml covers: three hours."""

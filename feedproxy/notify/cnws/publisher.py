@@ -16,12 +16,12 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
-from feedproxy.notify.cnws import messages
-from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
+from feedproxy.notify.cnws import cnws_messages
+from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
+from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscription_table import Role, State, Subscription
@@ -59,21 +59,21 @@ class Publisher:
         """Return the response of `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is
         refused"."""
         try:
-            request = messages.read(call.content)
+            request = cnws_messages.read(call.content)
         except InvalidCall as error:
-            return generated_response(400, XML, messages.write_result(False, description=str(error)))
+            return generated_response(400, XML, cnws_messages.write_result(False, description=str(error)))
         if not isinstance(request, SubscriptionRequest):
             # Notifications are sent to the callback URLs of subscriptions, not to this endpoint.
-            return generated_response(200, XML, messages.write_result(False))
+            return generated_response(200, XML, cnws_messages.write_result(False))
         try:
             topic = await self.subscribe(request, call.client)
         except FeedproxyError as error:
             logger.info("cnws: subscription of %s to %s refused: %s", request.url, request.resource, error)
-            return generated_response(200, XML, messages.write_result(False, description=str(error)))
+            return generated_response(200, XML, cnws_messages.write_result(False, description=str(error)))
         headlines = await self._headlines(self._service.proxy.store.get(topic))
         if headlines is None:
-            return generated_response(200, XML, messages.write_result(True))
-        return generated_response(200, XML, messages.write_result(True, headlines.title, headlines.summary))
+            return generated_response(200, XML, cnws_messages.write_result(True))
+        return generated_response(200, XML, cnws_messages.write_result(True, headlines.title, headlines.summary))
 
     async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
         """Verify and add a client's subscription. Return its first target. Raises FeedproxyError if it is refused."""
@@ -111,7 +111,7 @@ class Publisher:
             return
         answer = await self._service.delivery_worker.request_now(await self._change_message(callback, topic, resource))
         try:
-            if not 200 <= answer.status < 300 or not messages.read_result(answer.body):
+            if not 200 <= answer.status < 300 or not cnws_messages.read_result(answer.body):
                 raise SubscriberRejected("the subscriber refused the test notification")
         except InvalidCall as error:
             raise SubscriberRejected(str(error)) from error
@@ -138,7 +138,7 @@ class Publisher:
         if not 200 <= answer.status < 300:
             return Refused(f"status {answer.status}", remove=True)
         try:
-            is_wanted = messages.read_result(answer.body)
+            is_wanted = cnws_messages.read_result(answer.body)
         except InvalidCall:
             return Delivered(f"status {answer.status} without a result")
         if not is_wanted:
@@ -154,7 +154,10 @@ class Publisher:
         agent = own_user_agent(self._service.settings())
         fields = Fields([("User-Agent", agent), ("Content-Type", XML)])
         return Message(
-            "POST", callback, fields, messages.write_change(resource, at, headlines.newest_title, headlines.newest_text)
+            "POST",
+            callback,
+            fields,
+            cnws_messages.write_change(resource, at, headlines.newest_title, headlines.newest_text),
         )
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:

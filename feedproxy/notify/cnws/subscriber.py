@@ -9,8 +9,9 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.cnws import messages
-from feedproxy.notify.cnws.messages import NAME, SubscriptionRequest
+from feedproxy.notify.cnws import cnws_messages
+from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
+from feedproxy.notify.notification_protocol import DAY, Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import (
     OutboundSubscriptions,
@@ -18,8 +19,7 @@ from feedproxy.notify.outbound_subscriptions import (
     callback_of,
     is_same_topic,
 )
-from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.protocol import DAY, Delivery, Message, Retry, Verdict
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.endpoint_registry import Call
@@ -63,7 +63,7 @@ class Subscriber:
         if not settings.public_url:
             return None
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", XML)])
-        body = messages.write_subscribe(subscription.topic, callback_of(settings, NAME, subscription))
+        body = cnws_messages.write_subscribe(subscription.topic, callback_of(settings, NAME, subscription))
         return Message("POST", subscription.callback, fields, body, address_trust=AddressTrust.CONFIGURED_NAME)
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
@@ -74,7 +74,7 @@ class Subscriber:
         if not 200 <= answer.status < 300:
             return await self.subscriptions.on_rejected(subscription, f"status {answer.status}")
         try:
-            if not messages.read_result(answer.body):
+            if not cnws_messages.read_result(answer.body):
                 return await self.subscriptions.on_rejected(subscription, "refused")
         except InvalidCall as error:
             return await self.subscriptions.on_rejected(subscription, str(error))
@@ -83,12 +83,12 @@ class Subscriber:
     async def endpoint(self, call: Call) -> Response:
         """Return the response of `/-/push/cnws/…`: true if this proxy has a subscription to the changed resource."""
         try:
-            message = messages.read(call.content)
+            message = cnws_messages.read(call.content)
         except InvalidCall:
-            return generated_response(400, XML, messages.write_result(False))
+            return generated_response(400, XML, cnws_messages.write_result(False))
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         is_wanted = False
         if subscription is not None and not isinstance(message, SubscriptionRequest):
             is_subscribed = any(is_same_topic(change.resource, subscription) for change in message)
             is_wanted = is_subscribed and await self.subscriptions.on_notification(subscription)
-        return generated_response(200, XML, messages.write_result(is_wanted))
+        return generated_response(200, XML, cnws_messages.write_result(is_wanted))

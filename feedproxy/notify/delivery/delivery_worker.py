@@ -19,7 +19,7 @@ from feedproxy.errors import FeedproxyError, FetchTimeout, StoreError
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.delivery.delivery_queue import DeliveryOutcome, DeliveryQueue, next_try
-from feedproxy.notify.protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
+from feedproxy.notify.notification_protocol import Delivery, Message, Protocol, Refused, Retry, Verdict
 from feedproxy.notify.subscription_table import State, Subscription, Subscriptions
 from feedproxy.upstream.callback_client import CallbackClient
 

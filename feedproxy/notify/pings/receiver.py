@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.pings import messages
-from feedproxy.notify.pings.messages import InvalidCall, InvalidPing, Ping
+from feedproxy.notify.pings import ping_messages
+from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing, Ping
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import generated_response
 from feedproxy.notify.topics import named_address
@@ -38,11 +38,11 @@ class PingReceiver:
 
     async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """Return the result of a call of weblogUpdates.ping."""
-        return await self._respond(messages.parse_simple_ping, parameters, call)
+        return await self._respond(ping_messages.parse_simple_ping, parameters, call)
 
     async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
         """Return the result of a call of weblogUpdates.extendedPing."""
-        return await self._respond(messages.parse_extended_ping, parameters, call)
+        return await self._respond(ping_messages.parse_extended_ping, parameters, call)
 
     async def page(self, call: Call) -> Response:
         """Return the response of `/pingSiteForm?name=…&url=…`: "an HTML human readable page". An error has status 400,
@@ -52,7 +52,7 @@ class PingReceiver:
         except ValueError:
             query = {}
         try:
-            ping = messages.ping_of(query.get("name", [""])[0], query.get("url", [""])[0])
+            ping = ping_messages.ping_of(query.get("name", [""])[0], query.get("url", [""])[0])
             await self.accept(ping, call.client)
         except TooManyRequests as error:
             return _page(429, "Too many pings", str(error), ("Retry-After", "60"))

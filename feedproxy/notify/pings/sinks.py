@@ -15,8 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.notify.pings.messages import InvalidCall, Ping
-from feedproxy.notify.protocol import (
+from feedproxy.notify.notification_protocol import (
     DAY,
     Change,
     Delivered,
@@ -27,6 +26,7 @@ from feedproxy.notify.protocol import (
     Retry,
     Verdict,
 )
+from feedproxy.notify.pings.ping_messages import InvalidCall, Ping
 from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscription_table import Subscription

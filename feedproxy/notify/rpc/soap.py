@@ -12,7 +12,7 @@ from defusedxml.ElementTree import fromstring
 
 from feedproxy.feed.xml_parser import safe_length
 from feedproxy.http.message import Response
-from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.rpc.xmlrpc import is_excessive, remove_unwritable
 

@@ -13,7 +13,7 @@ from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
-from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.responses import XML, generated_response
 from feedproxy.request.endpoint_registry import Call
 

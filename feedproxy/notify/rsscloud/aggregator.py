@@ -13,6 +13,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.notify.notification_protocol import Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import (
     OutboundSubscriptions,
@@ -20,14 +21,13 @@ from feedproxy.notify.outbound_subscriptions import (
     callback_of,
     is_same_topic,
 )
-from feedproxy.notify.pings.messages import InvalidCall
-from feedproxy.notify.protocol import Delivery, Message, Retry, Verdict
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.rpc import xmlrpc as rpc
-from feedproxy.notify.rsscloud import messages
+from feedproxy.notify.rsscloud import rsscloud_messages
 from feedproxy.notify.rsscloud.cloud import REGISTRATION_LIFETIME
-from feedproxy.notify.rsscloud.messages import (
+from feedproxy.notify.rsscloud.rsscloud_messages import (
     NAME,
     SOAP_NAMESPACE,
     NotificationMethod,
@@ -111,13 +111,13 @@ class RssCloudAggregator:
         if call.request.method == "GET":
             return self._answer_challenge(call, subscription)
         if not call.content.lstrip().startswith(b"<"):
-            form = dict(messages.parse_form(call.content))
+            form = dict(rsscloud_messages.parse_form(call.content))
             succeeded = await self._on_notification(subscription, form.get("url", ""))
             return plain_text(200, "Thanks.") if succeeded else plain_text(404, "There is no such subscription.")
         try:
             return await self._answer_call(call.content, subscription)
         except InvalidCall as error:
-            return rpc.write_response(xmlrpc.client.Fault(messages.FAULT_CODE, str(error)))
+            return rpc.write_response(xmlrpc.client.Fault(rsscloud_messages.FAULT_CODE, str(error)))
 
     def _answer_challenge(self, call: Call, subscription: Subscription | None) -> Response:
         form = dict(parse_qsl(call.query, keep_blank_values=True, max_num_fields=20))
@@ -192,6 +192,6 @@ def _registration_result(method: NotificationMethod, answer: Response) -> tuple[
     if method.is_form:
         if not 200 <= answer.status < 300:
             return False, f"status {answer.status}"
-        return messages.read_result(answer.body)
+        return rsscloud_messages.read_result(answer.body)
     value = rpc.read_answer(answer.body) if method is NotificationMethod.XML_RPC else soap.read_answer(answer.body)
     return value is True or value in ("1", "true"), ""

@@ -17,15 +17,15 @@ from feedproxy.http.message import Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
+from feedproxy.notify.notification_protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.pings import messages as ping_messages
-from feedproxy.notify.pings.messages import InvalidCall, InvalidPing
+from feedproxy.notify.pings import ping_messages
+from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing
 from feedproxy.notify.pings.receiver import THANKS, PingReceiver
-from feedproxy.notify.protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.rpc import soap
-from feedproxy.notify.rsscloud import messages
-from feedproxy.notify.rsscloud.messages import (
+from feedproxy.notify.rsscloud import rsscloud_messages
+from feedproxy.notify.rsscloud.rsscloud_messages import (
     NAME,
     MalformedCall,
     NotificationMethod,
@@ -63,23 +63,25 @@ class RssCloudServer:
 
         "It returns true if it was able to do the registration, false otherwise." Raises MalformedCall.
         """
-        return await self._try_register(messages.from_parameters, parameters, call)
+        return await self._try_register(rsscloud_messages.from_parameters, parameters, call)
 
     async def by_form(self, call: Call) -> Response:
         """Return the response of `/-/pleaseNotify`."""
         accept = call.request.fields.combined("accept") or ""
         try:
-            await self.register(messages.from_form(call.content), call.client)
+            await self.register(rsscloud_messages.from_form(call.content), call.client)
         except FeedproxyError as error:
-            return messages.write_result("notifyResult", False, _error_message(error), accept)
-        return messages.write_result("notifyResult", True, REGISTERED, accept)
+            return rsscloud_messages.write_result("notifyResult", False, _error_message(error), accept)
+        return rsscloud_messages.write_result("notifyResult", True, REGISTERED, accept)
 
     async def by_soap(self, call: Call) -> Response:
         """Return the response of `/-/soap` to a registration or a ping."""
         try:
             soap_call = soap.read_call(call.content)
             if soap_call.method in METHODS:
-                return soap.write_response(soap_call, await self._try_register(messages.from_soap, soap_call, call))
+                return soap.write_response(
+                    soap_call, await self._try_register(rsscloud_messages.from_soap, soap_call, call)
+                )
             if soap_call.method == "ping":
                 return soap.write_response(
                     soap_call, await self.ping(tuple(value for _, value in soap_call.parameters), call)
@@ -138,12 +140,12 @@ class RssCloudServer:
         agent, worker = own_user_agent(self._service.settings()), self._service.delivery_worker
         if registration.domain and registration.method.is_form:
             token = secrets.token_urlsafe(24)
-            answer = await worker.request_now(messages.challenge(callback, url, token, agent))
+            answer = await worker.request_now(rsscloud_messages.challenge(callback, url, token, agent))
             if not 200 <= answer.status < 300 or answer.body != token.encode():
                 raise RegistrationRefused("the callback did not repeat the challenge")
             return
-        test = messages.notification(registration.method, callback, registration.procedure, url, agent)
-        if reason := messages.failure_reason(
+        test = rsscloud_messages.notification(registration.method, callback, registration.procedure, url, agent)
+        if reason := rsscloud_messages.failure_reason(
             registration.method, await worker.request_now(test), strictly=bool(registration.domain)
         ):
             raise RegistrationRefused(f"the test notification failed: {reason}")
@@ -164,9 +166,9 @@ class RssCloudServer:
     async def ping_by_form(self, call: Call) -> Response:
         """Return the response of `/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
-        url = next((value for name, value in messages.parse_form(call.content) if name.lower() == "url"), "")
+        url = next((value for name, value in rsscloud_messages.parse_form(call.content) if name.lower() == "url"), "")
         reason = await self._accept_ping(url, call.client)
-        return messages.write_result("result", not reason, reason or THANKS, accept)
+        return rsscloud_messages.write_result("result", not reason, reason or THANKS, accept)
 
     async def _accept_ping(self, url: str, client: ClientContext) -> str:
         """Accept a ping. Return the reason for a refusal, or an empty string."""
@@ -186,7 +188,7 @@ class RssCloudServer:
             return None
         data = subscription.data
         agent = own_user_agent(self._service.settings())
-        return messages.notification(
+        return rsscloud_messages.notification(
             NotificationMethod(data["way"]), subscription.callback, data["procedure"], data["url"], agent
         )
 
@@ -198,7 +200,7 @@ class RssCloudServer:
             return Retry(str(answer))
         if answer.status == 410:
             return Refused("status 410", remove=True)
-        reason = messages.failure_reason(NotificationMethod(subscription.data["way"]), answer)
+        reason = rsscloud_messages.failure_reason(NotificationMethod(subscription.data["way"]), answer)
         return Retry(reason) if reason else Delivered(f"status {answer.status}")
 
 

@@ -18,8 +18,16 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
+from feedproxy.notify.notification_protocol import (
+    Delivered,
+    Delivery,
+    DeliveryRequest,
+    Message,
+    Refused,
+    Retry,
+    Verdict,
+)
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull

@@ -17,8 +17,8 @@ from feedproxy.http import uri
 from feedproxy.http.coding import content_coding
 from feedproxy.http.message import Response
 from feedproxy.notify.client_rate_limit import RateLimiter
+from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.notify.websub import messages

@@ -21,8 +21,17 @@ from feedproxy.errors import BadTarget, FeedproxyError, Forbidden
 from feedproxy.feed_rules import may_serve_under
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.notify.notification_protocol import (
+    DAY,
+    Delivered,
+    Delivery,
+    DeliveryRequest,
+    Message,
+    Refused,
+    Retry,
+    Verdict,
+)
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY, Delivered, Delivery, DeliveryRequest, Message, Refused, Retry, Verdict
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import is_no_longer_public, is_private
 from feedproxy.notify.websub import messages

@@ -5,13 +5,13 @@ from typing import Protocol as Shape
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
+from feedproxy.notify.notification_protocol import DAY, Change, Delivery, DeliveryRequest, Message, Refused, Verdict
 from feedproxy.notify.outbound_subscriptions import OutboundSubscriptions
-from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Refused, Verdict
 from feedproxy.notify.subscription_table import Role, Subscription
 
 
 class ProtocolSide(Shape):
-    """One side of a protocol: the message of a delivery, and the verdict on the response (protocol.py)."""
+    """One side of a protocol: the message of a delivery, and the verdict on the response (notification_protocol.py)."""
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """Return the message to send now, or None to drop the delivery."""

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date
-from feedproxy.notify.pings.messages import InvalidCall
+from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc.soap import parse_document, split_tag
 from feedproxy.notify.rpc.xmlrpc import remove_unwritable
 

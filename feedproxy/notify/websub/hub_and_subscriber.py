@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
+from feedproxy.notify.notification_protocol import DAY, Change, Delivery, DeliveryRequest, Message, Verdict
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.protocol import DAY, Change, Delivery, DeliveryRequest, Message, Verdict
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.websub.hub import Hub
 from feedproxy.notify.websub.messages import NAME
