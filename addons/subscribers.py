@@ -2,7 +2,7 @@
 
 from mitmproxy import http
 
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import client_context, incoming_request
 

@@ -15,7 +15,7 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.lru_map import LRU
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.url_mapping import displayed_url, rebase
 from feedproxy.settings import Settings

@@ -5,8 +5,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.reader_tracking import ReaderTracker
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import RequestContext
+from feedproxy.request.context import ClientContext, Entrance, RequestContext
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings

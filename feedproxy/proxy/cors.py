@@ -5,8 +5,7 @@ from dataclasses import replace
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.refresh.policy.dictionary_privacy import is_for_all
-from feedproxy.request.client_and_entrance import ClientContext
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, ProxyResponse
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 

@@ -9,8 +9,7 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse, RequestContext
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse, RequestContext
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import surrogate_key, with_via
 from feedproxy.request.url_mapping import public_url_for, rewrite_location

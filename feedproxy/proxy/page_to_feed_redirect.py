@@ -24,8 +24,7 @@ from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.result import RefreshObserver
 from feedproxy.refresh.singleflight import SingleFlight
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -27,8 +27,7 @@ from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, is_past_min_interval
 from feedproxy.refresh.result import RefreshResult
-from feedproxy.request.client_and_entrance import ClientContext
-from feedproxy.request.context import PassThrough, ProxyResponse, RequestContext
+from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store

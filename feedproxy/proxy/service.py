@@ -33,8 +33,7 @@ from feedproxy.refresh.events import Events, RefreshEnded
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.result import RefreshObserver
-from feedproxy.request.client_and_entrance import ClientContext
-from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.subscribers.pseudonyms import Identifier

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from feedproxy.clock import Clock, Instant
 from feedproxy.http import user_agent
 from feedproxy.refresh.policy.polling_price import HORIZON
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym

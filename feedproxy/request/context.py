@@ -1,14 +1,40 @@
-"""The context of one client request, and the two kinds of answers to it."""
+"""The context of one client request: its client, its entrance (gateway, explicit proxy or reverse mode), and the values
+that are looked up once. Also the two kinds of answers to a request.
+"""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import ClientContext
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+
+
+class Entrance(StrEnum):
+    """The way in which a request reaches the proxy."""
+
+    GATEWAY = "gateway"
+    PROXY = "proxy"
+    REVERSE = "reverse"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientContext:
+    """The client of a request: its entrance, the proxy's address as the client wrote it, and the client's identity.
+
+    `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
+    client's IP address, which trusted proxies may state. `user` is an authenticated name, or empty. `is_counted` is
+    False if the request does not come from a subscriber.
+    """
+
+    entrance: Entrance
+    base: str
+    address: str
+    user: str = ""
+    is_counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Request, Response
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 
 CONTENT_MAX = 65_536
 """Maximum size of a request's content, in bytes. An endpoint may have another limit."""

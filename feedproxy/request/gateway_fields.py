@@ -3,7 +3,7 @@
 from feedproxy.http import uri, www_authenticate
 from feedproxy.http.cache_control import without_directives
 from feedproxy.http.message import Fields
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.url_mapping import rewrite_location
 
 GATEWAY_FIELDS = frozenset(

@@ -12,7 +12,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import vary_names
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_address import gateway_path
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.settings import Settings
 
 

@@ -11,7 +11,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import Seconds
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.request.url_mapping import public_url_for, to_public
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.telemetry.log_format import AccessLine

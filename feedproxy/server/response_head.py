@@ -13,7 +13,7 @@ from feedproxy.errors import AccessDenied, FeedproxyError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.message_syntax import is_well_formed
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.problem_details import problem_response
 

@@ -12,8 +12,7 @@ from feedproxy.fleet.node import FleetNode
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from tests.stages.origin import Origin, OriginFetcher
 from tests.stages.play import Seen
 

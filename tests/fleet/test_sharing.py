@@ -5,8 +5,7 @@ from pathlib import Path
 
 from feedproxy.fleet import redis_operations
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
 from tests.fleet.redis_server import RedisServer

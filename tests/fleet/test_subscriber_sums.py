@@ -60,7 +60,7 @@ async def test_fleet_sums_of_a_crowd_are_within_the_stated_error(start: Start, o
 
 
 async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
-    from feedproxy.request.client_and_entrance import ClientContext, Entrance
+    from feedproxy.request.context import ClientContext, Entrance
 
     for number in numbers:
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")

@@ -13,8 +13,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.faults.fault import Fault
 from feedproxy.proxy.service import Service
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.server.replay_backend import ReplayClient
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore

@@ -22,7 +22,7 @@ from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.feed.edit import self_link
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import parse_parameters
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.feed.test_corpus import DEVIATIONS, NO_FEEDS, meant
 from tests.live.hostile import decoded, unlinked
 from tests.live.servers import Line, Seen, whole_proxy

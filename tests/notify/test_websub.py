@@ -13,8 +13,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
 from tests.spec.test_websub import signed

@@ -16,7 +16,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.properties.model import Exchange, Model, Use, Verdict, age_said, instant, members
 from tests.stages.play import HERE, OnService, Seen
 from tests.waiting import PATIENCE

@@ -14,7 +14,7 @@ from feedproxy.clock import Instant, ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.play import OnService, Proxy, Seen
 from tests.waiting import PATIENCE
 

@@ -19,8 +19,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_max_shares import DIVISORS, MemoryLimits
 from feedproxy.proxy.representations.dcz_responses import Dictionaries
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS
 from feedproxy.store.resource import Resource

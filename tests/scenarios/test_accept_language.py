@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.scenarios.test_collapsing import at_once
 from tests.stages.origin import a_feed
 

@@ -9,7 +9,7 @@ import pytest
 from feedproxy.access import wsse
 from feedproxy.access.secret_tokens import issue, revoke
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.play import UPSTREAM
 

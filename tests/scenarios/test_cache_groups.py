@@ -1,7 +1,7 @@
 """A response of the publisher invalidates a group of feeds (RFC 9875)."""
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from feedproxy.http.coding.compression_dictionary import decode, parse_use_as_dictionary
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import Seen

@@ -6,7 +6,7 @@ import xmlrpc.client
 import pytest
 
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.url_mapping import rewrite_location
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

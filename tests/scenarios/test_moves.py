@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from feedproxy.http.link import parse_links
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 
 RSS, ATOM = "application/rss+xml", "application/atom+xml"

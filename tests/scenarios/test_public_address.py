@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE

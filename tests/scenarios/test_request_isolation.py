@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.ingest import offload
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import a_feed
 
 

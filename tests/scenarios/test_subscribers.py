@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import Origin, a_feed
 
 FEEDLY = "Feedly/1.0 (+http://www.feedly.com/fetcher.html; {} subscribers; like FeedFetcher-Google)"

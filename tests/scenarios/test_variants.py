@@ -8,7 +8,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.stages.origin import Origin, a_feed
 
 WORDS = {"en": "good morning", "de": "guten Morgen", "fr": "bonjour"}

@@ -9,7 +9,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.gateway_address import gateway_path
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.store.resource import Resource
 from tests.scenarios.conftest import _stages
 from tests.scenarios.test_access import a_feed, files, says  # noqa: F401 -- a fixture

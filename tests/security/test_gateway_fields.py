@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules
 
 OF_THE_WHOLE_ORIGIN = [

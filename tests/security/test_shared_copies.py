@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.scenarios.conftest import NOON
 from tests.stages.origin import Origin, a_feed
 from tests.stages.play import UPSTREAM, OnService, Proxy

@@ -11,7 +11,7 @@ from feedproxy.http.coding.delta_negotiation import IM_USED, Bases, accepts_feed
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.upstream_request import build_upstream_request
 
 TAG = ("If-None-Match", '"v1"')

@@ -16,7 +16,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.changes.change_lists import ChangeLists
 from feedproxy.notify.changes.change_log import RETENTION
 from feedproxy.notify.pings.receiver import PingReceiver
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import a_feed

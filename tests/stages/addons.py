@@ -15,7 +15,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.feed_rules import Rules
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.server.mitm import flow_handler
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.server.mitm.request_routing import fields_of, headers_of

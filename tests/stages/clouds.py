@@ -12,7 +12,7 @@ from feedproxy.notify.publisher_and_subscriber import DuplexProtocol
 from feedproxy.notify.rsscloud.aggregator import RssCloudAggregator
 from feedproxy.notify.rsscloud.cloud import RssCloudServer
 from feedproxy.notify.rsscloud.rsscloud_messages import NAME
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import Stand
 

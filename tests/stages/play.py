@@ -16,8 +16,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.proxy.service import Service
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.subscribers.pseudonyms import Identifier

@@ -10,7 +10,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.subscription_table import Role, Subscription
 from feedproxy.notify.websub.hub_and_subscriber import WebSub
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.endpoint_registry import Call
 from tests.stages.notify import TARGET, Stand
 from tests.stages.origin import a_feed

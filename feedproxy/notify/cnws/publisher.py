@@ -27,7 +27,7 @@ from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import may_notify, resolve_topics
 from feedproxy.proxy.representations.conversion_cache import Headlines
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource

@@ -16,7 +16,7 @@ from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing, Ping
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import generated_response
 from feedproxy.notify.topics import named_address
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 
 THANKS = "Thanks for the ping."

@@ -34,7 +34,7 @@ from feedproxy.notify.rsscloud.rsscloud_messages import (
 )
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import may_notify, resolve_topic
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 

@@ -26,8 +26,7 @@ from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
 from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304
 from feedproxy.refresh.ingest.coding_policy import compression_level
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.url_mapping import rebase

@@ -24,8 +24,7 @@ from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.singleflight import SingleFlight
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.url_mapping import public_url_for
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import PreviousContents

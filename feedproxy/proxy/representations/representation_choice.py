@@ -18,8 +18,7 @@ from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_update import earlier_versions_interval
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
 from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.settings import Settings

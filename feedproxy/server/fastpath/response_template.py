@@ -12,7 +12,7 @@ from functools import lru_cache
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.proxy.repeated_hit import HitState, ReusableHit
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym

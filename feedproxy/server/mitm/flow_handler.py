@@ -20,8 +20,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Unreachabl
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.cors import preflight_response
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
-from feedproxy.request.context import PassThrough, ProxyResponse
+from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem_details import problem_response

@@ -14,8 +14,7 @@ from feedproxy.feed.autodiscovery import FEED_TYPES
 from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_address import gateway_target
-from feedproxy.request.client_and_entrance import ClientContext
-from feedproxy.request.context import ProxyResponse
+from feedproxy.request.context import ClientContext, ProxyResponse
 from feedproxy.web.templates import iso, plain_text
 
 HOPS_MAX = 3

@@ -16,7 +16,7 @@ from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, ParentFail
 from feedproxy.http import uri
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import with_via

@@ -20,7 +20,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request import forwarded
-from feedproxy.request.client_and_entrance import ClientContext, Entrance
+from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 

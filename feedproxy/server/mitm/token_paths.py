@@ -10,7 +10,7 @@ from feedproxy.errors import NotFound, TooLarge
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations import conversions
 from feedproxy.proxy.service import PassThrough
-from feedproxy.request.client_and_entrance import ClientContext
+from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.mitm.request_routing import target_of_path
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 from tests.spec.supplement.promise import (
     GONE,
     MOVES,

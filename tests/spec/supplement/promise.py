@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from feedproxy.errors import FeedproxyError
-from feedproxy.request.client_and_entrance import Entrance
+from feedproxy.request.context import Entrance
 
 FEED = "/feed.rss"
 START = "2026-11-20T12:00:00"
