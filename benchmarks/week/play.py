@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from benchmarks.week.history import History
 from benchmarks.week.model import OUTAGE, Feed, Poll, Reader
 from benchmarks.week.wire import Received, Wire
-from feedproxy.http.coding.content_coding import decode
+from feedproxy.http.coding.bounded_decompression import decode
 from feedproxy.http.date import format_http_date
 
 _REVISION = re.compile(rb"\[r(\d+)\]")

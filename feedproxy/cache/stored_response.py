@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from feedproxy.clock import Instant
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import Fields
 
@@ -57,7 +57,7 @@ class Bodies(Mapping[str, bytes]):
         return name in self._codings
 
     def _unpack(self, name: str, body: Unpacked) -> bytes:
-        plain = content_coding.decode(self[body.coding], body.coding, limit=body.length)
+        plain = bounded_decompression.decode(self[body.coding], body.coding, limit=body.length)
         both = zip(self._codings, self._bodies, strict=True)
         self._bodies = tuple([plain if coding == name else stored for coding, stored in both])
         return plain

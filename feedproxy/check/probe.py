@@ -19,7 +19,7 @@ from feedproxy.feed.autodiscovery import page_address, self_address
 from feedproxy.feed.channel import Channel, Cloud
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy import move_confirmation
@@ -261,10 +261,10 @@ class _Probe:
         ]
         content: bytes | None = response.body
         try:
-            limit = content_coding.decoding_limit(len(response.body), self._settings.decoded_max)
+            limit = bounded_decompression.decoding_limit(len(response.body), self._settings.decoded_max)
             if request.method != "HEAD":
                 encoding = response.fields.combined("content-encoding")
-                content = content_coding.decode(response.body, encoding, limit=limit)
+                content = bounded_decompression.decode(response.body, encoding, limit=limit)
         except FeedproxyError:
             content = None
         return ProbeExchange(

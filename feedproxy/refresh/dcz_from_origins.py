@@ -16,7 +16,7 @@ from feedproxy.cache import serving_stale
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import uri
-from feedproxy.http.coding import compression_dictionary, content_coding
+from feedproxy.http.coding import bounded_decompression, compression_dictionary, content_coding
 from feedproxy.http.coding.compression_dictionary import DCZ, parse_use_as_dictionary
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.structured_fields import string_text
@@ -163,7 +163,7 @@ class DictionaryClient:
         body = response.body
         if content_coding.layers(response.fields.combined("content-encoding")) != (DCZ,):
             raise FeedproxyError("the content has more than one coding")
-        limit = content_coding.decoding_limit(len(body) + len(dictionary), self._limit)
+        limit = bounded_decompression.decoding_limit(len(body) + len(dictionary), self._limit)
         content = await self._helper_pool.submit(partial(compression_dictionary.decode, body, dictionary, limit=limit))
         fields = response.fields.without(*_OF_CODED_CONTENT)
         return replace(fetched, response=replace(response, fields=fields, body=content), received_size=len(body))

@@ -7,7 +7,7 @@ from feedproxy.clock import SystemClock
 from feedproxy.errors import FetchError, TooLarge
 from feedproxy.feed import xml_redirect
 from feedproxy.http import uri
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy import move_confirmation as moves
 from feedproxy.refresh.redirect_following import follow_redirects
@@ -111,6 +111,6 @@ async def _fetch(target: str, settings: Settings) -> Document:
     if response.status != 200:
         raise FetchError(f"{target} answers {response.status} {response.reason}".rstrip())
     encoding = response.fields.combined("content-encoding")
-    limit = content_coding.decoding_limit(len(response.body), settings.decoded_max)
-    body = content_coding.decode(response.body, encoding, limit=limit)
+    limit = bounded_decompression.decoding_limit(len(response.body), settings.decoded_max)
+    body = bounded_decompression.decode(response.body, encoding, limit=limit)
     return Document(body, response.fields, target, chain.final_target, chain.moved_to or target)

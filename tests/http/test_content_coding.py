@@ -15,7 +15,8 @@ import pytest
 import zstandard
 
 from feedproxy.errors import TooLarge, Undecodable
-from feedproxy.http.coding.content_coding import CODINGS, UnknownCoding, decode, decoding_limit, encode, sniff
+from feedproxy.http.coding.bounded_decompression import decode, decoding_limit
+from feedproxy.http.coding.content_coding import CODINGS, UnknownCoding, encode, sniff
 
 FEED = b'<?xml version="1.0"?><rss version="2.0"><channel>' + b"<item>news</item>" * 5000 + b"</channel></rss>"
 LIMIT = 1_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -121,7 +121,7 @@ async def test_requested_coding_is_made_and_kept(pool: Counting) -> None:
 
     got = await desk.ask("zstd;q=0.5, br")
 
-    assert content_coding.decode(got.body, "br", limit=10_000) == FEED
+    assert bounded_decompression.decode(got.body, "br", limit=10_000) == FEED
     assert got.fields.get("content-encoding") == "br"
     assert got.fields.get("content-length") == str(len(got.body))
     assert (got.fields.get("etag") or "").endswith('-br"')

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.proxy.representations import decoded_bodies
 from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 
@@ -12,7 +12,7 @@ from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 @pytest.mark.parametrize("body", [gzip.compress(b"page" * 100, mtime=0), b"\x1f\x8bbroken"])
 def test_second_reader_needs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     calls = 0
-    decode = content_coding.decode
+    decode = bounded_decompression.decode
 
     def counting(*args: object, **kwargs: object) -> bytes:
         nonlocal calls

@@ -11,7 +11,7 @@ from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http import uri
-from feedproxy.http.coding.content_coding import decode
+from feedproxy.http.coding.bounded_decompression import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.http.target_uri.target_pattern import TargetPattern

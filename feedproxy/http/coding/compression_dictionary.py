@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import zstandard
 
 from feedproxy.errors import Undecodable
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictionary, parse_item, string_text
@@ -212,8 +212,8 @@ def decompress(stream: bytes, dictionary: bytes, *, limit: int) -> bytes:
     )
     if not stream:
         raise Undecodable("truncated dcz")
-    pieces = content_coding.zstd_frames(decompressor, stream, limit, strict=True)
-    return content_coding.collect(pieces, DCZ, limit)
+    pieces = bounded_decompression.zstd_frames(decompressor, stream, limit, strict=True)
+    return bounded_decompression.collect(pieces, DCZ, limit)
 
 
 def _raw_dictionary(dictionary: bytes) -> zstandard.ZstdCompressionDict:

@@ -12,8 +12,9 @@ from typing import Any
 
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError
+from feedproxy.http.coding.bounded_decompression import decode, decoding_limit
 from feedproxy.http.coding.compression_dictionary import without_dictionary
-from feedproxy.http.coding.content_coding import decode, decoding_limit, layers
+from feedproxy.http.coding.content_coding import layers
 from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Side, content_digest
 from feedproxy.lab.record.har_redaction import Redactor

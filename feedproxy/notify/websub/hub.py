@@ -13,7 +13,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
@@ -202,7 +202,7 @@ class Hub:
             return body
         try:
             return await self._service.proxy.helper_pool.submit(
-                partial(content_coding.decode, body, label, limit=limit)
+                partial(bounded_decompression.decode, body, label, limit=limit)
             )
         except FeedproxyError:
             return None

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Response
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.notification_protocol import DAY
@@ -166,8 +166,8 @@ class DistributionReceiver:
             return "the topic has other readers than the feed"
         fields = call.request.fields
         try:
-            limit = content_coding.decoding_limit(len(call.content), self._service.settings().decoded_max)
-            work = partial(content_coding.decode, call.content, fields.get("content-encoding"), limit=limit)
+            limit = bounded_decompression.decoding_limit(len(call.content), self._service.settings().decoded_max)
+            work = partial(bounded_decompression.decode, call.content, fields.get("content-encoding"), limit=limit)
             body = await self._service.proxy.helper_pool.submit(work)
         except FeedproxyError as error:
             return f"the content is invalid ({error})"

@@ -6,7 +6,7 @@ up to the limit once, instead of at each request.
 """
 
 from feedproxy.errors import FeedproxyError
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression
 from feedproxy.lru_map import LRU
 from feedproxy.settings import Settings
 
@@ -43,7 +43,7 @@ class DecodedBodies:
 def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
     """Return the decoded content without caching it, or None if it cannot be decoded within `limit` bytes."""
     try:
-        return content_coding.decode(body, label, limit=content_coding.decoding_limit(len(body), limit))
+        return bounded_decompression.decode(body, label, limit=bounded_decompression.decoding_limit(len(body), limit))
     except FeedproxyError:
         return None
 

@@ -21,7 +21,7 @@ from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_scan import scan_channel
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.coding import content_coding
+from feedproxy.http.coding import bounded_decompression, content_coding
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
@@ -135,13 +135,13 @@ def ingest(
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     raw = Content({_coding_label(label): response.body})
-    limit = content_coding.decoding_limit(len(response.body), settings.decoded_max)
+    limit = bounded_decompression.decoding_limit(len(response.body), settings.decoded_max)
     is_offered = "use-as-dictionary" in response.fields
     try:
-        identity = content_coding.decode(response.body, label, limit=limit)
+        identity = bounded_decompression.decode(response.body, label, limit=limit)
         if (actual_coding := content_coding.sniff(identity)) and _is_declared_as_text(response):
             # Compressed content without Content-Encoding: clients could not read it.
-            identity, layers = content_coding.decode(identity, actual_coding, limit=limit), ()
+            identity, layers = bounded_decompression.decode(identity, actual_coding, limit=limit), ()
             is_offered = False
     except (Undecodable, TooLarge) as error:
         return IngestedContent(raw, error=error, empty=not response.body)
@@ -320,7 +320,7 @@ def ingest_fast_path(
     ):
         return None
     try:
-        identity = content_coding.decode(response.body, label, limit=FAST_PATH_DECODED_MAX)
+        identity = bounded_decompression.decode(response.body, label, limit=FAST_PATH_DECODED_MAX)
     except (Undecodable, TooLarge):
         return None
     if (identity is response.body) == bool(layers) or announcement(settings):
