@@ -11,7 +11,7 @@ from feedproxy.http.message import Fields
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.cnws.cnws_messages import write_subscribe
 from feedproxy.notify.cnws.publisher import Publisher
-from feedproxy.notify.websub import messages
+from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
@@ -123,17 +123,17 @@ async def _metadata(host: str, port: int) -> Sequence[str]:
 
 
 def test_sealed_token_is_recognised_without_look_up() -> None:
-    token = messages.sealed_token(b"ours")
+    token = signatures_and_tokens.sealed_token(b"ours")
 
-    assert messages.is_sealed(b"ours", token)
-    assert token != messages.sealed_token(b"ours")
-    for other in (messages.sealed_token(b"theirs"), token[:-1], token + "0", "", "é" * 40):
-        assert not messages.is_sealed(b"ours", other)
+    assert signatures_and_tokens.is_sealed(b"ours", token)
+    assert token != signatures_and_tokens.sealed_token(b"ours")
+    for other in (signatures_and_tokens.sealed_token(b"theirs"), token[:-1], token + "0", "", "é" * 40):
+        assert not signatures_and_tokens.is_sealed(b"ours", other)
 
 
 async def test_push_content_limit_is_that_of_fetch_at_known_callback(stand_at: Callable[..., Any]) -> None:
     made: WebSubStand = await websub_at(stand_at, buffer_max=7_000_000)
-    pushes, token = made.websub.distribution_receiver, messages.sealed_token(b"a key")
+    pushes, token = made.websub.distribution_receiver, signatures_and_tokens.sealed_token(b"a key")
 
     assert pushes.content_max(f"push/websub/1.{token}") == 7_000_000
     assert pushes.content_max("push/websub/1.guess") == 2 * 1024 * 1024

@@ -32,8 +32,8 @@ from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import current_topic, may_notify, named_address
-from feedproxy.notify.websub import messages
-from feedproxy.notify.websub.messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
+from feedproxy.notify.websub import hub_requests, signatures_and_tokens
+from feedproxy.notify.websub.hub_requests import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
 from feedproxy.refresh.resource_update import default_copy
@@ -79,7 +79,7 @@ class Hub:
             return plain_text(status, "please try again later", ("Retry-After", "300"))
 
     async def _answer(self, call: Call) -> Response:
-        request = messages.read_request(call.request.fields.get("content-type"), call.content)
+        request = hub_requests.read_request(call.request.fields.get("content-type"), call.content)
         if isinstance(request, PublishRequest):
             await self._accept_publish(request, call.client.address, call.client.base)
             return Response(HTTPStatus.NO_CONTENT)
@@ -109,7 +109,7 @@ class Hub:
             "topic": request.topic,
             "lease": granted_lease(request.lease, settings.websub_lease),
             "secret": request.secret,
-            "nonce": messages.token(),
+            "nonce": signatures_and_tokens.token(),
         }
         await service.enqueue(DeliveryRequest(NAME, "verify", target, request.callback, data=json.dumps(data)))
         return plain_text(202, "the request will be verified")
@@ -164,7 +164,7 @@ class Hub:
                 "challenge": _challenge(delivery),
                 **lease_parameters,
             }
-            return Message("GET", messages.with_parameters(request.callback, **query), Fields([agent]))
+            return Message("GET", hub_requests.with_parameters(request.callback, **query), Fields([agent]))
         if subscription is None:
             return None
         if not may_notify(self._service, request.topic):
@@ -186,12 +186,12 @@ class Hub:
             return None
         lines = [
             agent,
-            ("Link", messages.link_field(endpoint_address(settings, HUB), to_public(request.topic, settings))),
+            ("Link", hub_requests.link_field(endpoint_address(settings, HUB), to_public(request.topic, settings))),
         ]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
         if subscription.secret:
-            signed = messages.signature(subscription.secret, body, settings.websub_signature)
+            signed = signatures_and_tokens.signature(subscription.secret, body, settings.websub_signature)
             lines.append(("X-Hub-Signature", signed))
         return Message("POST", request.callback, Fields(lines), body)
 
@@ -293,11 +293,11 @@ def _final_message(subscription: Subscription) -> DeliveryRequest:
 
 
 def _challenge(delivery: Delivery) -> str:
-    return messages.challenge(json.loads(delivery.request.data)["nonce"], delivery.tries)
+    return signatures_and_tokens.challenge(json.loads(delivery.request.data)["nonce"], delivery.tries)
 
 
 def _denial(callback: str, topic: str) -> str:
-    return messages.with_parameters(callback, mode=Mode.DENIED, topic=topic, reason=NO_FEED)
+    return hub_requests.with_parameters(callback, mode=Mode.DENIED, topic=topic, reason=NO_FEED)
 
 
 def _is_unsubscription(delivery: Delivery) -> bool:

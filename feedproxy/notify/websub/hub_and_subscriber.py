@@ -8,7 +8,7 @@ from feedproxy.notify.notification_protocol import DAY, Change, Delivery, Delive
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.websub.hub import Hub
-from feedproxy.notify.websub.messages import NAME
+from feedproxy.notify.websub.hub_requests import NAME
 from feedproxy.notify.websub.push_receiver import DistributionReceiver
 from feedproxy.notify.websub.subscriber import Subscriber
 

@@ -21,8 +21,8 @@ from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import State, Subscription
-from feedproxy.notify.websub import messages
-from feedproxy.notify.websub.messages import Mode
+from feedproxy.notify.websub import hub_requests, signatures_and_tokens
+from feedproxy.notify.websub.hub_requests import Mode
 from feedproxy.notify.websub.subscriber import Subscriber, covers_topic
 from feedproxy.request.endpoint_registry import Call
 
@@ -57,7 +57,7 @@ class DistributionReceiver:
         """
         return (
             self._service.settings().buffer_max
-            if messages.is_sealed(self._key(), path.rpartition(".")[2])
+            if signatures_and_tokens.is_sealed(self._key(), path.rpartition(".")[2])
             else UNKNOWN_CONTENT_MAX
         )
 
@@ -76,7 +76,7 @@ class DistributionReceiver:
         if not (number.isascii() and number.isdigit() and len(number) < 16 and token):
             return None, ""
         subscription = await self._service.subscriptions.get(int(number))
-        if subscription is None or subscription.protocol != messages.NAME:
+        if subscription is None or subscription.protocol != hub_requests.NAME:
             return None, ""
         keys = (subscription.data.get("key", ""), subscription.data.get("next", ""))
         return (subscription, token) if any(_is_equal_token(token, key) for key in keys) else (None, "")
@@ -141,7 +141,7 @@ class DistributionReceiver:
         accepted = plain_text(202, "received")
         if subscription.state is State.PAUSED:
             return accepted
-        if subscription.secret and not messages.is_signed(
+        if subscription.secret and not signatures_and_tokens.is_signed(
             call.request.fields.get("x-hub-signature"), subscription.secret, call.content
         ):
             # "If the signature does not match, subscribers MUST locally ignore the message as invalid."

@@ -34,9 +34,9 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import is_no_longer_public, is_private
-from feedproxy.notify.websub import messages
+from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
-from feedproxy.notify.websub.messages import NAME, Mode
+from feedproxy.notify.websub.hub_requests import NAME, Mode
 from feedproxy.refresh.events import RefreshEnded
 from feedproxy.refresh.ingest.link_injection import endpoint_address
 from feedproxy.request.upstream_request import own_user_agent
@@ -198,7 +198,14 @@ class Subscriber:
         now = self._service.clock.now()
         data = {"topic": topic, "hub": hub, "key": "", "next": ""}
         new = Subscription(
-            Role.PUBLISHER, NAME, target, hub, now + VERIFICATION_TIMEOUT, since=now, secret=messages.token(), data=data
+            Role.PUBLISHER,
+            NAME,
+            target,
+            hub,
+            now + VERIFICATION_TIMEOUT,
+            since=now,
+            secret=signatures_and_tokens.token(),
+            data=data,
         )
         try:
             await self._request_lease(await self._service.subscriptions.put(new))
@@ -208,7 +215,11 @@ class Subscriber:
     async def _request_lease(self, subscription: Subscription) -> None:
         """Enqueue the hub request that creates or renews a subscription."""
         data = {name: value for name, value in subscription.data.items() if name not in ("failed", "hops")}
-        data |= {"hub": subscription.callback, "next": messages.sealed_token(self._key()), "wanted": Mode.SUBSCRIBE}
+        data |= {
+            "hub": subscription.callback,
+            "next": signatures_and_tokens.sealed_token(self._key()),
+            "wanted": Mode.SUBSCRIBE,
+        }
         subscription = await self._service.subscriptions.put(replace(subscription, data=data))
         await self._service.enqueue(
             DeliveryRequest(
@@ -253,8 +264,8 @@ class Subscriber:
         }
         if mode is Mode.SUBSCRIBE:
             parameters |= {"lease_seconds": int(LEASE), "secret": subscription.secret}
-        fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", messages.FORM)])
-        return Message("POST", prefer_https(data["hub"], delivery.tries), fields, messages.write_form(**parameters))
+        fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", hub_requests.FORM)])
+        return Message("POST", prefer_https(data["hub"], delivery.tries), fields, hub_requests.write_form(**parameters))
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError

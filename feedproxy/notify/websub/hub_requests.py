@@ -1,11 +1,9 @@
-"""WebSub messages: requests to hubs, verifications, and signatures (W3C Recommendation, 23 January 2018).
+"""WebSub requests to hubs, as forms: subscriptions and publish requests (W3C Recommendation, 23 January 2018).
 
 hub.py and subscriber.py send and interpret them.
 """
 
-import hmac
 import re
-import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
@@ -27,13 +25,6 @@ PARAMETERS_MAX = 100
 """Maximum number of parameters in one request."""
 TOPICS_MAX = 50
 """Maximum number of topics in one publish request."""
-
-
-SEAL_LENGTH = 16
-"""Number of hexadecimal digits in the seal at the end of a token: 64 bits."""
-
-METHODS = ("sha1", "sha256", "sha384", "sha512")
-"""Recognised names of hash algorithms (section 7.1.1)."""
 
 _PERCENT = re.compile(r"%(2D|2E|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
 """Matches a percent-encoded character that need not be encoded (RFC 3986, section 2.3)."""
@@ -135,25 +126,6 @@ def with_parameters(callback: str, **parameters: str | int) -> str:
     return f"{callback}{join}{query}"
 
 
-def challenge(nonce: str, attempt: int) -> str:
-    """Return a "random, single-use hub.challenge". Each attempt at a verification has another challenge."""
-    return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
-
-
-def signature(secret: str, body: bytes, method: str) -> str:
-    """Return the value of the field X-Hub-Signature."""
-    return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
-
-
-def is_signed(value: str | None, secret: str, body: bytes) -> bool:
-    """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time."""
-    method, _, digest = (value or "").strip().partition("=")
-    if method.lower() not in METHODS or not digest.isascii():
-        return False
-    expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
-    return hmac.compare_digest(expected.encode(), digest.strip().lower().encode())
-
-
 def link_field(hub: str, topic: str) -> str:
     """Return the value of the Link field of a content distribution: "a single Link Header"."""
     return f'<{hub}>; rel="hub", <{topic}>; rel="self"'
@@ -162,27 +134,6 @@ def link_field(hub: str, topic: str) -> str:
 def write_form(**parameters: str | int) -> bytes:
     """Return hub.* parameters as the body of a request to a hub."""
     return urlencode({f"hub.{name}": value for name, value in parameters.items()}).encode()
-
-
-def token() -> str:
-    """Return a secret of 192 random bits, for callback URLs and signatures."""
-    return secrets.token_urlsafe(24)
-
-
-def sealed_token(key: bytes) -> str:
-    """Return a token with a seal, which `is_sealed` recognises without a lookup in the database."""
-    nonce = secrets.token_urlsafe(24)
-    return nonce + _seal(key, nonce)
-
-
-def is_sealed(key: bytes, text: str) -> bool:
-    """Return whether `sealed_token` made this token with this key."""
-    nonce, seal = text[:-SEAL_LENGTH], text[-SEAL_LENGTH:]
-    return hmac.compare_digest(_seal(key, nonce).encode(), seal.encode("utf-8", "replace"))
-
-
-def _seal(key: bytes, nonce: str) -> str:
-    return hmac.new(key, nonce.encode("utf-8", "replace"), "sha256").hexdigest()[:SEAL_LENGTH]
 
 
 def _form(body: bytes) -> dict[str, list[str]]:

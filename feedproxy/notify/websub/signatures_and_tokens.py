@@ -1,0 +1,50 @@
+"""WebSub signatures of pushed content (W3C Recommendation, section 7.1), challenges, and tokens of callbacks."""
+
+import hmac
+import secrets
+
+SEAL_LENGTH = 16
+"""Number of hexadecimal digits in the seal at the end of a token: 64 bits."""
+
+METHODS = ("sha1", "sha256", "sha384", "sha512")
+"""Recognised names of hash algorithms (section 7.1.1)."""
+
+
+def challenge(nonce: str, attempt: int) -> str:
+    """Return a "random, single-use hub.challenge". Each attempt at a verification has another challenge."""
+    return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
+
+
+def signature(secret: str, body: bytes, method: str) -> str:
+    """Return the value of the field X-Hub-Signature."""
+    return f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
+
+
+def is_signed(value: str | None, secret: str, body: bytes) -> bool:
+    """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time."""
+    method, _, digest = (value or "").strip().partition("=")
+    if method.lower() not in METHODS or not digest.isascii():
+        return False
+    expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
+    return hmac.compare_digest(expected.encode(), digest.strip().lower().encode())
+
+
+def token() -> str:
+    """Return a secret of 192 random bits, for callback URLs and signatures."""
+    return secrets.token_urlsafe(24)
+
+
+def sealed_token(key: bytes) -> str:
+    """Return a token with a seal, which `is_sealed` recognises without a lookup in the database."""
+    nonce = secrets.token_urlsafe(24)
+    return nonce + _seal(key, nonce)
+
+
+def is_sealed(key: bytes, text: str) -> bool:
+    """Return whether `sealed_token` made this token with this key."""
+    nonce, seal = text[:-SEAL_LENGTH], text[-SEAL_LENGTH:]
+    return hmac.compare_digest(_seal(key, nonce).encode(), seal.encode("utf-8", "replace"))
+
+
+def _seal(key: bytes, nonce: str) -> str:
+    return hmac.new(key, nonce.encode("utf-8", "replace"), "sha256").hexdigest()[:SEAL_LENGTH]
