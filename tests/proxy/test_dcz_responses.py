@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.proxy.test_deltas import Counting
 
 from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.cache.stored_response import Content, StoredResponse
@@ -24,6 +23,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS
 from feedproxy.store.resource import Resource
 from tests.proxy.busy import refuse_first_job
+from tests.proxy.test_delta_responses import Counting
 
 TARGET = "https://example.com/feed"
 TYPE = Fields([("Content-Type", "application/rss+xml")])
@@ -113,7 +113,7 @@ async def test_failed_compression_gives_the_response_in_another_coding(
 
 async def test_authenticated_user_gets_no_dcz(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "tests.proxy.test_dictionaries.CLIENT", ClientContext(Entrance.GATEWAY, "https://a.example", "192.0.2.1", "ann")
+        "tests.proxy.test_dcz_responses.CLIENT", ClientContext(Entrance.GATEWAY, "https://a.example", "192.0.2.1", "ann")
     )
 
     assert (await Feed(pool).request(0)).body == CONTENTS[-1]
