@@ -45,6 +45,7 @@ from feedproxy.config_file import (
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
+from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty

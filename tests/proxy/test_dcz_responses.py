@@ -113,7 +113,8 @@ async def test_failed_compression_gives_the_response_in_another_coding(
 
 async def test_authenticated_user_gets_no_dcz(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "tests.proxy.test_dcz_responses.CLIENT", ClientContext(Entrance.GATEWAY, "https://a.example", "192.0.2.1", "ann")
+        "tests.proxy.test_dcz_responses.CLIENT",
+        ClientContext(Entrance.GATEWAY, "https://a.example", "192.0.2.1", "ann"),
     )
 
     assert (await Feed(pool).request(0)).body == CONTENTS[-1]
