@@ -66,10 +66,10 @@ def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
     return _page(200, base, base + prefix, preview=preview, value=preview.target)
 
 
-def gateway_redirect(target: str, base: str) -> Response:
-    """Return the redirect from an unusual form of a gateway address to the usual form."""
+def gateway_redirect(path: str, base: str) -> Response:
+    """Return the redirect from an unusual form of a gateway address to the usual form, which has this path."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
-    return answer.with_fields(answer.fields.with_added("Location", base + gateway_path(target)))
+    return answer.with_fields(answer.fields.with_added("Location", base + path))
 
 
 def _pasted_text(query: str) -> str | None:

@@ -20,6 +20,16 @@ def gateway_target(path: str) -> str:
     return normalise(f"{match[1]}://{match[2] or ''}")
 
 
+def lacks_path(path: str) -> bool:
+    """Return True if a gateway path ends with the target's host: `/https://example.com`.
+
+    A browser sends the password for this address to all addresses that begin with `/https://` (RFC 7617, section 2.2:
+    "all paths at or deeper than the depth of the last symbolic element in the path field"), and thereby to other hosts.
+    """
+    match = _GATEWAY.fullmatch(path.partition("?")[0])
+    return match is not None and bool(match[2]) and "/" not in match[2]
+
+
 def gateway_path(target: str) -> str:
     """Return the path of a target at the gateway, including the query: the inverse of gateway_target."""
     return "/" + target

@@ -19,6 +19,7 @@ from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pas
 from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Unreachable
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
@@ -42,6 +43,7 @@ from feedproxy.server.mitm.request_routing import (
     fields_of,
     incoming_request,
     route,
+    usual_endpoint_path,
 )
 from feedproxy.server.response_head import finish_response, refusal_response
 from feedproxy.upstream.origin_connection_limits import Requester, requesting
@@ -81,6 +83,8 @@ class FlowState:
     connect_result: str = ""
     parent: Parent | None = None
     """Parent proxy of a streamed request."""
+    usual_path: str = ""
+    """Path to which a 401 redirects, relative to the prefix of endpoints, or "" if the path has its usual form."""
 
 
 class FlowHandler:
@@ -340,7 +344,7 @@ class FlowHandler:
         if request.method not in CACHED_METHODS:
             self._set_local_response(flow, state, _not_allowed(request, CACHED_METHODS), Detail.METHOD)
         elif isinstance(local_path, MisspelledTarget):
-            self._set_local_response(flow, state, gateway_redirect(local_path.target, base))
+            self._set_local_response(flow, state, gateway_redirect(gateway_path(local_path.target), base))
         elif target := pasted_target(local_path.path, base):
             flow.request.stream = False
             flow.metadata[CONTENT_CAP] = CONTENT_MAX
@@ -381,6 +385,7 @@ class FlowHandler:
                 endpoint,
                 Call(replace(request, target=local_path.path), local_path.client, path, query),
             )
+            state.usual_path = usual_endpoint_path(endpoint_path, local_path.client)
 
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
@@ -455,6 +460,9 @@ class FlowHandler:
     def _set_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, status: CacheStatus, reason: str = ""
     ) -> None:
+        if response.status == 401 and state.usual_path:
+            response = gateway_redirect(self.app.settings.endpoint_prefix + state.usual_path, state.client.base)
+            response = response.with_fields(append(response.fields, status))
         flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
         state.status, state.reason = status, reason
 

@@ -17,7 +17,7 @@ from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import subscription_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.gateway_address import gateway_target, lacks_path
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request import forwarded
 from feedproxy.request.context import ClientContext, Entrance
@@ -39,6 +39,9 @@ prefix."""
 
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
+
+_BEFORE_TARGET = re.compile(r"(?:with/[^/?]*/)?(?:[^/?]+/)?as/[^/?]*/|with/[^/?]*/")
+"""Matches the part of an endpoint's path before a target."""
 
 AUTHORITY = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
 
@@ -145,10 +148,31 @@ def route(
         target = gateway_target(head.path)
     except (NotFound, BadTarget):
         return MisspelledTarget(_guess_target(head.path, client.base), client)
+    if lacks_path(head.path):
+        return MisspelledTarget(target, client)
     if target.startswith(f"{client.base}/"):
         with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
             return MisspelledTarget(subscription_address.read(target, client.base), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
+
+
+def usual_endpoint_path(path: str, client: ClientContext) -> str:
+    """Return the usual form of an endpoint's path that ends with a gateway target, or "" if it already has this form.
+
+    `path` is relative to the prefix, and includes the query. With another form, a browser could send the password for
+    this address to other hosts (gateway_address.lacks_path).
+    """
+    match = _BEFORE_TARGET.match(path)
+    if client.entrance is not Entrance.GATEWAY or match is None:
+        return ""
+    before, address = match[0], path[match.end() :]
+    with contextlib.suppress(BadTarget):  # the endpoint refuses it
+        try:
+            target = gateway_target(f"/{address}")
+        except NotFound:
+            return before + subscription_address.read(address, client.base)
+        return before + target if lacks_path(f"/{address}") else ""
+    return ""
 
 
 def _guess_target(path: str, base: str) -> str:
