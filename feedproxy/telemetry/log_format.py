@@ -197,7 +197,8 @@ class LineHandler(logging.StreamHandler[Any]):
 
     def __init__(self, stream: Any) -> None:
         super().__init__(non_blocking(stream))
-        self._second = 0
+        self._prefix_of = ("", 0)
+        """Logger and second that `_prefix` is for."""
         self._prefix = ""
 
     def close(self) -> None:
@@ -208,14 +209,14 @@ class LineHandler(logging.StreamHandler[Any]):
 
     def set_form(self, form: str) -> None:
         """Set the form of the following lines to a value of `log_format`."""
-        self._second = 0
+        self._prefix_of = ("", 0)
         self.setFormatter(_formatter(form))
 
     def write_all(self, name: str, lines: Sequence[str]) -> None:
         """Write lines as if the logger `name` had logged each at INFO."""
-        now = time.time()
-        if int(now) != self._second:
-            self._second = int(now)
+        prefix_of = (name, int(time.time()))
+        if prefix_of != self._prefix_of:
+            self._prefix_of = prefix_of
             # Formatters escape control characters, but do not change this placeholder.
             record = logging.LogRecord(name, logging.INFO, "", 0, "%s", (MARK,), None)
             self._prefix = self.format(record).partition(MARK)[0]

@@ -107,6 +107,19 @@ def test_combined_lines_have_no_prefix_and_other_lines_have_one() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "combined"])
+def test_lines_of_two_loggers_in_one_second_have_their_own_prefixes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_700_000_000.0)
+    stream = io.StringIO()
+    handler = LineHandler(stream)
+    handler.set_form(form)
+
+    handler.write_all("feedproxy.telemetry.recent_activity", ["fetch"])
+    handler.write_all("feedproxy.access", ["request"])
+
+    assert [" [info] " in f" {line}" for line in stream.getvalue().splitlines()] == [True, False]
+
+
+@pytest.mark.parametrize("form", ["text", "combined"])
 @pytest.mark.parametrize(("level", "said"), [(logging.INFO, "info"), (logging.WARNING, "warning")])
 def test_line_that_describes_no_request_begins_with_its_level(form: str, level: int, said: str) -> None:
     stream = io.StringIO()
