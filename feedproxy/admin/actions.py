@@ -238,7 +238,7 @@ class AdminActions:
 
     def _refresh_view(self, report: RefreshReport) -> View:
         return {
-            "ok": report.outcome != "failed",
+            "ok": report.outcome != "failed" and (report.outcome != "not-stored" or (report.status or 0) < 400),
             **self._public_name(report.target),
             "outcome": report.outcome,
             "sentence": SENTENCES.get(report.outcome, ""),

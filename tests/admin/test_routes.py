@@ -230,6 +230,12 @@ async def test_failed_refresh_is_reported(proxy: Proxy, origin: str) -> None:
     assert (told["outcome"], told["ok"]) == ("failed", False)
 
 
+async def test_refresh_of_an_address_that_returns_404_is_no_success(proxy: Proxy, origin: str) -> None:
+    told = (await proxy.post(f"/refresh?url={origin}/fed"))[1]
+
+    assert (told["outcome"], told["status"], told["ok"]) == ("not-stored", 404, False)
+
+
 async def test_refresh_of_an_invalid_address_is_a_bad_request(proxy: Proxy) -> None:
     assert (await proxy.post("/refresh?url=ftp://example.com/"))[0] == 400
     assert (await proxy.post("/refresh"))[0] == 400
