@@ -28,8 +28,9 @@ def with_realms_of(value: str, owner: str) -> str:
     At the gateway, all origins share one address. With the origin as `owner`, a browser does not send the credentials
     for one origin to another.
 
-    If the realm is missing, `owner` becomes the realm. If a challenge has several realms, the first counts. Parameters
-    before the first challenge are dropped, because they would become part of the challenge on the previous line.
+    If the realm is missing, `owner` becomes the realm. If a challenge has several realms, the first counts. `domain` is
+    dropped, because it would extend the realm to other paths (RFC 7616, section 3.3). Parameters before the first
+    challenge are dropped, because they would become part of the challenge on the previous line.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):
@@ -47,7 +48,7 @@ def _format_challenge(scheme: str, parameters: list[str], owner: str) -> str:
             match = _PARAMETER.fullmatch(parameter)
             if match and match[1].lower() == "realm":
                 realms.append(unquote(match[2]))
-            elif match:
+            elif match and match[1].lower() != "domain":  # its paths are the origin's, not the gateway's
                 others.append(parameter)
         parameters = [f"realm={quote(' '.join([owner, *realms[:1]]))}", *others]
     return f"{scheme} {', '.join(parameters)}" if parameters else scheme

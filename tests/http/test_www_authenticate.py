@@ -20,6 +20,10 @@ OWNER = "https://a.example"
             'Digest qop="auth, auth-int", realm="x", nonce="n", Basic realm="y"',
             'Digest realm="https://a.example x", qop="auth, auth-int", nonce="n", Basic realm="https://a.example y"',
         ),
+        (
+            'Digest realm="x", domain="/ http://b.example/", nonce="n"',
+            'Digest realm="https://a.example x", nonce="n"',
+        ),
         ('Bearer realm="x", error="y"', 'Bearer realm="x", error="y"'),
         ("Negotiate YWJj==, NTLM", "Negotiate YWJj==, NTLM"),
         ('NTLM, Basic realm="x"', 'NTLM, Basic realm="https://a.example x"'),
