@@ -1,5 +1,6 @@
 """Access rules hold for every path to a feed: redirects, formats, secret addresses, ranges, deltas and old copies."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from feedproxy.request.context import Entrance
 from feedproxy.store.resource import Resource
 from tests.scenarios.conftest import _stages
 from tests.scenarios.test_access import a_feed, files, says  # noqa: F401 -- a fixture
+from tests.security.wire import exchange
 from tests.stages.front import OnFront
 from tests.stages.play import UPSTREAM, Seen
 
@@ -188,3 +190,16 @@ async def test_known_feed_that_redirects_to_a_protected_one_forwards_the_redirec
         assert_nothing_revealed(seen)
         assert seen.status == 302
         clock.advance(100)
+
+
+async def test_refused_connect_authenticates_no_later_request_on_its_connection(protected):
+    """The connection may be that of a proxy with many users."""
+    proxy, origin, _ = await protected(intercept=["127.0.0.1"], connect_ports=["443"])
+    proxy.rule("https://127.0.0.1:81/*", readers=("bob",))
+    connect = f"CONNECT 127.0.0.1:81 HTTP/1.1\r\nHost: 127.0.0.1:81\r\nProxy-Authorization: {says('bob')}\r\n\r\n"
+    request = f"GET {origin.url(SECRET)} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
+
+    said = await exchange(proxy.stage.base, connect.encode(), request.encode())
+
+    assert re.findall(rb"HTTP/1\.1 (\d+) ", said) == [b"403", b"407"]
+    assert HIDDEN not in said

@@ -114,12 +114,11 @@ class FlowHandler:
                 "CONNECT refused: a rule with readers or private protects feeds of this host; "
                 "name the host in intercept, or request its feeds through the gateway"
             )
-        readers = self.app.settings_for(target).readers
+        readers, user = self.app.settings_for(target).readers, ""
         if readers:
             client = client_context(incoming_request(flow), settings, Entrance.PROXY)
             fields = fields_of(flow.request)
             user, _ = await self.app.access_control.authorize(readers, fields, client.address, proxy=True)
-            self.connect_approvals.users[flow.client_conn.id] = user
         policy = self.app.connect_policy
         policy.check_port(port)
         network = client_network(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
@@ -133,6 +132,8 @@ class FlowHandler:
         if _is_client_gone(flow):
             raise Unreachable("the client disconnected before the response")
         self.connect_approvals.tunnels[flow.client_conn.id] = (host, port)
+        if user:
+            self.connect_approvals.users[flow.client_conn.id] = user
         self.connect_approvals.approve(flow.client_conn.id, host, port, address)
         state = self._register(flow, FlowState(client_context(incoming_request(flow), settings, Entrance.PROXY)))
         if self.intercepts(host):
