@@ -73,7 +73,7 @@ async def test_failed_pass_through_is_logged_once_with_status_and_size_of_the_re
 async def test_streamed_large_body_whose_second_fetch_fails_is_logged_as_a_failure(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    proxy, stage = await opened(buffer_max=1000)
+    proxy, stage = await opened(buffer_max=1024)
     stage.origin.publish("/large", b"x" * 5000, content_type="text/plain")
     await proxy.get("/large")
     stage.origin.break_down()
@@ -90,7 +90,7 @@ async def test_streamed_large_body_whose_second_fetch_fails_is_logged_as_a_failu
 async def test_streamed_bodies_are_logged_and_counted_with_their_sizes(
     opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
-    proxy, stage = await opened(buffer_max=1000)
+    proxy, stage = await opened(buffer_max=1024)
     stage.origin.publish("/large", b"x" * 50_000, content_type="text/plain")
     stage.origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Type", "text/plain")]), b"y" * 300)
 
