@@ -466,7 +466,7 @@ def _check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
 def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
     if value is None and spec.optional:
         return None
-    if spec.kind is list and isinstance(value, list):
+    if spec.kind is list and isinstance(value, list | tuple):
         # Operators write ports as numbers, and mitmproxy expects texts.
         if all(isinstance(item, str | int) and not isinstance(item, bool) for item in value):
             items = [str(item) for item in value]

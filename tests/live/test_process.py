@@ -74,7 +74,7 @@ def test_sigterm_lets_running_requests_finish_and_refuses_new_ones(start: Start,
 
 
 def test_sigterm_lets_a_streamed_response_finish(start: Start, origin: Origin) -> None:
-    proxy, halted = start(buffer_max=1_000), threading.Event()
+    proxy, halted = start(buffer_max=1_024), threading.Event()
 
     def large(handler: Handler, _: Asked) -> None:
         handler.send_response(200)

@@ -19,7 +19,7 @@ def test_second_reader_needs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: 
         calls += 1
         return decode(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(decoded_bodies.content_coding, "decode", counting)
+    monkeypatch.setattr(decoded_bodies.bounded_decompression, "decode", counting)
     known = DecodedBodies(100_000)
 
     first = known.get(body, "gzip", limit=10_000)
