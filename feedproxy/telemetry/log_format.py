@@ -196,7 +196,7 @@ class LineHandler(logging.StreamHandler[Any]):
     call."""
 
     def __init__(self, stream: Any) -> None:
-        super().__init__(non_blocking(stream))
+        super().__init__(non_blocking(stream, self._dropped_line))
         self._prefix_of = ("", 0)
         """Logger and second that `_prefix` is for."""
         self._prefix = ""
@@ -206,6 +206,11 @@ class LineHandler(logging.StreamHandler[Any]):
         if isinstance(self.stream, NonBlockingStream):
             self.stream.close()
         super().close()
+
+    def _dropped_line(self, count: int) -> str:
+        """Return a line that states how many lines are missing where it stands."""
+        message = "log: %d lines dropped while the log was not read"
+        return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, message, (count,), None)) + "\n"
 
     def set_form(self, form: str) -> None:
         """Set the form of the following lines to a value of `log_format`."""

@@ -5,17 +5,16 @@ would wait with it, and no client would get an answer.
 """
 
 import contextlib
-import logging
+import errno
 import os
 import select
 import stat
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from feedproxy.clock import Seconds
-
-logger = logging.getLogger(__name__)
 
 CHUNK = select.PIPE_BUF
 """Bytes that a pipe takes without a wait if poll(2) reports room in it: one page."""
@@ -28,75 +27,124 @@ CLOSE_TIMEOUT: Seconds = 2
 
 
 class NonBlockingStream:
-    """A stream with a `write` that returns at once. While the reader does not read, a thread writes the backlog."""
+    """A stream with a `write` that returns at once. While the reader does not read, a thread writes the backlog.
 
-    def __init__(self, stream: Any) -> None:
+    `report` returns a line of the log that states a number of dropped lines.
+    """
+
+    def __init__(self, stream: Any, report: Callable[[int], str]) -> None:
         self._stream = stream
+        self._report = report
         self._descriptor: int = stream.fileno()
         self._poll = select.poll()
         self._poll.register(self._descriptor, select.POLLOUT)
         # A terminal may report room for less than a chunk.
         self._always_waits = os.isatty(self._descriptor)
+        self._has_nowait = True
         self._reset()
         os.register_at_fork(after_in_child=self._reset)  # the thread does not run in the child
 
     def _reset(self) -> None:
-        self._backlog: deque[bytes] = deque()
+        self._backlog: deque[bytes | int] = deque()
+        """Lines, and at each gap in them the number of dropped lines."""
         self._backlog_size = 0
-        self._dropped = 0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def write(self, text: str) -> None:
         """Write lines, or add them to the backlog. Raises OSError if the reader has closed its end."""
-        lines: bytes = text.encode(self._stream.encoding or "utf-8", "backslashreplace")
+        lines = self._encode(text)
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and not self._backlog:
                 lines = lines[self._write_available(lines) :]
                 if not lines:
                     return
-                self._thread = threading.Thread(target=self._write_backlog, name="feedproxy-log", daemon=True)
-                self._thread.start()
-            if self._backlog_size + len(lines) > BACKLOG_MAX:
-                self._dropped += lines.count(b"\n")
-                return
-            self._backlog.append(lines)
-            self._backlog_size += len(lines)
+            self._append(lines)
+            self._start_thread()
 
     def flush(self) -> None:
         """Do nothing, because nothing is buffered that can be written."""
 
     def close(self) -> None:
         """Return after the backlog is written, or after CLOSE_TIMEOUT."""
-        if (thread := self._thread) is not None:
+        with self._lock:
+            self._start_thread()
+            thread = self._thread
+        if thread is not None:
             thread.join(CLOSE_TIMEOUT)
+
+    def _encode(self, text: str) -> bytes:
+        encoded: bytes = text.encode(self._stream.encoding or "utf-8", "backslashreplace")
+        return encoded
+
+    def _append(self, lines: bytes) -> None:
+        """Add lines to the backlog. Without room for them, count them where they are missing."""
+        if self._backlog_size + len(lines) <= BACKLOG_MAX:
+            self._backlog.append(lines)
+            self._backlog_size += len(lines)
+            return
+        dropped = lines.count(b"\n")
+        if self._backlog and isinstance(last := self._backlog[-1], int):
+            self._backlog[-1] = last + dropped
+        else:
+            self._backlog.append(dropped)
+
+    def _start_thread(self) -> None:
+        """Start the thread if there is a backlog. Without memory for a thread, the next line tries again."""
+        if self._thread is not None or not self._backlog:
+            return
+        thread = threading.Thread(target=self._write_backlog, name="feedproxy-log", daemon=True)
+        with contextlib.suppress(RuntimeError):
+            thread.start()
+            self._thread = thread
 
     def _write_available(self, lines: bytes) -> int:
         """Write as many lines as there is room for. Return the number of bytes written."""
         start = 0
-        while start < len(lines) and not self._always_waits:
-            end = _end_of_chunk(lines, start)
-            if end - start > CHUNK or not self._poll.poll(0):
-                break
-            start += os.write(self._descriptor, lines[start:end])
+        with contextlib.suppress(BlockingIOError):
+            while start < len(lines) and not self._always_waits:
+                end = _end_of_chunk(lines, start)
+                if end - start > CHUNK or not self._poll.poll(0):
+                    break
+                start += self._write_at_once(lines[start:end])
         return start
+
+    def _write_at_once(self, chunk: bytes) -> int:
+        """Write a chunk, and return the number of bytes written. Raises BlockingIOError if there is no room.
+
+        The room that poll(2) has reported may be taken by another worker. Then write(2) would wait. Linux before 6.4
+        cannot write to a pipe or a socket without waiting, unless all processes that share it do so.
+        """
+        if self._has_nowait:
+            try:
+                return os.pwritev(self._descriptor, [chunk], -1, os.RWF_NOWAIT)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+                self._has_nowait = False
+        return os.write(self._descriptor, chunk)
 
     def _write_backlog(self) -> None:
         while True:
             with self._lock:
-                if not self._backlog and not self._dropped:
+                if not self._backlog:
                     self._thread = None
                     return
-                lines = self._backlog.popleft() if self._backlog else b""
-                dropped, self._dropped = (0, self._dropped) if lines else (self._dropped, 0)
+                part = self._backlog.popleft()
             with contextlib.suppress(OSError):
-                start = 0
-                while start < len(lines):
-                    start += os.write(self._descriptor, lines[start : _end_of_chunk(lines, start)])
-            with self._lock:
-                self._backlog_size -= len(lines)
-            if dropped:
-                logger.warning("log: %d lines dropped while the log was not read", dropped)
+                self._write_all(self._encode(self._report(part)) if isinstance(part, int) else part)
+            if isinstance(part, bytes):
+                with self._lock:
+                    self._backlog_size -= len(part)
+
+    def _write_all(self, lines: bytes) -> None:
+        """Write lines, and wait for room. Raises OSError if the reader has closed its end."""
+        start = 0
+        while start < len(lines):
+            try:
+                start += os.write(self._descriptor, lines[start : _end_of_chunk(lines, start)])
+            except BlockingIOError:  # another program that shares the descriptor has set O_NONBLOCK
+                self._poll.poll()
 
 
 def _end_of_chunk(lines: bytes, start: int) -> int:
@@ -109,10 +157,13 @@ def _end_of_chunk(lines: bytes, start: int) -> int:
     return end or len(lines)
 
 
-def non_blocking(stream: Any) -> Any:
-    """Return a stream that writes to the same place and never waits for a reader. A file is returned unchanged."""
+def non_blocking(stream: Any, report: Callable[[int], str]) -> Any:
+    """Return a stream that writes to the same place and never waits for a reader. A file is returned unchanged.
+
+    `report` returns a line of the log that states a number of dropped lines.
+    """
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (AttributeError, OSError, ValueError):
         return stream  # it is closed, or exists only in memory
-    return stream if stat.S_ISREG(mode) else NonBlockingStream(stream)
+    return stream if stat.S_ISREG(mode) else NonBlockingStream(stream, report)
