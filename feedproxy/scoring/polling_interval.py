@@ -1,6 +1,7 @@
 """Rules on the time between polls.  RFC 9111, section 4.2; RSS 2.0; RSS 1.0 syndication module.
 
 The latest answer determines the interval. It is at most one day: a reader that polls once a day is never too early.
+Intervals begin at the origin, so the Age of an answer from a cache counts towards them.
 """
 
 import math
@@ -46,9 +47,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.last_success is None or state.follows(poll):
         return None
     gap = poll.at - state.last_success
-    intervals = _polling_intervals(state)
+    intervals = [interval for interval in _polling_intervals(state) if interval[0] > 0]
     if not intervals:
-        intervals = [(DEFAULT_WAIT, POLLED_OFTEN, "the feed specifies no interval")]
+        intervals = [(DEFAULT_WAIT, POLLED_OFTEN, "the feed specifies no interval, or nothing of it remained")]
     return tuple(
         Observation(kind, f"{format_duration(gap)} after the last success; {reason}", {"wait": format_duration(wait)})
         for wait, kind, reason in intervals
@@ -59,22 +60,27 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     """Return the intervals that a feed specifies.
 
-    Each element has the seconds, the kind of Note for a violation, and the reason.
+    Each element has the seconds from the last success, the kind of Note for a violation, and the reason. The seconds
+    may be negative: the answer was older than the interval.
     """
     assert state.last_success is not None
+    # "a number of minutes that indicates how long a channel can be cached before refreshing from the source" -- RSS 2.0
+    fetched = state.last_success - state.age
     schedule, intervals = state.schedule, list[tuple[Seconds, type[Note], str]]()
     if state.lifetime > 0:
         intervals.append(
             (state.lifetime, POLLED_WITHIN_MAX_AGE, f"the answer was fresh for {format_duration(state.lifetime)}")
         )
     if schedule.ttl is not None:
-        intervals.append((60.0 * schedule.ttl, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl} minutes"))
+        intervals.append((60.0 * schedule.ttl - state.age, POLLED_WITHIN_TTL, f"ttl is {schedule.ttl} minutes"))
     steps = [schedule.interval] if schedule.interval else []
-    if (update := next_update(schedule, state.last_success)) is not None:
+    if (update := next_update(schedule, fetched)) is not None:
         length = {"hourly": DAY / 24}.get(str(schedule.period), DAY) / schedule.frequency
         # A poll is on time right after an update computed from sy:updateBase, or a whole period after the last poll.
-        steps.append(min(update - state.last_success, length))
-    intervals += [(step, POLLED_WITHIN_SY, f"the feed is updated every {format_duration(step)}") for step in steps]
+        steps.append(min(update - fetched, length))
+    intervals += [
+        (step - state.age, POLLED_WITHIN_SY, f"the feed is updated every {format_duration(step)}") for step in steps
+    ]
     return [(min(wait, DAY), kind, reason) for wait, kind, reason in intervals]
 
 
@@ -172,7 +178,9 @@ class POLLED_OFTEN(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "%(times)s came less than 15 minutes after the last success."
-    advice = "The feed specifies no interval. Poll at most every half hour, and less often if the feed seldom changes."
+    advice = """\
+    The feed specifies no interval, or a cache had already stored the answer for longer. Poll at most every half hour,
+    and less often if the feed seldom changes."""
     reference = "docs/explanation/grades.md"
 
 

@@ -138,12 +138,15 @@ class ReaderState:
     last_success: Instant | None = None
     lifetime: Seconds = 0.0
     """Freshness lifetime of the copy, in seconds from `last_success`.  RFC 9111, section 4.2.1"""
+    age: Seconds = 0.0
+    """Age of the last complete answer: the seconds for which caches had stored it."""
     schedule: Schedule = field(default_factory=Schedule)
     refusal: ServerRefusal | None = None
     previous: Poll | None = None
     redirect_target: str = ""
     """Target of the redirect if the previous answer was a redirect, otherwise ""."""
-    hops: int = 0
+    chain: tuple[str, ...] = ()
+    """Targets of the latest poll: the first, and those that redirects led to. At most ADDRESSES_MAX."""
     permanent: dict[str, RelocationSightings] = field(default_factory=dict)
     """Permanent moves, keyed by the old address."""
     temporary: tuple[str, ...] = ()
@@ -163,6 +166,12 @@ class ReaderState:
             and poll.at - self.previous.at <= FOLLOW_TIMEOUT
         )
 
+    @property
+    def is_in_loop(self) -> bool:
+        """Return True if the previous answer redirects to an address of the same poll. "A client SHOULD detect and
+        intervene in cyclical redirections" -- RFC 9110, section 15.4."""
+        return self.redirect_target in self.chain
+
     def is_new_address(self, target: str) -> bool:
         """Return True if a redirect leads to `target`, and no answer of `target` has had validators yet."""
         is_redirect_target = target in self.temporary or any(
@@ -173,7 +182,7 @@ class ReaderState:
     def learn(self, poll: Poll) -> None:
         """Update the state from a request and its answer."""
         follows = self.follows(poll)
-        self.hops = self.hops + 1 if follows else 0
+        self.chain = (*self.chain[: ADDRESSES_MAX - 1], poll.target) if follows else (poll.target,)
         if not follows and poll.target not in self.temporary:
             self.direct_addresses = _with_address(self.direct_addresses, poll.target)
         if poll.is_conditional:
@@ -218,13 +227,13 @@ class ReaderState:
         elif poll.is_success:
             self.last_success = poll.at
             self.lifetime = _lifetime(poll, self.lifetime if poll.status == 304 else 0.0)
+            self.age = _age(poll)
             self.refusal = None
         elif (
             poll.status in REFUSALS or poll.status >= 400 or not poll.status or not poll.complete or poll.status == 200
         ):
-            self.refusal = (
-                None if poll.status in (404, 410) else ServerRefusal(poll.at, poll.status, _retry_after(poll))
-            )
+            # The rule on ended feeds (redirect_rules.py) applies to 410.
+            self.refusal = None if poll.status == 410 else ServerRefusal(poll.at, poll.status, _retry_after(poll))
         if poll.content is not None and poll.content.is_feed and poll.content.relocation is None:
             self.schedule = poll.content.schedule
 
@@ -241,6 +250,10 @@ class ReaderState:
             self._record_move(poll, resolve_reference(poll, relocation.location), xml=True)
         elif poll.is_success and relocation is None:
             self.permanent.pop(poll.target, None)
+        if self.is_in_loop:
+            self._discount_moves(self.chain)
+        elif not poll.is_success and poll.status not in (*REDIRECTS, 410):
+            self._discount_moves(self.chain[:-1])
         if poll.status == 410 or isinstance(relocation, Gone):
             sightings = self.gone
             if sightings is None:
@@ -256,6 +269,12 @@ class ReaderState:
             sightings.count, sightings.last = sightings.count + 1, poll.at
         elif len(self.permanent) < ADDRESSES_MAX:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
+
+    def _discount_moves(self, addresses: tuple[str, ...]) -> None:
+        """Subtract one announcement from the moves of these addresses, because the last one led to no feed."""
+        for target in set(addresses):
+            if (sightings := self.permanent.get(target)) is not None:
+                sightings.count = max(0, sightings.count - 1)
 
 
 def _with_address(addresses: tuple[str, ...], address: str) -> tuple[str, ...]:
@@ -339,8 +358,13 @@ def _lifetime(poll: Poll, default: Seconds) -> Seconds:
     lifetime = control.max_age if control.max_age is not None else poll.seconds_until("expires")
     if lifetime is None:
         return default
-    age = poll.answer.get("age") or "0"
-    return max(0.0, lifetime - (float(age) if age.isdigit() and len(age) < 10 else 0.0))
+    return max(0.0, lifetime - _age(poll))
+
+
+def _age(poll: Poll) -> Seconds:
+    """Return the Age of the answer, or 0 if the field is absent or invalid."""
+    age = (poll.answer.get("age") or "").strip()
+    return float(age) if age.isascii() and age.isdigit() and len(age) < 10 else 0.0
 
 
 def _retry_after(poll: Poll) -> Seconds | None:

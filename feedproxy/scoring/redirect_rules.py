@@ -31,7 +31,8 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
         previous is not None
         and previous.status in REDIRECTS
         and _is_observable(previous, state)
-        and state.hops < HOPS_MAX
+        and len(state.chain) <= HOPS_MAX
+        and not state.is_in_loop
     ):
         applies = True
         observations.append(

@@ -63,12 +63,15 @@ class CorrectReader:
     agent = "Perfect/1.0 (+https://example.com/perfect)"
     version = "HTTP/1.1"
     address = "reader-1"
+    least_wait = 1800.0
+    detects_loops = True
 
     def __init__(self, feed: str = FEED) -> None:
         self.feed = feed
         self.tag = ""
         self.modified = ""
         self.base = 0.0
+        self.age = 0.0
         self.lifetime = 0.0
         self.schedule = Schedule()
         self.not_before = 0.0
@@ -85,10 +88,11 @@ class CorrectReader:
         return now >= self.base + self.wait() and not skipped
 
     def wait(self) -> float:
-        waits = [1800.0, self.lifetime, 60.0 * (self.schedule.ttl or 0), self.schedule.interval or 0.0]
-        if (update := next_update(self.schedule, self.base)) is not None:
-            waits.append(update - self.base)
-        return min(max(waits), 86_400)
+        fetched = self.base - self.age
+        waits = [self.lifetime, 60.0 * (self.schedule.ttl or 0), self.schedule.interval or 0.0]
+        if (update := next_update(self.schedule, fetched)) is not None:
+            waits.append(update - fetched)
+        return min(max(self.least_wait, max(waits) - self.age), 86_400)
 
     # -- how
 
@@ -118,6 +122,7 @@ class CorrectReader:
                 self._take_content(exchange, body)
             case 304:
                 self.base = now
+                self.age = float(fields.get("age") or 0)
             case 410:
                 self.end()
             case 429 | 503:
@@ -153,6 +158,7 @@ class CorrectReader:
             return
         self.keep(exchange.fields.get("etag") or "", exchange.fields.get("last-modified") or "")
         self.base = self.full_at = exchange.at
+        self.age = float(exchange.fields.get("age") or 0)
         self.schedule = channel.schedule
         self.lifetime = CacheControl.from_fields(exchange.fields).max_age or 0.0
 
@@ -199,6 +205,7 @@ def poll(
 ) -> None:
     """Send one poll and follow its redirects."""
     target, is_permanent = reader.address_of(now), True
+    visited: set[str] = set()
     for hop in range(8):
         fields = Fields(reader.fields(now))
         bare = target.partition("?")[0]
@@ -228,7 +235,8 @@ def poll(
         exchanges.append(exchange)
         contents[exchange.digest] = content
         location = reader.take(exchange, content, is_permanent)
-        if not location or not reader.follows(reply.status):
+        visited.add(target)
+        if not location or not reader.follows(reply.status) or (reader.detects_loops and location in visited):
             return
         is_permanent = is_permanent and reply.status in (301, 308)
         target = location

@@ -8,7 +8,7 @@ import pytest
 
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
-from feedproxy.lab.record.exchange import Exchange, Recording
+from feedproxy.lab.record.exchange import Exchange, Recording, content_digest
 from feedproxy.lab.recording_scores import grade_recording
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.replay_source import ReplayOptions
@@ -35,6 +35,13 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nothing said": ({}, {}),
     "ttl": ({"extra": "<ttl>120</ttl>"}, {}),
     "max-age": ({"fields": [("Cache-Control", "max-age=5400")]}, {}),
+    "max-age behind a cache": ({"fields": [("Cache-Control", "max-age=10800"), ("Age", "7200")]}, {}),
+    "ttl behind a cache": (
+        {"extra": "<ttl>180</ttl>", "fields": [("Cache-Control", "max-age=10800"), ("Age", "7200")]},
+        {},
+    ),
+    "sy behind a cache": ({"fields": [("Age", "39600")]}, {"add": ["sy=daily/2"]}),
+    "ttl of a stale copy": ({"extra": "<ttl>60</ttl>", "fields": [("Age", "7200")]}, {}),
     "skipHours": ({"extra": "<skipHours><hour>3</hour><hour>4</hour></skipHours>"}, {}),
     "skipDays": ({"extra": "<skipDays><day>Tuesday</day></skipDays>"}, {}),
     "sy": ({}, {"add": ["sy=daily/2"]}),
@@ -46,6 +53,8 @@ SITUATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "308": ({}, {"faults": ["redirect-308@1d"]}),
     "302": ({}, {"faults": ["redirect-302@1d..2d"]}),
     "307": ({}, {"faults": ["redirect-307@1d..2d"]}),
+    "loop": ({}, {"faults": ["redirect-loop@1d..30h"]}),
+    "permanent loop": ({}, {"faults": ["redirect-loop=301@1d..40h"]}),
     "chain": ({}, {"faults": ["redirect-chain@1d"]}),
     "XML redirect": ({}, {"faults": ["xml-redirect@1d"]}),
     "410": ({}, {"faults": ["410@1d"]}),
@@ -279,6 +288,68 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {"faults": ["redirect-307"]},
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"), [(3600, polling_interval.POLLED_WITHIN_TTL), (7200, polling_interval.POLLED_OFTEN)]
+)
+def test_poll_is_too_early_before_the_rest_of_ttl_or_15_minutes(age: int, expected: type[Note]) -> None:
+    """A ttl of two hours, and answers of a cache that has stored the feed for `age` seconds."""
+    recording = _hourly(200, 200, 200, hour=600, document=document(3, "<ttl>120</ttl>"), Age=str(age))
+
+    assert findings(score_of(recording)) == {expected}
+
+
+def test_immediate_retry_after_404_gets_finding() -> None:
+    recording = _hourly(200, 404, 404, 404, hour=60)
+
+    assert polling_interval.HAMMERED in findings(score_of(recording))
+
+
+def _hourly(*statuses: int, hour: float = 3600, document: bytes = document(3), **fields: str) -> Recording:
+    """Return a recording of unconditional requests every `hour` seconds, with these statuses and fields."""
+    base = play(CorrectReader(), days=1).exchanges[0]
+    digest = content_digest(document)
+    exchanges = [
+        replace(
+            base,
+            at=base.at + hour * number,
+            status=status,
+            fields=Fields(fields.items()),
+            digest=digest if status == 200 else "",
+        )
+        for number, status in enumerate(statuses)
+    ]
+    return Recording(tuple(exchanges), {digest: document})
+
+
+def test_reader_need_not_detect_redirect_loops() -> None:
+    options = ReplayOptions(faults=["redirect-loop@1d..30h"])
+
+    assert findings(score_of(play(habit(detects_loops=False)(), options=options))) == set()
+
+
+def test_reader_need_not_adopt_permanent_move_to_missing_page() -> None:
+    base = play(CorrectReader(), days=1).exchanges[0]
+    exchanges = [base]
+    for hour in range(1, 8):
+        fields = Fields([*base.request.fields, ("If-None-Match", base.fields.get("etag") or "")])
+        request = replace(base.request, fields=fields)
+        moved = Fields([("Location", "/moved")])
+        exchanges += [
+            replace(base, at=base.at + 3600 * hour, request=request, status=301, fields=moved, digest=""),
+            replace(
+                base,
+                at=base.at + 3600 * hour + 1,
+                request=replace(request, target="http://example.com/moved"),
+                status=404,
+                fields=Fields(),
+                digest="",
+            ),
+        ]
+    recording = Recording(tuple(exchanges), {base.digest: document(3)})
+
+    assert findings(score_of(recording)) == set()
 
 
 @pytest.mark.parametrize("kind", FAULTY_READERS, ids=lambda kind: kind.id())
