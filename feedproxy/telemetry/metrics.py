@@ -53,6 +53,9 @@ ERROR = 400
 COUNTERS_MAX = 1024
 """Maximum number of counters of one metric that are cached by their labels. Fewer combinations of labels occur."""
 
+FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
+"""Gauges that have no value without a fleet. With the value 0, the alert of a split fleet would fire."""
+
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Seconds after which the same failure of the store is logged again."""
 STORE_ERRORS_MAX = 64
@@ -168,7 +171,9 @@ class Metrics:
             "feedproxy_feeds_read", "Feeds that were requested within subscriber_window.", registry=self.registry
         )
         self._fleet_up = Gauge(
-            "feedproxy_fleet_up", "1 while the fleet's Redis answers, else 0.", registry=self.registry
+            "feedproxy_fleet_up",
+            "1 while the fleet's Redis answers, else 0. No value without a fleet.",
+            registry=self.registry,
         )
         self._fleet_waiting = Gauge(
             "feedproxy_fleet_waiting", "Changes that wait to be sent to the fleet's Redis.", registry=self.registry
@@ -273,6 +278,10 @@ class Metrics:
         """Return the current families."""
         self._flush()
         families = list(self.registry.collect())
+        if not self._fleet_seen:
+            for family in families:
+                if family.name in FLEET_GAUGES:
+                    family.samples = []
         self.collected.emit(families)
         return families
 

@@ -89,3 +89,18 @@ def test_error_page_of_the_proxy_does_not_count_as_data_from_store_or_origin() -
 
     tally = metrics.tally()
     assert (tally.requests, tally.sent, tally.bytes_spared) == (2, 10, 10)
+
+
+def test_gauges_of_the_fleet_have_no_value_without_a_fleet() -> None:
+    metrics = Metrics()
+
+    def lines() -> list[str]:
+        return [line for line in metrics.exposition().decode().splitlines() if line.startswith("feedproxy_fleet_")]
+
+    assert lines() == []
+    metrics.observe_fleet(up=False, waiting=2, events={"away": 1})
+    assert lines() == [
+        "feedproxy_fleet_up 0.0",
+        "feedproxy_fleet_waiting 2.0",
+        'feedproxy_fleet_events_total{event="away"} 1.0',
+    ]
