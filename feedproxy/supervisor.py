@@ -82,6 +82,8 @@ class _WorkerSlot:
     started: Seconds = 0.0
     exits_in_a_row: int = 0
     due: Seconds | None = None
+    missed_reload: bool = False
+    """True if a reload came before the worker could load the options again."""
 
 
 @dataclass(slots=True)
@@ -152,7 +154,12 @@ class Supervisor:
     def _supervise(self, addresses: "list[Place]") -> int:
         for worker in self._workers:
             # Workers start one after the other. The first worker initializes the store, and reports its errors.
-            self._start(worker)
+            try:
+                self._start(worker)
+            except OSError as error:
+                logger.error("worker %d cannot start (%s)", worker.index, error.strerror)
+                self._end()
+                return 1
             if (code := self._wait_ready(worker)) is not None:
                 self._end()
                 return code
@@ -188,8 +195,7 @@ class Supervisor:
             loaded = serve.read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
             self._loaded, self._previous = loaded, self._loaded
         for worker in self._workers:
-            if worker.pid:
-                os.kill(worker.pid, signal.SIGHUP)
+            worker.missed_reload = True
 
     def _kill_hanging(self, now: Seconds) -> None:
         """Kill the worker with the oldest heartbeat if it hangs. Kill only one worker, because the others may be
@@ -199,7 +205,7 @@ class Supervisor:
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
         for worker in self._workers:
             if worker.pid:
-                (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
+                beat = self._heartbeat(worker)
                 excess = now - beat - HANG_TIMEOUT if beat else now - worker.started - START_TIMEOUT
                 silent.append((excess, worker.index, worker))
         if not silent or max(silent)[0] <= 0:
@@ -214,14 +220,27 @@ class Supervisor:
             if worker.pid and (status := _exit_status(worker.pid)) is not None:
                 self._on_worker_exit(worker, status)
             if worker.due is not None and worker.due <= time.monotonic():
-                if not worker.sockets:
-                    worker.sockets = _duplicate_sockets(addresses)
-                self._start(worker)
+                self._restart(worker, addresses)
+            if worker.missed_reload and worker.pid and self._heartbeat(worker):
+                worker.missed_reload = False
+                os.kill(worker.pid, signal.SIGHUP)
+
+    def _restart(self, worker: _WorkerSlot, addresses: "list[Place]") -> None:
+        """Start a worker again. Without memory, processes or descriptors for it, schedule another try."""
+        try:
+            if not worker.sockets:
+                worker.sockets = _duplicate_sockets(addresses)
+            self._start(worker)
+        except OSError as error:
+            self._schedule_restart(worker, f"cannot start ({error.strerror})", is_first=False)
 
     def _on_worker_exit(self, worker: _WorkerSlot, status: int) -> None:
         """Schedule the restart of a worker that has exited."""
-        now = time.monotonic()
-        is_first = now - worker.started >= STABLE_AFTER or self._revert_options(worker, status)
+        is_first = time.monotonic() - worker.started >= STABLE_AFTER or self._revert_options(worker, status)
+        self._schedule_restart(worker, _describe_exit(status), is_first=is_first)
+
+    def _schedule_restart(self, worker: _WorkerSlot, event: str, *, is_first: bool) -> None:
+        """Schedule the restart of a worker that does not run. `is_first` is false if the last start failed, too."""
         worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0
@@ -232,27 +251,37 @@ class Supervisor:
             _close(worker.sockets)
             worker.sockets = ()
         when = f"in {pause:g} s" if pause else "at once"
-        logger.warning("worker %d %s, restarting %s", worker.index, _describe_exit(status), when)
+        logger.warning("worker %d %s, restarting %s", worker.index, event, when)
         self._clear_slots(worker)
-        worker.due = now + pause
+        worker.due = time.monotonic() + pause
 
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
         """Return to the options before the last reload if a worker cannot start with the new options.
 
         The other workers have refused the new options, too. Return True if the options have changed.
         """
-        (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
-        if beat or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
+        if self._heartbeat(worker) or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
             return False
         self._loaded, self._previous = self._previous, None
         return True
 
+    def _heartbeat(self, worker: _WorkerSlot) -> Seconds:
+        """Return the time of a worker's last heartbeat, or 0 if it is not ready."""
+        (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
+        return float(beat)
+
     def _start(self, worker: _WorkerSlot) -> None:
+        """Start a worker. Raises OSError if there is no process or descriptor for it."""
         HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
         control_socket, worker_socket = socket.socketpair()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
+        with contextlib.suppress(OSError):  # their reader has ended, or the disk is full
+            sys.stdout.flush()
+            sys.stderr.flush()
+        try:
+            pid = os.fork()
+        except OSError:
+            _close((control_socket, worker_socket))
+            raise
         if not pid:
             if self._lock is not None:
                 os.close(self._lock)  # the lock must end when the supervisor exits
@@ -279,7 +308,7 @@ class Supervisor:
             _run_worker(plan, context)
         worker_socket.close()
         worker.pid, worker.control_socket = pid, control_socket
-        worker.started, worker.due = time.monotonic(), None
+        worker.started, worker.due, worker.missed_reload = time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
         """Wait until a worker is ready and return None. Return its exit code if it fails, or 0 after a signal to
@@ -297,7 +326,9 @@ class Supervisor:
                     logger.error("worker %d %s before it was ready", worker.index, _describe_exit(status))
                 return code if code > 0 else 1
             received = signal.sigtimedwait(_SIGNALS - {signal.SIGCHLD}, 0)
-            if received is not None and received.si_signo != signal.SIGHUP:
+            if received is not None and received.si_signo == signal.SIGHUP:
+                self._reload()
+            elif received is not None:
                 logger.info("shutting down during the start: %s", signal.Signals(received.si_signo).name)
                 return 0
         logger.error("worker %d was not ready within %d s", worker.index, START_TIMEOUT)

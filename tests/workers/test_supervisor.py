@@ -1,0 +1,102 @@
+"""The supervisor of several workers goes on if the machine lacks what a worker needs to start."""
+
+import errno
+import io
+import mmap
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from feedproxy import serve, supervisor
+from feedproxy.config_file import Config
+from feedproxy.supervisor import Supervisor, _WorkerSlot
+from feedproxy.workers.worker_context import HEARTBEAT
+
+WORKERS = 2
+
+
+@pytest.fixture
+def supervising() -> Iterator[Supervisor]:
+    """A supervisor of two workers that have exited, and are due to start again."""
+    loaded = serve.LoadedOptions(Config(), {})
+    options = serve.WorkerOptions(WORKERS, ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
+    supervising = Supervisor(serve.ServePlan(), options, print)
+    supervising._beats = mmap.mmap(-1, HEARTBEAT.size * WORKERS)
+    supervising._workers = [
+        _WorkerSlot(index, (socket.create_server(("127.0.0.1", 0)),), due=0.0) for index in range(WORKERS)
+    ]
+    yield supervising
+    for worker in supervising._workers:
+        supervisor._close(worker.sockets)
+
+
+def no_process() -> int:
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def test_worker_for_which_no_process_is_left_is_started_later(
+    supervising: Supervisor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "fork", no_process)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    supervising._check_workers([])
+    assert "worker 0 cannot start (Resource temporarily unavailable), restarting at once" in caplog.text
+    supervising._check_workers([])
+    assert "restarting in 0.5 s" in caplog.text
+    assert all(worker.due is not None and worker.due > time.monotonic() for worker in supervising._workers)
+    assert len(os.listdir("/proc/self/fd")) == descriptors - WORKERS, "only the listening sockets are closed"
+
+
+def test_worker_whose_port_another_program_has_taken_is_started_later(
+    supervising: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    for worker in supervising._workers:
+        supervisor._close(worker.sockets)
+        worker.sockets = ()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        supervising._check_workers([(socket.AF_INET, other.getsockname())])
+    assert caplog.text.count("cannot start (Address already in use), restarting at once") == WORKERS
+
+
+class FullDisk(io.StringIO):
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_worker_starts_again_although_standard_output_cannot_be_written(
+    supervising: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids = iter((101, 102))
+    monkeypatch.setattr(os, "fork", lambda: next(pids))
+    monkeypatch.setattr(os, "waitpid", lambda pid, _: (0, 0))
+    monkeypatch.setattr(sys, "stdout", FullDisk())
+    supervising._check_workers([])
+    assert [worker.pid for worker in supervising._workers] == [101, 102]
+    supervising._workers[0].control_socket.close()
+    supervising._workers[1].control_socket.close()
+
+
+def test_reload_during_the_start_of_a_worker_reaches_it_when_it_is_ready(
+    supervising: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "waitpid", lambda pid, _: (0, 0))
+    monkeypatch.setattr(os, "kill", lambda pid, number: signals.append((pid, number)))
+    for worker in supervising._workers:
+        worker.pid, worker.due = 101 + worker.index, None
+    HEARTBEAT.pack_into(supervising._beats, 0, time.monotonic())
+
+    supervising._reload()
+    supervising._check_workers([])
+    supervising._check_workers([])
+    assert signals == [(101, signal.SIGHUP)]
+
+    HEARTBEAT.pack_into(supervising._beats, HEARTBEAT.size, time.monotonic())
+    supervising._check_workers([])
+    supervising._check_workers([])
+    assert signals == [(101, signal.SIGHUP), (102, signal.SIGHUP)]
