@@ -5,7 +5,7 @@ import functools
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.websub.hub_and_subscriber import WebSub
-from feedproxy.refresh.ingest.link_injection import HUB
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.server.addon import NotificationAddon
 

@@ -7,7 +7,7 @@ from mitmproxy import exceptions
 from feedproxy.errors import UsageError
 from feedproxy.notify.downstream_purge import DownstreamPurge, read_purge_fields, read_purge_sink
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.refresh.events import CopiesInvalidated
+from feedproxy.refresh.refresh_events import CopiesInvalidated
 from feedproxy.server.addon import NotificationAddon
 
 logger = logging.getLogger("feedproxy.purges")

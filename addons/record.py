@@ -10,7 +10,7 @@ from feedproxy.lab.record.har_redaction import KEEP_CHOICES, Redactor
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm.recording import StableNames, client_exchange, flow_exchanges, origin_exchange
+from feedproxy.server.mitm.exchanges_from_flows import StableNames, client_exchange, flow_exchanges, origin_exchange
 
 logger = logging.getLogger("feedproxy.record")
 

@@ -17,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy import __version__
-from feedproxy.access.access_control import AccessControl
+from feedproxy.access.authorization import AccessControl
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
@@ -33,8 +33,8 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
-from feedproxy.refresh.events import Events
 from feedproxy.refresh.paused_and_blocked import OperatorDecisions
+from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.request.url_mapping import to_public
@@ -53,7 +53,7 @@ from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
-from feedproxy.upstream.own_listeners import OwnListeners
+from feedproxy.upstream.own_ports import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent, parent_of
 from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_peers import WorkerPeers

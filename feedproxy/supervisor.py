@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedproxy import serve, systemd
+from feedproxy import proxy_process, systemd
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
@@ -90,8 +90,8 @@ class _WorkerSlot:
 class Supervisor:
     """The supervisor of one proxy's workers. `run` is called once."""
 
-    plan: serve.ServePlan
-    options: serve.WorkerOptions
+    plan: proxy_process.ServePlan
+    options: proxy_process.WorkerOptions
     announce: Announce
     _folder: Path = field(init=False)
     _lock: int | None = None
@@ -104,9 +104,9 @@ class Supervisor:
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
     _startup_grace_until: Seconds = 0.0
-    _loaded: serve.LoadedOptions = field(init=False)
+    _loaded: proxy_process.LoadedOptions = field(init=False)
     """The options of all workers, with which a worker starts again."""
-    _previous: serve.LoadedOptions | None = None
+    _previous: proxy_process.LoadedOptions | None = None
     """The options before the last reload."""
 
     def __post_init__(self) -> None:
@@ -192,7 +192,7 @@ class Supervisor:
     def _reload(self) -> None:
         """Make each worker load the configuration again. The workers log an error in it."""
         with contextlib.suppress(UsageError):
-            loaded = serve.read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
+            loaded = proxy_process.read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
             self._loaded, self._previous = loaded, self._loaded
         for worker in self._workers:
             worker.missed_reload = True
@@ -376,7 +376,7 @@ class Supervisor:
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
-def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
+def _run_worker(plan: proxy_process.ServePlan, worker: WorkerContext) -> None:
     """Run a worker in the new process. The call does not return."""
     code = 1
     try:
@@ -386,7 +386,7 @@ def _run_worker(plan: serve.ServePlan, worker: WorkerContext) -> None:
         systemd.disable_notifications()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         random.seed()  # otherwise all workers would generate the same random numbers
-        done = asyncio.run(serve.serve(plan, lambda _: worker.notify_ready(), worker=worker))
+        done = asyncio.run(proxy_process.serve(plan, lambda _: worker.notify_ready(), worker=worker))
         code = done if isinstance(done, int) else 1
     except UsageError as error:
         print(f"feedproxy: {error}", file=sys.stderr)

@@ -44,7 +44,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"admin"}),
     frozenset({"server"}),
     frozenset({"addons"}),
-    frozenset({"serve"}),
+    frozenset({"proxy_process"}),
     frozenset({"client", "demo", "supervisor"}),
     frozenset({"commands", "cli", "__main__"}),
 )
@@ -58,7 +58,7 @@ FRIENDS = LAYERS[0] | LAYERS[-1]
 FOLDER_MAX = 20
 """Maximum number of modules in a folder. A folder with more has more than one subject."""
 
-KNOW_MITMPROXY = frozenset({"server", "addons", "serve"})
+KNOW_MITMPROXY = frozenset({"server", "addons", "proxy_process"})
 
 
 @cache

@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from feedproxy import cli, config_file, serve
+from feedproxy import cli, config_file, proxy_process
 from feedproxy.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,8 +84,8 @@ def _known() -> dict[str, config_file.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, config_file.OptionSpec]:
-        made, _ = serve.make_master(serve.ServePlan())
-        return serve.known_options(made)
+        made, _ = proxy_process.make_master(proxy_process.ServePlan())
+        return proxy_process.known_options(made)
 
     return asyncio.run(ask())
 

@@ -17,7 +17,7 @@ from benchmarks.week.origin import is_skipped
 from benchmarks.week.page import NEVER, Page
 from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
-from feedproxy.serve import ServePlan, make_master
+from feedproxy.proxy_process import ServePlan, make_master
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 

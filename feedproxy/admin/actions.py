@@ -15,7 +15,7 @@ from feedproxy.admin.pages.feed_table import FeedTableCache
 from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
-from feedproxy.feed import subscription_address
+from feedproxy.feed import pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
@@ -24,7 +24,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import FeedDecision
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
-from feedproxy.upstream.own_authority import is_own
+from feedproxy.upstream.own_urls import is_own
 from feedproxy.web.templates import iso
 
 LISTED_MAX = 1000
@@ -143,10 +143,10 @@ class AdminActions:
         settings = self._app.settings
         service = self._pages.service()
         target = service.admin.to_upstream_url(
-            subscription_address.read(parameters.get("url", ""), settings.public_url.rstrip("/"))
+            pasted_address.read(parameters.get("url", ""), settings.public_url.rstrip("/"))
         )
         if await is_own(target, settings, self._app.policy, self._app.listeners):
-            target = subscription_address.unwrap(target, settings.endpoint_prefix)
+            target = pasted_address.unwrap(target, settings.endpoint_prefix)
         if self._app.settings_for(target).readers == BLOCKED:
             raise request_parameters.InvalidForm("This feed is blocked: unblock it first.")
         outcome = await self._app.feed_list.import_list(SubscriptionList("", (Subscription(target),)))

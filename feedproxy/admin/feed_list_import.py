@@ -10,11 +10,11 @@ from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import OUTCOME, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.errors import BadTarget, FeedproxyError
-from feedproxy.feed import opml, subscription_address
+from feedproxy.feed import opml, pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
 from feedproxy.request.url_mapping import to_upstream
-from feedproxy.upstream.own_authority import is_own
+from feedproxy.upstream.own_urls import is_own
 
 CONTENT_MAX = 8_000_000
 """Largest list in bytes: ten thousand feeds with all attributes that programs write."""
@@ -103,7 +103,7 @@ async def _origin_addresses(listing: SubscriptionList, app: App) -> Subscription
                 own_origins[origin] = await is_own(feed.address, settings, app.policy, app.listeners)
             if own_origins[origin]:
                 try:
-                    address = subscription_address.unwrap(feed.address, settings.endpoint_prefix)
+                    address = pasted_address.unwrap(feed.address, settings.endpoint_prefix)
                 except BadTarget:
                     skipped_count += 1
                     continue

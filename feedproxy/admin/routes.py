@@ -21,9 +21,9 @@ from feedproxy.admin.pages.configuration_page import Configuration
 from feedproxy.admin.pages.dashboard import Dashboard
 from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice
 from feedproxy.admin.pages.feed_table import FeedTableCache
+from feedproxy.admin.pages.moves import RelocationsPage
 from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
-from feedproxy.admin.pages.relocations import RelocationsPage
 from feedproxy.admin.probes import Probes
 from feedproxy.app import AdminHandler, App
 from feedproxy.telemetry.log_and_page_redaction import redact_text

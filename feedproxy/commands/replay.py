@@ -130,13 +130,13 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
 
 async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
     """Serve a proxy, with the replay as the origin of all addresses. No request leaves this machine. Return 0."""
-    from feedproxy import serve  # noqa: PLC0415 -- only this pays for importing mitmproxy
+    from feedproxy import proxy_process  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
     from feedproxy.server.replay_backend import make_replay_app  # noqa: PLC0415
 
     listener = ReplayListener(replay, clock, answered=_advance_callback(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
-    serve.log_to()
+    proxy_process.log_to()
     options: dict[str, Any] = {
         "listen": args.listen,
         "admin": args.admin,
@@ -148,9 +148,9 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
     try:
         # With --step, the schedule is off: only requested operations take place.
         sets = ("polling=off", *args.set) if args.step else tuple(args.set)
-        plan = serve.ServePlan(args.config, sets, options)
+        plan = proxy_process.ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
-        code = await serve.serve(plan, announce, make_replay_app(listener.url, clock, args.seed))
+        code = await proxy_process.serve(plan, announce, make_replay_app(listener.url, clock, args.seed))
         assert isinstance(code, int)
         return code
     finally:
@@ -163,9 +163,9 @@ def read_recording(path: Path) -> Any:
 
     with contextlib.suppress(OSError), path.open("rb") as file:
         if file.read(1).isdigit():
-            from feedproxy.server.mitm import recording  # noqa: PLC0415
+            from feedproxy.server.mitm import exchanges_from_flows  # noqa: PLC0415
 
-            return recording.read(path)
+            return exchanges_from_flows.read(path)
     return har_format.read(path)
 
 

@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal stops the proxy. Return the exit code."""
     # Only this command imports mitmproxy, which takes time.
-    from feedproxy import serve, supervisor  # noqa: PLC0415
+    from feedproxy import proxy_process, supervisor  # noqa: PLC0415
 
     with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
         # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
@@ -62,11 +62,11 @@ def run(args: argparse.Namespace) -> int:
             flag_options[name] = value
     if args.allow_private:
         flag_options["allow_private"] = True
-    serve.log_to()
+    proxy_process.log_to()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
-    plan = serve.ServePlan(file, tuple(args.set), flag_options, os.environ)
+    plan = proxy_process.ServePlan(file, tuple(args.set), flag_options, os.environ)
     if args.check:
-        for line in asyncio.run(serve.check(plan)):
+        for line in asyncio.run(proxy_process.check(plan)):
             print(line)
         print(f"configuration OK{f': {file}' if file else ''}")
         return 0
@@ -78,5 +78,5 @@ def run(args: argparse.Namespace) -> int:
         with contextlib.suppress(OSError):  # the reader of standard output has ended, or the disk is full
             print(f"feedproxy listens on {address}", flush=True)
 
-    done = asyncio.run(serve.serve(plan, announce))
-    return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, serve.WorkerOptions) else done
+    done = asyncio.run(proxy_process.serve(plan, announce))
+    return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, proxy_process.WorkerOptions) else done

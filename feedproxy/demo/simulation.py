@@ -23,7 +23,7 @@ from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
 from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, SimulatedSubscription, plan_polls
 from feedproxy.errors import FeedproxyError
-from feedproxy.serve import ServePlan, make_master
+from feedproxy.proxy_process import ServePlan, make_master
 
 CONNECTIONS = 6
 """Number of connections that the readers share."""

@@ -28,14 +28,14 @@ from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_redaction import has_secret
-from feedproxy.proxy.public_feeds import may_be_listed
+from feedproxy.proxy.public_feeds import has_enough_readers, may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
-from feedproxy.subscribers.distinct_readers import Readers, count_distinct, merge_readers
+from feedproxy.subscribers.distinct_readers import Readers, merge_readers
 from feedproxy.subscribers.pseudonyms import PERIOD
 
 logger = logging.getLogger(__name__)
@@ -250,8 +250,8 @@ class FeedList:
         requested = await self._requested_recently()
         imported = self.imports.current
         by_address = {feed.address: feed for feed in imported.feeds}
-        enough = max(1, self._settings_for("").list_readers_min)
-        known = (target for target, readers in requested.items() if count_distinct(readers) >= enough)
+        settings = self._settings_for("")
+        known = (target for target, readers in requested.items() if has_enough_readers(readers, settings))
         others = sorted(set(known) - by_address.keys())
         self._candidates = len(by_address) + len(others)
         subscriptions: dict[str, Subscription] = {}

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from feedproxy.clock import Clock, Instant
+from feedproxy.endpoints import proxy_autoconfig
 from feedproxy.endpoints.feed_list import FeedList
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import opml
 from feedproxy.feed.opml import SubscriptionList
-from feedproxy.http import generated_document, proxy_autoconfig, uri
+from feedproxy.http import generated_document, uri
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.gateway_address import gateway_path

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 from feedproxy import __version__
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.feed import subscription_address
+from feedproxy.feed import pasted_address
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.web import templates
@@ -56,7 +56,7 @@ def pasted_target(path: str, base: str) -> str:
     bare, _, query = path.partition("?")
     value = _pasted_text(query) if bare == "/" else None
     try:
-        return subscription_address.read(value, base) if value else ""
+        return pasted_address.read(value, base) if value else ""
     except BadTarget:
         return ""
 
@@ -84,7 +84,7 @@ def _home_page(query: str, base: str, own: str) -> Response:
     if not value:
         return _page(400, base, own, "Please put the address of a feed into the field.")
     try:
-        subscription_address.read(value, base)
+        pasted_address.read(value, base)
     except BadTarget as error:
         return _page(400, base, own, f"That is no address of a feed that can be fetched: {error}.", value)
     return _page(200, base, own, value=value)

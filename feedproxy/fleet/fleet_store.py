@@ -12,9 +12,9 @@ from feedproxy.fleet.fleet_coordination import FleetCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue
-from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.store import resource_codec
-from feedproxy.store.coordination import COUNTERS, counter_of
+from feedproxy.store.coordination_interface import COUNTERS, counter_of
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 

@@ -2,7 +2,7 @@
 
 These functions check the head of every message: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113,
 sections 8.2 and 8.3. A request that violates the grammar is refused with BadRequest. In a response,
-`upstream/head_parser.py` and `field_lines` correct harmless mistakes and refuse others with MalformedResponse.
+`upstream/response_head_parser.py` and `field_lines` correct harmless mistakes and refuse others with MalformedResponse.
 """
 
 import re

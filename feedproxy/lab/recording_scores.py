@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from feedproxy.feed.channel import Schedule
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.scoring.grade import ReaderScore, score_reader
-from feedproxy.scoring.reader import Reader, ReaderName, reader_name
+from feedproxy.scoring.reader_feeds import Reader
+from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.scored_request import Poll, PollContent, read_content
 
 BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})

@@ -19,7 +19,7 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.lab.recording_scores import ObservedPoll, RecordingScores
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
-from feedproxy.scoring.polling_interval import format_duration
+from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_weights import redact_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates

@@ -17,7 +17,7 @@ from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, Subscription
 from feedproxy.notify.topics import is_no_longer_public, redirect_target
-from feedproxy.refresh.events import RefreshEnded
+from feedproxy.refresh.refresh_events import RefreshEnded
 
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all topics."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from feedproxy.event_signal import AsyncSignal, Signal
-from feedproxy.refresh.events import RefreshEnded
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.store.resource import Resource
 
 

@@ -18,8 +18,8 @@ from feedproxy.notify.notification_protocol import DAY, Delivered, DeliveryReque
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription
 from feedproxy.notify.topics import is_no_longer_public
-from feedproxy.refresh.events import RefreshEnded
-from feedproxy.refresh.ingest.link_injection import endpoint_address
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -23,14 +23,14 @@ from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignore
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
-from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import next_refresh, polling_price
 from feedproxy.refresh.policy import push as pushing
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
+from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
+from feedproxy.refresh.refresh_result import RefreshObserver
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.refresh.resource_update import default_copy, superseded_feeds
-from feedproxy.refresh.result import RefreshObserver
 from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store

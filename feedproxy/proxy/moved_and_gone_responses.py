@@ -1,14 +1,17 @@
-"""Responses with 301 and 410 for targets with a recorded move or end."""
+"""Responses with 301 and 410, or an XML redirect document, for targets with a recorded move or end."""
 
 from dataclasses import replace
 
 from feedproxy.cache.cache_status import CacheStatus, Detail
 from feedproxy.clock import Instant
+from feedproxy.feed import xml_redirect
+from feedproxy.http.message import Fields, Response
 from feedproxy.lru_map import LRU
-from feedproxy.proxy.local_responses import LocalResponses
+from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.refresh.policy import move_confirmation
-from feedproxy.refresh.result import RefreshResult
+from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import ProxyResponse, RequestContext
+from feedproxy.request.url_mapping import public_url_for, rewrite_location
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
@@ -21,9 +24,9 @@ class RelocationResponses:
     """Builder of the responses for moved and ended targets. It remembers relocation targets that turned out to have no
     feed."""
 
-    def __init__(self, store: Store, local: LocalResponses) -> None:
+    def __init__(self, store: Store, errors: ErrorResponses) -> None:
         self._store = store
-        self._local = local
+        self._errors = errors
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
@@ -65,10 +68,10 @@ class RelocationResponses:
         reported = status or CacheStatus()
         match move_confirmation.active_relocation(sighting, now, context.settings, target=context.request.target):
             case move_confirmation.RespondMoved(location, recheck) if status or not recheck:
-                return self._local.relocation_response(context, location, replace(reported, detail=Detail.MOVED))
+                return self._relocation_response(context, location, replace(reported, detail=Detail.MOVED))
             case move_confirmation.RespondGone(recheck) if status or not recheck:
                 is_believed = not recheck
-                return self._local.gone_response(context, replace(reported, detail=Detail.GONE), believed=is_believed)
+                return self._gone_response(context, replace(reported, detail=Detail.GONE), believed=is_believed)
         return None
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
@@ -87,3 +90,47 @@ class RelocationResponses:
             self._dead_targets.put(resource.target, Resource(resource.target, failures=failures))
         elif len(self._dead_targets):
             self._dead_targets.drop(resource.target)
+
+    def _relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
+        """Return a 301 to `location`. For a move by a rule (`moved_to`), return an XML redirect document if
+        `announce_as` is `xml`."""
+        settings = context.settings
+        if settings.moved_to and settings.announce_as == "xml":
+            shown = rewrite_location(
+                location, context.client, target=context.request.target, upstream=settings.upstream
+            )
+            return self._xml_redirect(
+                context, xml_redirect.make_document(shown), status, f"the feed has moved to {location}"
+            )
+        shown = public_url_for(location, context.client, upstream=settings.upstream)
+        reason, extra = f"The feed has moved to {shown}.", (("Location", location),)
+        lifetime = settings.relocation_spacing
+        return self._errors.problem_response(
+            context.request, context.client, 301, Detail.MOVED, reason, status, extra, lifetime
+        )
+
+    def _gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
+        """Return a 410. For an end by a rule (`gone`), return an XML document that announces it if `announce_as` is
+        `xml`.
+
+        `believed` is true if the end is confirmed, and the origin is not being asked again. Only then may caches store
+        the 410.
+        """
+        settings = context.settings
+        if settings.gone and settings.announce_as == "xml":
+            return self._xml_redirect(context, xml_redirect.make_document(None), status, "the feed has ended")
+        reason = "This feed has ended; please unsubscribe."
+        lifetime = settings.relocation_spacing if believed else 0
+        return self._errors.problem_response(
+            context.request, context.client, 410, Detail.GONE, reason, status, (), lifetime
+        )
+
+    def _xml_redirect(self, context: RequestContext, body: bytes, status: CacheStatus, reason: str) -> ProxyResponse:
+        lines = [
+            ("Content-Type", "application/xml"),
+            ("Content-Length", str(len(body))),
+        ]
+        fields = self._errors.with_lifetime(
+            Fields(lines), context.request.target, context.client, context.settings.relocation_spacing
+        )
+        return ProxyResponse(Response(200, self._errors.with_status_fields(fields, status), body), status, reason)

@@ -22,8 +22,8 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.result import RefreshObserver
-from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.refresh.refresh_result import RefreshObserver
+from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 

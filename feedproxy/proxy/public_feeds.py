@@ -1,4 +1,4 @@
-"""Visibility of feeds: public lists on the main listener name public feeds only."""
+"""Visibility of feeds: public lists on the main listener name only public feeds with several readers."""
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.http import uri
@@ -6,6 +6,7 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
+from feedproxy.subscribers.distinct_readers import Readers, count_distinct
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
@@ -16,6 +17,14 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
     if has_secret(target) or uri.without_fragment(target) != target:
         return False
     return is_public(settings, resource)
+
+
+def has_enough_readers(readers: Readers, settings: Settings) -> bool:
+    """Return True if a feed that was not imported has enough distinct readers for a public list.
+
+    The address of a feed with fewer than `list_readers_min` readers may be a secret of these readers.
+    """
+    return count_distinct(readers) >= max(1, settings.list_readers_min)
 
 
 def is_public(settings: Settings, resource: Resource | None) -> bool:

@@ -1,7 +1,7 @@
 """Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if one is needed.
 
-Requests that need the origin wait for the one refresh of their target (refresh/coordinator.py). The refresh continues
-if the client disconnects.
+Requests that need the origin wait for the one refresh of their target (refresh/refresh_coordinator.py). The refresh
+continues if the client disconnects.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,15 +18,15 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FetchError, FetchTimeout, Forbidden
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.context_builder import ContextBuilder
+from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.interfaces import PeerCopies
-from feedproxy.proxy.local_responses import LocalResponses, is_oversized
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.refresh import personal_responses, range_requests
-from feedproxy.refresh.coordinator import RefreshCoordinator
 from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, is_past_min_interval
-from feedproxy.refresh.result import RefreshResult
+from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
+from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
@@ -35,6 +35,9 @@ from feedproxy.store.resource import Resource
 
 PAUSED_RETRY: Seconds = 86_400
 """Seconds in Retry-After for a paused feed without a usable copy: the operator may end the pause at any time."""
+
+OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
+"""Seconds for which content above `buffer_max` streams through before its size is checked again: one day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class ResponseSelector:
         *,
         contexts: ContextBuilder,
         coordinator: RefreshCoordinator,
-        local: LocalResponses,
+        errors: ErrorResponses,
         relocations: RelocationResponses,
         peers: PeerCopies,
         store: Store,
@@ -75,7 +78,7 @@ class ResponseSelector:
     ) -> None:
         self._contexts = contexts
         self._coordinator = coordinator
-        self._local = local
+        self._errors = errors
         self._relocations = relocations
         self._peers = peers
         self._store = store
@@ -99,7 +102,7 @@ class ResponseSelector:
         resource, now = context.resource, self._clock.now()
         if response := self._relocations.before_fetch(context, now):
             return response
-        if resource is not None and is_oversized(resource, now):
+        if resource is not None and _is_oversized(resource, now):
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         context = self._with_effective_directives(context, now)
         variant, freshness = self._select_variant(context, resource, now)
@@ -192,7 +195,9 @@ class ResponseSelector:
 
     def _unsatisfiable(self, context: RequestContext, reason: str) -> ProxyResponse:
         status = CacheStatus(detail=Detail.ONLY_IF_CACHED)
-        return self._local.problem_response(context.request, context.client, 504, Detail.ONLY_IF_CACHED, reason, status)
+        return self._errors.problem_response(
+            context.request, context.client, 504, Detail.ONLY_IF_CACHED, reason, status
+        )
 
     async def _validate_or_fetch(
         self,
@@ -240,11 +245,11 @@ class ResponseSelector:
                     return response
                 if detail is Detail.PAUSED:
                     tomorrow = now + PAUSED_RETRY
-                    return self._local.service_unavailable(context.request, context.client, tomorrow, detail, reason)
+                    return self._errors.service_unavailable(context.request, context.client, tomorrow, detail, reason)
                 # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
                 may_try = detail is Detail.BACK_OFF and is_past_min_interval(resource, now, settings)
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
-                    return self._local.service_unavailable(context.request, context.client, until, detail, reason)
+                    return self._errors.service_unavailable(context.request, context.client, until, detail, reason)
                 # feed_min_interval and site_interval must not keep a client from getting what HTTP entitles it to
                 # (docs/decisions/minimum-fetch-interval.md).
         return None
@@ -271,12 +276,12 @@ class ResponseSelector:
         if not is_final and (response := self._relocations.as_last_resort(context, result.resource, now, status)):
             return response
         if result.response is None:
-            return self._local.error_response(request, client, result.error or FetchError(result.reason), status)
+            return self._errors.error_response(request, client, result.error or FetchError(result.reason), status)
         if result.response.status == 429:
             # A 429 limits this proxy, and is never passed on to a client.
             until = max(result.resource.failures.next_try, now + context.settings.feed_min_interval)
             reason = "The origin has had too many requests."
-            return self._local.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
+            return self._errors.service_unavailable(request, client, until, Detail.RATE_LIMITED, reason, status)
         if result.response.content.feed:
             # Before the refresh, the target may not have been known as a feed.
             self._contexts.count_reader(request.target, request, client)
@@ -370,3 +375,8 @@ def _stale_while_refreshing(
     if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)
+
+
+def _is_oversized(resource: Resource, now: Instant) -> bool:
+    """Return True if the content is known to exceed `buffer_max`, and its next size check is not due yet."""
+    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL

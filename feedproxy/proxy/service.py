@@ -15,8 +15,8 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query
+from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
-from feedproxy.proxy.local_responses import LocalResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.representations.coding_variants import CodingVariants
@@ -28,11 +28,11 @@ from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
-from feedproxy.refresh.coordinator import RefreshCoordinator
-from feedproxy.refresh.events import Events, RefreshEnded
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
-from feedproxy.refresh.result import RefreshObserver
+from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
+from feedproxy.refresh.refresh_events import Events, RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshObserver
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -82,7 +82,7 @@ class Service:
             version=version,
         )
         self.events = events or Events()
-        self._local = LocalResponses(clock, self.via, settings_for)
+        self._errors = ErrorResponses(clock, self.via, settings_for)
         coordinator = RefreshCoordinator(
             settings_for=settings_for,
             store=store,
@@ -115,8 +115,8 @@ class Service:
         self._selector = ResponseSelector(
             contexts=ContextBuilder(lookup=lookup, counts=counts, readers=self.audience, pseudonym=pseudonym),
             coordinator=coordinator,
-            local=self._local,
-            relocations=RelocationResponses(store, self._local),
+            errors=self._errors,
+            relocations=RelocationResponses(store, self._errors),
             peers=peers,
             store=store,
             clock=clock,
@@ -169,7 +169,7 @@ class Service:
         try:
             selected = await self._selector.select(self._with_cache_key(to_select, client), client, settings)
         except FeedproxyError as error:
-            selected = self._local.error_response(to_select, client, error)
+            selected = self._errors.error_response(to_select, client, error)
         if isinstance(selected, PassThrough):
             return selected
         return await self._renderer.render(selected, representation, request, client, settings)

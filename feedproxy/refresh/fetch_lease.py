@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from feedproxy.clock import Seconds
-from feedproxy.store.coordination import Coordination
+from feedproxy.store.coordination_interface import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
 """First pause in seconds between two attempts to acquire a lease that another process holds. Each further pause is

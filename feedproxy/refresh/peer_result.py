@@ -1,8 +1,8 @@
 """The result of a refresh by another process, derived from what that process stored.
 
-Several workers share one store, and one of them fetches (store/coordination.py). The others find its result in the
-store, and answer their requests as collapsed ones. A response that must not be stored cannot be shared this way: each
-process then fetches it.
+Several workers share one store, and one of them fetches (store/coordination_interface.py). The others find its result
+in the store, and answer their requests as collapsed ones. A response that must not be stored cannot be shared this
+way: each process then fetches it.
 """
 
 from feedproxy.cache import vary
@@ -12,8 +12,8 @@ from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import content_guard, move_confirmation
 from feedproxy.refresh.policy.content_guard import KeepStored
+from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_update import is_further_variant
-from feedproxy.refresh.result import RefreshResult
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

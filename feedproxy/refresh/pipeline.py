@@ -17,16 +17,18 @@ from feedproxy.errors import FeedproxyError, MalformedResponse, Overload, TooLar
 from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.http.retry_after_and_rate_limit import retry_after
 from feedproxy.refresh import personal_responses, range_requests, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
-from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import content_guard, move_confirmation, push
 from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
-from feedproxy.refresh.policy.min_interval_and_back_off import record_failure, retry_after
+from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
+from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
 from feedproxy.refresh.resource_update import (
     CHANGES_MAX,
     RefreshJob,
@@ -46,7 +48,6 @@ from feedproxy.refresh.resource_update import (
     with_versions,
     without_variant,
 )
-from feedproxy.refresh.result import RefreshFinished, RefreshObserver, RefreshResult
 from feedproxy.request.upstream_request import ACCEPT, is_only_language
 from feedproxy.request.url_mapping import is_upstream_target, to_upstream
 from feedproxy.store.interface import Store

@@ -13,8 +13,8 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
-from feedproxy.refresh.ingest.link_injection import with_links
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.dictionary_privacy import is_shared

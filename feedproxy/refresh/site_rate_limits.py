@@ -11,11 +11,12 @@ from collections.abc import Callable
 
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.http.message import Fields, Request
+from feedproxy.http.retry_after_and_rate_limit import rate_limit_reset, retry_after
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.lru_map import LRU
-from feedproxy.refresh.policy.min_interval_and_back_off import BACK_OFF_FIRST, rate_limit_reset, retry_after
+from feedproxy.refresh.policy.min_interval_and_back_off import BACK_OFF_FIRST
 from feedproxy.refresh.redirect_following import OriginClient
-from feedproxy.store.coordination import SiteThrottle
+from feedproxy.store.coordination_interface import SiteThrottle
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 SITES_MAX = 4096

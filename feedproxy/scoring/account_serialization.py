@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from feedproxy.notes import Level, Note, notes_of
-from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
+from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
 from feedproxy.scoring.reader_accounts import FeedAccount, ReaderAccount
 from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import Rule
 
 _KINDS: dict[str, type[Note]] = {
     kind.id(): kind
-    for module in (conditional_requests, client_hygiene, redirect_rules, polling_interval)
+    for module in (conditional_request_rules, client_hygiene_rules, redirect_rules, polling_interval_rules)
     for kind in notes_of(module)
 }
 

@@ -14,9 +14,9 @@ from itertools import chain
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Level, Note
-from feedproxy.scoring import client_hygiene
-from feedproxy.scoring.reader import Reader
+from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_accounts import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
+from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import Rule
 
@@ -153,7 +153,9 @@ def _findings(
         requests = tuple(sorted(evidence, key=lambda request: (request.at, request.number)))
         findings.append(Finding(kind(subject, **values), total, requests, counts[0].rule))
     if rounds < REQUESTS_MIN:
-        findings.append(Finding(client_hygiene.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ()))
+        findings.append(
+            Finding(client_hygiene_rules.FEW_REQUESTS(subject, times=_count_noun(rounds, "poll")), rounds, ())
+        )
     return tuple(sorted(findings, key=lambda finding: (_ORDER[finding.note.level], -finding.count, finding.note.id())))
 
 

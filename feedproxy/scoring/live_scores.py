@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
-from feedproxy.scoring.reader import Reader, ReaderName, reader_name, secret_hash
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount, create_account
+from feedproxy.scoring.reader_feeds import Reader
+from feedproxy.scoring.reader_names import ReaderName, reader_name, secret_hash
 from feedproxy.scoring.scored_request import Poll
 from feedproxy.upstream.special_networks import client_network
 

@@ -11,8 +11,9 @@ from itertools import chain
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Note
-from feedproxy.scoring import polling_interval, redirect_rules
-from feedproxy.scoring.reader import Reader, ReaderName, reader_name
+from feedproxy.scoring import polling_interval_rules, redirect_rules
+from feedproxy.scoring.reader_feeds import Reader
+from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.rule_evaluation import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
 from feedproxy.scoring.rule_weights import Rule
 
@@ -57,11 +58,13 @@ class FeedAccount:
         if redirect_rules.is_left_alone(self.ended, now) and Rule.ENDINGS not in tallies:
             tallies[Rule.ENDINGS] = RuleTally(1, 0)
             findings[redirect_rules.HEEDS_ENDINGS] = FindingCount({}, [], 1)
-        if self.rounds >= polling_interval.HOURS_MIN:
+        if self.rounds >= polling_interval_rules.HOURS_MIN:
             is_hourly = self.on_hour >= self.rounds / 2
             tallies[Rule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
             if is_hourly:
-                findings[polling_interval.ON_THE_HOUR] = FindingCount({}, list(self.hourly), self.on_hour, Rule.HOUR)
+                findings[polling_interval_rules.ON_THE_HOUR] = FindingCount(
+                    {}, list(self.hourly), self.on_hour, Rule.HOUR
+                )
         broken = {rule for rule, tally in tallies.items() if tally.broken}
         withheld = {kind for kind, rule in RULES_OF_PRAISE.items() if rule in broken or rule not in tallies}
         return tallies, {kind: finding for kind, finding in findings.items() if kind not in withheld}

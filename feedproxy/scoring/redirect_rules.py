@@ -2,7 +2,7 @@
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Category, Level, Note
-from feedproxy.scoring.polling_interval import format_duration
+from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, redact_target
 from feedproxy.scoring.scored_request import REDIRECTS, Poll

@@ -10,7 +10,7 @@ from typing import Any
 
 from feedproxy.clock import Instant
 from feedproxy.notes import Note
-from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
+from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import Observation, Rule, Verdict
 from feedproxy.scoring.scored_request import Poll
@@ -18,37 +18,37 @@ from feedproxy.scoring.scored_request import Poll
 type Evaluator = Callable[[Poll, ReaderState], Verdict | None]
 
 EVALUATORS: Mapping[Rule, Evaluator] = {
-    Rule.CONDITIONS: conditional_requests.evaluate,
-    Rule.PACE: polling_interval.evaluate,
-    Rule.REFUSALS: polling_interval.evaluate_refusal,
+    Rule.CONDITIONS: conditional_request_rules.evaluate,
+    Rule.PACE: polling_interval_rules.evaluate,
+    Rule.REFUSALS: polling_interval_rules.evaluate_refusal,
     Rule.MOVES: redirect_rules.evaluate,
     Rule.ENDINGS: redirect_rules.evaluate_ended,
-    Rule.SKIPPED: polling_interval.evaluate_skips,
-    Rule.CODING: client_hygiene.evaluate_coding,
-    Rule.IDENTITY: client_hygiene.evaluate_identity,
+    Rule.SKIPPED: polling_interval_rules.evaluate_skips,
+    Rule.CODING: client_hygiene_rules.evaluate_coding,
+    Rule.IDENTITY: client_hygiene_rules.evaluate_identity,
     Rule.TEMPORARY: redirect_rules.evaluate_temporary,
-    Rule.DELTAS: conditional_requests.evaluate_delta,
-    Rule.CONTACT: client_hygiene.evaluate_contact,
-    Rule.NEEDLESS: client_hygiene.evaluate_needless,
-    Rule.VERSION: client_hygiene.evaluate_version,
+    Rule.DELTAS: conditional_request_rules.evaluate_delta,
+    Rule.CONTACT: client_hygiene_rules.evaluate_contact,
+    Rule.NEEDLESS: client_hygiene_rules.evaluate_needless,
+    Rule.VERSION: client_hygiene_rules.evaluate_version,
 }
 """The function that evaluates each rule for a single request. Two rules are evaluated elsewhere: CONNECTION by
 `Reader`, HOUR by `FeedAccount.finalize`."""
 
 PRAISE: Mapping[Rule, type[Note]] = {
-    Rule.CONDITIONS: conditional_requests.ASKS_WELL,
-    Rule.PACE: polling_interval.KEEPS_PACE,
-    Rule.REFUSALS: polling_interval.LEAVES_IN_PEACE,
+    Rule.CONDITIONS: conditional_request_rules.ASKS_WELL,
+    Rule.PACE: polling_interval_rules.KEEPS_PACE,
+    Rule.REFUSALS: polling_interval_rules.LEAVES_IN_PEACE,
     Rule.MOVES: redirect_rules.ADOPTS_MOVES,
     Rule.ENDINGS: redirect_rules.HEEDS_ENDINGS,
-    Rule.SKIPPED: polling_interval.HEEDS_SKIPPED,
-    Rule.CODING: client_hygiene.TAKES_COMPRESSION,
-    Rule.IDENTITY: client_hygiene.NAMES_ITSELF,
+    Rule.SKIPPED: polling_interval_rules.HEEDS_SKIPPED,
+    Rule.CODING: client_hygiene_rules.TAKES_COMPRESSION,
+    Rule.IDENTITY: client_hygiene_rules.NAMES_ITSELF,
     Rule.TEMPORARY: redirect_rules.KEEPS_ADDRESS,
-    Rule.DELTAS: conditional_requests.USES_DELTAS,
-    Rule.CONTACT: client_hygiene.TELLS_CONTACT,
-    Rule.NEEDLESS: client_hygiene.NOTHING_NEEDLESS,
-    Rule.CONNECTION: client_hygiene.REUSES_CONNECTIONS,
+    Rule.DELTAS: conditional_request_rules.USES_DELTAS,
+    Rule.CONTACT: client_hygiene_rules.TELLS_CONTACT,
+    Rule.NEEDLESS: client_hygiene_rules.NOTHING_NEEDLESS,
+    Rule.CONNECTION: client_hygiene_rules.REUSES_CONNECTIONS,
 }
 
 TEXT_LENGTH_MAX = 500
@@ -135,13 +135,13 @@ class FeedEvaluation:
         for rule, evaluate in EVALUATORS.items():
             if (verdict := evaluate(poll, state)) is not None:
                 self.record_verdict(rule, poll, verdict)
-        if (observation := client_hygiene.observe_subscribers(poll, state)) is not None:
+        if (observation := client_hygiene_rules.observe_subscribers(poll, state)) is not None:
             self._record_observation(observation, poll)
         if poll.answer.get("location") is None and (adoptions := redirect_rules.describe_adoptions(state, poll.target)):
             self._record_praise(redirect_rules.ADOPTS_MOVES, poll, f"adopted {adoptions}")
         if not state.follows(poll):
             self.rounds += 1
-            if polling_interval.is_on_the_hour(poll):
+            if polling_interval_rules.is_on_the_hour(poll):
                 self.on_hour += 1
                 self._append_evidence(self.hourly, self._evidence(poll, "on the hour"))
         self._add_cost(poll)

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from feedproxy.notes import Level
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
-from feedproxy.scoring.polling_interval import format_duration
+from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_evaluation import Evidence, TrafficCost
 from feedproxy.scoring.rule_weights import Rule, redact_target
 from feedproxy.web.templates import iso, plain_text, size

@@ -8,7 +8,7 @@ permitted counts as absent for clients, lists, notifications and updates.
 
 from collections.abc import Callable, Iterator
 
-from feedproxy.store.coordination import Coordination
+from feedproxy.store.coordination_interface import Coordination
 from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 

@@ -16,7 +16,7 @@ from platformdirs import user_cache_path
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import envelope, resource_codec
-from feedproxy.store.coordination import Coordination
+from feedproxy.store.coordination_interface import Coordination
 from feedproxy.store.disk import DiskStore
 from feedproxy.store.envelope import EnvelopeKind
 from feedproxy.store.interface import OnFailure, Precondition, Store

@@ -24,11 +24,11 @@ from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import subscriber_counts_codec
 from feedproxy.subscribers.claim_confirmation import clamp_times, current_claim, unconfirmed_claim, update_claim
 from feedproxy.subscribers.distinct_readers import DistinctReaders
-from feedproxy.subscribers.feed_readers import CLAIM_WEIGHT, FeedReaders, weight_of_name
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
+from feedproxy.subscribers.readers_and_claims import CLAIM_WEIGHT, FeedReaders, weight_of_name
 
 RECENT_MAX = 1000
 """Largest number that `count_recent` returns. Counting stops there, so that a call stays cheap."""

@@ -18,7 +18,7 @@ from typing import Any
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.claim_confirmation import ClaimState
-from feedproxy.subscribers.feed_readers import FeedReaders, unpack
+from feedproxy.subscribers.readers_and_claims import FeedReaders, unpack
 
 MAGIC = b"fpcount1"
 

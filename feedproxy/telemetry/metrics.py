@@ -25,7 +25,7 @@ from feedproxy import __version__
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.clock import Seconds
 from feedproxy.event_signal import Signal
-from feedproxy.refresh.result import RefreshFinished
+from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.telemetry.histogram import LabelledHistogram
 from feedproxy.telemetry.metrics_aggregation import FamilyCollector
 from feedproxy.telemetry.traffic_history import TrafficCounts

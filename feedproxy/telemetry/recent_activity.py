@@ -14,7 +14,7 @@ from typing import Any
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.http import uri
 from feedproxy.lru_map import LRU
-from feedproxy.refresh.result import RefreshFinished, RefreshObserver
+from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
 from feedproxy.telemetry.log_and_page_redaction import View, redact_text
 from feedproxy.telemetry.log_format import printable, write_all

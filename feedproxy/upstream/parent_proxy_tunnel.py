@@ -16,8 +16,8 @@ from feedproxy.errors import MalformedResponse, Overload, ParentFailed, ParentRe
 from feedproxy.http import uri
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.head_parser import find_end, parse_head
 from feedproxy.upstream.parent_proxy import Parent
+from feedproxy.upstream.response_head_parser import find_end, parse_head
 
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 

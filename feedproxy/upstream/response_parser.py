@@ -7,7 +7,7 @@ from feedproxy.clock import Instant
 from feedproxy.errors import MalformedResponse
 from feedproxy.http.message import Fields, Response
 from feedproxy.upstream.chunked import ChunkedParser
-from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
+from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
 """Maximum number of heads of one response: those of interim responses (1xx) and its own."""

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from feedproxy import serve
+from feedproxy import proxy_process
 from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.telemetry.log_format import AccessLine, LineHandler
 
@@ -134,7 +134,7 @@ def test_lines_written_together_begin_with_the_time_only() -> None:
     handler = LineHandler(stream)
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    serve.log_to(stream)
+    proxy_process.log_to(stream)
     added = [each for each in root.handlers if each not in before]
     try:
         handler.setFormatter(added[0].formatter)

@@ -9,7 +9,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.memory_max_shares import DIVISORS
-from feedproxy.refresh.result import RefreshFinished
+from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity

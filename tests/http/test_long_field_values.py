@@ -9,7 +9,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import without_secrets
-from feedproxy.scoring import client_hygiene
+from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_state import ReaderState
 from feedproxy.scoring.rule_weights import NO_VIOLATIONS
 from feedproxy.scoring.scored_request import Poll
@@ -50,7 +50,12 @@ def test_redaction_masks_only_values_of_parameters(address: str, shown: str) -> 
 
 @pytest.mark.parametrize("agent", ["x" * LENGTH, "1" * LENGTH, "x@" * LENGTH, "www" * LENGTH])
 @pytest.mark.parametrize(
-    "rule", [client_hygiene.evaluate_identity, client_hygiene.evaluate_contact, client_hygiene.observe_subscribers]
+    "rule",
+    [
+        client_hygiene_rules.evaluate_identity,
+        client_hygiene_rules.evaluate_contact,
+        client_hygiene_rules.observe_subscribers,
+    ],
 )
 def test_user_agent_of_any_length_is_parsed_in_linear_time(
     agent: str, rule: Callable[[Poll, ReaderState], object]
@@ -65,4 +70,4 @@ def test_user_agent_contact_is_found_after_long_word() -> None:
         1, NOW, "https://example.com/feed", Fields([("User-Agent", "x." * 400 + "me@example.com")]), 200, Fields()
     )
 
-    assert client_hygiene.evaluate_contact(poll, ReaderState()) == NO_VIOLATIONS
+    assert client_hygiene_rules.evaluate_contact(poll, ReaderState()) == NO_VIOLATIONS

@@ -18,7 +18,7 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record import har_format, har_writer
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 from feedproxy.lab.record.har_writer import HarWriter
-from feedproxy.server.mitm import recording
+from feedproxy.server.mitm import exchanges_from_flows
 from tests.lab.exchanges import AT, an_exchange
 from tests.waiting import PATIENCE
 
@@ -221,7 +221,7 @@ def _imported(folder: Path, *flows: Any) -> Recording:
     with (folder / "week.mitm").open("wb") as file:
         for flow in flows:
             FlowWriter(file).add(flow)
-    return recording.read(folder / "week.mitm")
+    return exchanges_from_flows.read(folder / "week.mitm")
 
 
 def test_har_writer_rotates_full_file_with_complete_contents(tmp_path: Path) -> None:

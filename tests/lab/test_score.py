@@ -13,9 +13,9 @@ from feedproxy.lab.recording_scores import grade_recording
 from feedproxy.lab.replay.faults import CATALOGUE
 from feedproxy.lab.replay.replay_source import ReplayOptions
 from feedproxy.notes import Level, Note, notes_of
-from feedproxy.scoring import client_hygiene, conditional_requests, polling_interval, redirect_rules
+from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
 from feedproxy.scoring.grade import ReaderScore
-from feedproxy.scoring.reader import secret_hash
+from feedproxy.scoring.reader_names import secret_hash
 from feedproxy.scoring.score_report import as_text
 from tests.lab.behaviour import FEED, CorrectReader, document, own_date, play, world
 
@@ -174,67 +174,75 @@ def _never(*_: Any) -> None:
 HOURLY = {"wait": _always(3600)}
 
 FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict[str, Any]]] = {
-    conditional_requests.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
-    conditional_requests.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
-    conditional_requests.ALTERED_TAG: (
+    conditional_request_rules.UNCONDITIONAL_REPEAT: (habit(conditions=lambda self, now: []), {}, {}),
+    conditional_request_rules.TAG_NOT_RETURNED: (habit(conditions=_only("If-Modified-Since")), {}, {}),
+    conditional_request_rules.ALTERED_TAG: (
         habit(conditions=_with(If_None_Match=lambda self, now: self.tag.strip('"'))),
         {},
         {},
     ),
-    conditional_requests.ALTERED_DATE: (
+    conditional_request_rules.ALTERED_DATE: (
         habit(conditions=_with(If_Modified_Since=lambda self, now: self.modified.replace("GMT", "+0000"))),
         {},
         {},
     ),
-    conditional_requests.STALE_TAG: (
+    conditional_request_rules.STALE_TAG: (
         habit(keep=_first_only(tag=True, modified=False), conditions=_only("If-None-Match")),
         {},
         {},
     ),
-    conditional_requests.STALE_DATE: (
+    conditional_request_rules.STALE_DATE: (
         habit(keep=_first_only(tag=False, modified=True), conditions=_only("If-Modified-Since")),
         {},
         {"strip": ["etag"]},
     ),
-    conditional_requests.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
-    conditional_requests.MIXED_VALIDATORS: (habit(keep=_first_only(tag=False, modified=True)), {}, {}),
-    conditional_requests.INVENTED_TAG: (
+    conditional_request_rules.STEPPED_BACK: (habit(conditions=_two_copies), {}, {}),
+    conditional_request_rules.MIXED_VALIDATORS: (habit(keep=_first_only(tag=False, modified=True)), {}, {}),
+    conditional_request_rules.INVENTED_TAG: (
         habit(conditions=_with(If_None_Match=lambda self, now: '"of-my-own"')),
         {},
         {"strip": ["last-modified"]},
     ),
-    conditional_requests.INVENTED_DATE: (
+    conditional_request_rules.INVENTED_DATE: (
         habit(conditions=_with(If_Modified_Since=lambda self, now: own_date(self.base))),
         {},
         {"add": ["Date-Free: yes"]},
     ),
-    conditional_requests.TAG_OF_FAILURE: (habit(broken=_keep_what_broke), {}, {"faults": ["truncated-gzip@1d..26h"]}),
-    polling_interval.POLLED_WITHIN_MAX_AGE: (habit(**HOURLY), {"fields": [("Cache-Control", "max-age=7200")]}, {}),
-    polling_interval.POLLED_WITHIN_TTL: (habit(**HOURLY), {"extra": "<ttl>120</ttl>"}, {}),
-    polling_interval.POLLED_WITHIN_SY: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
-    polling_interval.POLLED_OFTEN: (habit(wait=_always(300)), {}, {}),
-    polling_interval.POLLED_IN_SKIP_HOUR: (
+    conditional_request_rules.TAG_OF_FAILURE: (
+        habit(broken=_keep_what_broke),
+        {},
+        {"faults": ["truncated-gzip@1d..26h"]},
+    ),
+    polling_interval_rules.POLLED_WITHIN_MAX_AGE: (
+        habit(**HOURLY),
+        {"fields": [("Cache-Control", "max-age=7200")]},
+        {},
+    ),
+    polling_interval_rules.POLLED_WITHIN_TTL: (habit(**HOURLY), {"extra": "<ttl>120</ttl>"}, {}),
+    polling_interval_rules.POLLED_WITHIN_SY: (habit(**HOURLY), {}, {"add": ["sy=daily/2"]}),
+    polling_interval_rules.POLLED_OFTEN: (habit(wait=_always(300)), {}, {}),
+    polling_interval_rules.POLLED_IN_SKIP_HOUR: (
         habit(due=lambda self, now: now >= self.base + 3600),
         {"extra": "<skipHours><hour>3</hour></skipHours>"},
         {},
     ),
-    polling_interval.POLLED_ON_SKIP_DAY: (
+    polling_interval_rules.POLLED_ON_SKIP_DAY: (
         habit(due=lambda self, now: now >= self.base + 3600),
         {"extra": "<skipDays><day>Tuesday</day></skipDays>"},
         {},
     ),
-    polling_interval.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
-    polling_interval.RETRY_AFTER_IGNORED: (
+    polling_interval_rules.ON_THE_HOUR: (habit(due=lambda self, now: now % 3600 == 0), {}, {}),
+    polling_interval_rules.RETRY_AFTER_IGNORED: (
         habit(refused=lambda self, exchange: setattr(self, "not_before", exchange.at + 3600)),
         {},
         {"faults": ["retry-after-seconds=7200@1d..30h"]},
     ),
-    polling_interval.HURRIED_AFTER_REFUSAL: (
+    polling_interval_rules.HURRIED_AFTER_REFUSAL: (
         habit(refused=lambda self, exchange: setattr(self, "not_before", exchange.at + 1200)),
         {},
         {"faults": ["429@1d..30h"]},
     ),
-    polling_interval.HAMMERED: (
+    polling_interval_rules.HAMMERED: (
         habit(
             take=lambda self, exchange, body, is_permanent: (
                 "" if exchange.status == 500 else CorrectReader.take(self, exchange, body, is_permanent)
@@ -265,24 +273,24 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
         {},
         {"faults": ["xml-gone@1d"]},
     ),
-    client_hygiene.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
-    client_hygiene.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
-    client_hygiene.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
-    client_hygiene.LIBRARY_USER_AGENT: (
+    client_hygiene_rules.NO_COMPRESSION: (habit(fields=_without_line("Accept-Encoding")), {}, {}),
+    client_hygiene_rules.OLD_HTTP: (habit(version="HTTP/1.0"), {}, {}),
+    client_hygiene_rules.NO_USER_AGENT: (habit(fields=_without_line("User-Agent")), {}, {}),
+    client_hygiene_rules.LIBRARY_USER_AGENT: (
         habit(agent="python-requests/2.32.0", fields=_extra_line("From", "me@example.com")),
         {},
         {},
     ),
-    client_hygiene.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
-    client_hygiene.BROWSER_USER_AGENT: (
+    client_hygiene_rules.NO_CONTACT: (habit(agent="Perfect/1.0"), {}, {}),
+    client_hygiene_rules.BROWSER_USER_AGENT: (
         habit(agent="Mozilla/5.0 (X11; Linux x86_64; +https://example.com) Gecko/20100101 Firefox/140.0"),
         {},
         {},
     ),
-    client_hygiene.COOKIES_SENT: (habit(fields=_extra_line("Cookie", "redacted")), {}, {}),
-    client_hygiene.REFERRER_SENT: (habit(fields=_extra_line("Referer", "https://example.com/")), {}, {}),
-    client_hygiene.QUERY_ADDED: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
-    client_hygiene.CONNECTIONS_UNUSED: (
+    client_hygiene_rules.COOKIES_SENT: (habit(fields=_extra_line("Cookie", "redacted")), {}, {}),
+    client_hygiene_rules.REFERRER_SENT: (habit(fields=_extra_line("Referer", "https://example.com/")), {}, {}),
+    client_hygiene_rules.QUERY_ADDED: (habit(address_of=lambda self, now: f"{self.feed}?_={int(now)}"), {}, {}),
+    client_hygiene_rules.CONNECTIONS_UNUSED: (
         habit(connection=lambda self, poll, hop: f"{poll}.{hop}"),
         {},
         {"faults": ["redirect-307"]},
@@ -368,13 +376,13 @@ def test_faulty_reader_gets_its_finding_alone(kind: type[Note]) -> None:
 def test_library_user_agent_also_lacks_contact() -> None:
     score = score_of(play(habit(agent="python-requests/2.32.0")()))
 
-    assert findings(score) == {client_hygiene.LIBRARY_USER_AGENT, client_hygiene.NO_CONTACT}
+    assert findings(score) == {client_hygiene_rules.LIBRARY_USER_AGENT, client_hygiene_rules.NO_CONTACT}
 
 
 def test_stale_tag_is_found_beside_current_date() -> None:
     score = score_of(play(habit(keep=_first_only(tag=True, modified=False))()))
 
-    assert findings(score) == {conditional_requests.STALE_TAG}
+    assert findings(score) == {conditional_request_rules.STALE_TAG}
 
 
 def _delta_exchanges(second: str) -> Recording:
@@ -404,39 +412,39 @@ def test_delta_reader_with_tag_of_226_is_praised() -> None:
     score = score_of(_delta_exchanges('"1"'))
 
     assert findings(score) == set()
-    assert conditional_requests.USES_DELTAS in findings(score, Level.GOOD)
+    assert conditional_request_rules.USES_DELTAS in findings(score, Level.GOOD)
 
 
 def test_delta_reader_without_tag_of_226_gets_finding() -> None:
-    assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_requests.TAG_OF_226_UNUSED}
+    assert findings(score_of(_delta_exchanges('"0"'))) == {conditional_request_rules.TAG_OF_226_UNUSED}
 
 
 def test_subscriber_count_is_praised_and_its_absence_behind_proxy_noted() -> None:
     counted = score_of(play(habit(agent="Perfect/1.0 (+https://example.com; 12 subscribers)")()))
     uncounted = score_of(play(habit(fields=_extra_line("Via", "1.1 cache"))()))
 
-    assert client_hygiene.TELLS_SUBSCRIBERS in findings(counted, Level.GOOD)
-    assert findings(uncounted, Level.INFO) == {client_hygiene.SUBSCRIBERS_UNTOLD}
+    assert client_hygiene_rules.TELLS_SUBSCRIBERS in findings(counted, Level.GOOD)
+    assert findings(uncounted, Level.INFO) == {client_hygiene_rules.SUBSCRIBERS_UNTOLD}
     assert counted.grade == uncounted.grade == 100
 
 
 def test_single_poll_is_graded_with_note_on_few_requests() -> None:
     score = score_of(play(CorrectReader(), days=0.01))
 
-    assert client_hygiene.FEW_REQUESTS in findings(score, Level.INFO)
+    assert client_hygiene_rules.FEW_REQUESTS in findings(score, Level.INFO)
     assert score.grade == 100
 
 
 def test_faulty_readers_cover_every_finding() -> None:
     kinds = {kind for kind in _all_notes() if kind.level.is_finding}
 
-    assert kinds == {*FAULTY_READERS, conditional_requests.TAG_OF_226_UNUSED}
+    assert kinds == {*FAULTY_READERS, conditional_request_rules.TAG_OF_226_UNUSED}
 
 
 def _all_notes() -> set[type[Note]]:
     return {
         kind
-        for module in (conditional_requests, polling_interval, redirect_rules, client_hygiene)
+        for module in (conditional_request_rules, polling_interval_rules, redirect_rules, client_hygiene_rules)
         for kind in notes_of(module)
     }
 
@@ -504,7 +512,7 @@ class ForgetfulReader(CorrectReader):
 def test_adopted_address_with_issued_tag_requires_condition() -> None:
     score = score_of(play(ForgetfulReader(), options=ReplayOptions(faults=["redirect-301@1d"])))
 
-    assert findings(score) == {conditional_requests.UNCONDITIONAL_REPEAT}
+    assert findings(score) == {conditional_request_rules.UNCONDITIONAL_REPEAT}
 
 
 def _redirected(entrance: str, location: str, second: str, *, public: str = "") -> Recording:

@@ -160,7 +160,7 @@ def main(descriptor: int, authority: str, program: str) -> None:
 def import_feedproxy() -> Callable[[list[str]], int | None]:
     """Return the command, with all that its processes would import and compute each."""
     import feedproxy.cli
-    from feedproxy import serve, supervisor  # noqa: F401
+    from feedproxy import proxy_process, supervisor  # noqa: F401
     from feedproxy.http.target_uri.registrable_domain import site_of_host
     from feedproxy.server.fastpath import mitmproxy_compatibility, mitmproxy_modes  # noqa: F401
     from feedproxy.web import templates
@@ -226,10 +226,10 @@ class _Template:
 
 def _fork_templates() -> None:
     """Let each proxy fork its first template. Further ones are started by exec, as usual."""
-    from feedproxy import serve
+    from feedproxy import proxy_process
     from feedproxy.refresh.ingest import helper_pool
 
-    run, start = serve.serve, helper_pool._start_template
+    run, start = proxy_process.serve, helper_pool._start_template
     forked: list[_Template] = []
 
     async def serve_with_template(*arguments: Any, **named: Any) -> Any:
@@ -247,7 +247,7 @@ def _fork_templates() -> None:
         template.begin(descriptor, limits.cpu, limits.memory)
         return template
 
-    serve.serve = serve_with_template
+    proxy_process.serve = serve_with_template
     helper_pool._start_template = start_template
 
 

@@ -15,7 +15,7 @@ from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields
-from feedproxy.serve import ServePlan, make_master
+from feedproxy.proxy_process import ServePlan, make_master
 from feedproxy.upstream import connection_pool
 from tests.waiting import PATIENCE
 

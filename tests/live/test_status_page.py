@@ -14,7 +14,7 @@ from feedproxy.cache.cache_status import CacheStatus
 from feedproxy.clock import ManualClock
 from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
-from feedproxy.refresh.result import RefreshFinished
+from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind

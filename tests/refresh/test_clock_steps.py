@@ -9,7 +9,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
-from feedproxy.store.coordination import LocalSiteThrottle, SiteThrottle
+from feedproxy.store.coordination_interface import LocalSiteThrottle, SiteThrottle
 from feedproxy.store.resource import (
     Failures,
     PendingFormatChange,

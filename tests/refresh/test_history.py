@@ -10,7 +10,7 @@ import pytest
 from feedproxy.clock import ManualClock
 from feedproxy.feed.publication_history import find_publications
 from feedproxy.http.date import format_http_date
-from feedproxy.refresh.coordinator import RefreshCoordinator
+from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.store.resource import Resource
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy

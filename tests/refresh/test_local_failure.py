@@ -17,9 +17,9 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
+from feedproxy.proxy_process import Master
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.serve import Master
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.local_failure import NetworkState, RateLimitedLog, is_exhaustion, is_local

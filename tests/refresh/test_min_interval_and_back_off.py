@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
+from feedproxy.http.retry_after_and_rate_limit import DEFER_MAX
 from feedproxy.refresh.policy.min_interval_and_back_off import (
     BACK_OFF_MAX,
-    DEFER_MAX,
     Allowed,
     Deferred,
     check_fetch_allowed,
     record_failure,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.coordination import LocalSiteThrottle
+from feedproxy.store.coordination_interface import LocalSiteThrottle
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_800_000_000.0

@@ -100,7 +100,7 @@ async def test_method_head_or_connect_in_another_case_is_refused(stage: OnFront,
 
 
 SOME_CONTROLS = [bytes([code]) for code in (0, 1, 7, 8, 9, 10, 11, 13, 27, 127)]
-"""Control characters sent over a connection. tests/upstream/test_head_parser.py tests the parser with all of them."""
+"""Control characters sent over a connection. test_response_head_parser.py tests the parser with all of them."""
 
 RESPONSES = {
     "version": b"HTTP/1.%b1 200 OK\r\nContent-Length: 2\r\n\r\nok",

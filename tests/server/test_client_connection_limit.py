@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm.client_connection_limit import ConnectionLimiter
+from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.settings import Settings
 from tests.stages.play import OnProxy
 

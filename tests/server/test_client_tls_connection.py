@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.serve import ServePlan, make_master
+from feedproxy.proxy_process import ServePlan, make_master
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
     BATCHES_PER_WRITE,

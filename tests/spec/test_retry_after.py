@@ -5,17 +5,15 @@ import pytest
 from feedproxy.cache.cache_status import Detail
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
+from feedproxy.http.retry_after_and_rate_limit import DEFER_MAX, rate_limit_reset, retry_after
 from feedproxy.refresh.policy.min_interval_and_back_off import (
-    DEFER_MAX,
     Allowed,
     Deferred,
     check_fetch_allowed,
-    rate_limit_reset,
     record_failure,
-    retry_after,
 )
 from feedproxy.settings import Settings
-from feedproxy.store.coordination import LocalSiteThrottle
+from feedproxy.store.coordination_interface import LocalSiteThrottle
 from feedproxy.store.resource import Failures, Resource
 
 NOW = 1_795_176_000.0  # Fri, 20 Nov 2026 12:00:00 GMT

@@ -201,7 +201,7 @@ class OnProxy:
         self.app.set_rules(rules)
 
     async def open(self) -> None:
-        from feedproxy.serve import ServePlan, make_master
+        from feedproxy.proxy_process import ServePlan, make_master
 
         self._runner = await on_loopback(self.origin)
         given = {

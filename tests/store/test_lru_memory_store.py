@@ -20,8 +20,8 @@ from feedproxy.store.packing.interning import Interner
 from feedproxy.store.packing.memory_entry import memory_size
 from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import dump, dump_with_header, header_of, load, load_with_header
-from feedproxy.upstream import head_parser
-from feedproxy.upstream.head_parser import parse_head
+from feedproxy.upstream import response_head_parser
+from feedproxy.upstream.response_head_parser import parse_head
 
 MakeFeed = Callable[..., Resource]
 
@@ -129,7 +129,7 @@ def a_usual_feed(number: int) -> Resource:
 def empty_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty the caches that feeds share, which do not belong to the size of a feed."""
     monkeypatch.setattr(resource_codec, "_INTERNER", Interner())
-    head_parser._DECODED.clear()
+    response_head_parser._DECODED.clear()
     message._lower.cache_clear()
     gc.collect()  # also empties the interpreter's lists of free objects, which are not traced
 

@@ -14,7 +14,7 @@ import pytest
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import worker_coordination
 from feedproxy.store import write_behind as queue_module
-from feedproxy.store.coordination import LocalSiteThrottle
+from feedproxy.store.coordination_interface import LocalSiteThrottle
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
 from feedproxy.store.shared_overflow import DELETED, SharedOverflow

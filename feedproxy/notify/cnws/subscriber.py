@@ -11,6 +11,7 @@ from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
+from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.notification_protocol import DAY, Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import (
@@ -20,7 +21,6 @@ from feedproxy.notify.outbound_subscriptions import (
     is_same_topic,
 )
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent

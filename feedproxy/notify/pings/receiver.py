@@ -10,11 +10,11 @@ from urllib.parse import parse_qs
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http.message import Response
+from feedproxy.notify.endpoint_responses import generated_response
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.ping_messages import InvalidCall, InvalidPing, Ping
 from feedproxy.notify.refresh_requests import TooManyRequests
-from feedproxy.notify.responses import generated_response
 from feedproxy.notify.topics import named_address
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call

@@ -12,8 +12,8 @@ from defusedxml.ElementTree import fromstring
 
 from feedproxy.feed.xml_parser import safe_length
 from feedproxy.http.message import Response
+from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.rpc.xmlrpc import is_excessive, remove_unwritable
 
 SOAP_11 = "http://schemas.xmlsoap.org/soap/envelope/"

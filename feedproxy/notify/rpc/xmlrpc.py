@@ -13,8 +13,8 @@ from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Response
+from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.responses import XML, generated_response
 from feedproxy.request.endpoint_registry import Call
 
 logger = logging.getLogger(__name__)

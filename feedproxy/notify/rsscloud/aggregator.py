@@ -13,6 +13,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.notification_protocol import Delivery, Message, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.outbound_subscriptions import (
@@ -22,7 +23,6 @@ from feedproxy.notify.outbound_subscriptions import (
     is_same_topic,
 )
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.responses import plain_text
 from feedproxy.notify.rpc import soap
 from feedproxy.notify.rpc import xmlrpc as rpc
 from feedproxy.notify.rsscloud import rsscloud_messages

@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, quote_plus, urlencode, urlsplit
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
+from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.notification_protocol import Message
 from feedproxy.notify.pings.ping_messages import InvalidCall
-from feedproxy.notify.responses import XML, generated_response
 from feedproxy.notify.rpc import soap, xmlrpc
 from feedproxy.notify.rpc.soap import SoapCall
 

@@ -17,6 +17,7 @@ from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
+from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_protocol import (
     Delivered,
@@ -29,13 +30,12 @@ from feedproxy.notify.notification_protocol import (
 )
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import TooManyRequests
-from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import current_topic, may_notify, named_address
 from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_requests import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import may_be_listed
-from feedproxy.refresh.ingest.link_injection import HUB, endpoint_address
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_address
 from feedproxy.refresh.resource_update import default_copy
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent

@@ -17,9 +17,9 @@ from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Response
 from feedproxy.notify.client_rate_limit import RateLimiter
+from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.notification_service import NotificationService
-from feedproxy.notify.responses import plain_text
 from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_requests import Mode

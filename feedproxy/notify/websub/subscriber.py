@@ -37,8 +37,8 @@ from feedproxy.notify.topics import is_no_longer_public, is_private
 from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
 from feedproxy.notify.websub.hub_requests import NAME, Mode
-from feedproxy.refresh.events import RefreshEnded
-from feedproxy.refresh.ingest.link_injection import endpoint_address
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
+from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.store.resource import Resource

@@ -29,7 +29,7 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
-from feedproxy.feed import subscription_address
+from feedproxy.feed import pasted_address
 from feedproxy.feed.convert.formats import FORMATS, Format
 from feedproxy.http import conditional, negotiation, uri
 from feedproxy.http.coding import content_coding
@@ -210,7 +210,7 @@ def _gateway_target(address: str, base: str) -> str:
         return gateway_target(f"/{address}")
     except NotFound:
         with contextlib.suppress(BadTarget):
-            return subscription_address.read(address, base)
+            return pasted_address.read(address, base)
         raise
 
 

@@ -23,7 +23,7 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
-from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.url_mapping import public_url_for
 from feedproxy.settings import Settings

@@ -31,7 +31,7 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.singleflight import SingleFlight
+from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.settings import Settings
 from feedproxy.store.resource import DeltaBase, Resource
 

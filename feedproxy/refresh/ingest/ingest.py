@@ -27,7 +27,7 @@ from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding, satisfies
 from feedproxy.refresh.ingest.edit_settings import is_outdated, self_link_mode, settings_digest
-from feedproxy.refresh.ingest.link_injection import announcement
+from feedproxy.refresh.ingest.hub_and_cloud_link_policy import announcement
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import DeltaBase

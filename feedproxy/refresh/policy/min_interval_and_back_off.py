@@ -14,19 +14,13 @@ not fetched at all.
 """
 
 import math
-import re
 from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import structured_fields
-from feedproxy.http.date import parse_http_date
-from feedproxy.http.message import Fields
+from feedproxy.http.retry_after_and_rate_limit import DEFER_MAX
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
-
-DEFER_MAX: Seconds = 172_800
-"""Longest deferral in seconds: 48 hours. Some origins send absurd values, such as years."""
 
 BACK_OFF_FIRST: Seconds = 60
 """Shortest back-off after the first failure, in seconds. Random jitter extends it to at most twice this time. Each
@@ -35,9 +29,6 @@ further failure doubles the back-off, up to BACK_OFF_MAX."""
 BACK_OFF_MAX: Seconds = 6 * 3600
 """Longest back-off in seconds, which is reached after nine failures. A feed that keeps failing is then fetched a few
 times a day."""
-
-
-_DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,64 +127,7 @@ def record_failure(
     )
 
 
-def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request after a failed one, or None if the response
-    states no instant.
-
-    An origin states such an instant in Retry-After (RFC 9110, section 10.2.3), or as the reset of an exhausted rate
-    limit. If the response has both, the later instant applies, at most DEFER_MAX seconds from now. For successful
-    responses, only `rate_limit_reset` is meaningful.
-    """
-    instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
-    latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)
-    return min(latest, now + DEFER_MAX) if latest is not None else None
-
-
-def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant at which an exhausted rate limit is reset, or None if no limit is exhausted.
-
-    Three forms are read: `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit:
-    remaining=0, reset=30` (version 05 of the draft), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, also
-    without `x-`. Reddit sends fractions (`0.0`) and a reset in seconds; other origins send a Unix time. Such a limit
-    applies to the whole site (refresh/site_rate_limits.py).
-    """
-    resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
-    if (value := fields.combined("ratelimit")) is not None:
-        resets += _structured_resets(value, now)
-    return max((at for at in resets if at is not None), default=None)
-
-
-def _structured_resets(value: str, now: Instant) -> list[Instant | None]:
-    items = structured_fields.parse_parameterised(value) or ()
-    members = structured_fields.parse_dictionary(value) or {}
-    limits = [*((item.get("r"), item.get("t")) for item in items), (members.get("remaining"), members.get("reset"))]
-    return [
-        min(now + reset, now + DEFER_MAX)
-        for remaining, reset in limits
-        if isinstance(remaining, int | float) and isinstance(reset, int | float) and remaining < 1 and reset > 0
-    ]
-
-
-def _reset_of(fields: Fields, prefix: str, now: Instant) -> Instant | None:
-    remaining, reset = _parse_number(fields.get(prefix + "remaining")), _parse_number(fields.get(prefix + "reset"))
-    if remaining is None or reset is None or remaining >= 1:
-        return None
-    # A number above thirty years in seconds is a Unix time.
-    at = reset if reset > 1_000_000_000 else now + reset
-    return min(at, now + DEFER_MAX) if at > now else None
-
-
 def _longest_pause(count: int) -> Seconds:
     """Return the longest back-off in seconds after `count` failures. Random jitter shortens the back-off by up to a
     half, and so separates feeds that failed at the same time."""
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))
-
-
-def _parse_retry_after(value: str, now: Instant) -> Instant | None:
-    if _DELAY.fullmatch(value):
-        return now + float(value)
-    return parse_http_date(value)
-
-
-def _parse_number(value: str | None) -> float | None:
-    return float(value) if value is not None and _DELAY.fullmatch(value := value.strip()) else None

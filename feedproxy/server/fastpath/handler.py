@@ -29,7 +29,7 @@ from feedproxy.server.fastpath.response_template import ResponseTemplate
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.own_authority import may_be_own
+from feedproxy.upstream.own_urls import may_be_own
 
 logger = logging.getLogger(__name__)
 

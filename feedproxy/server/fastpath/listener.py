@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 from feedproxy.app import App
 from feedproxy.clock import Seconds
+from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
     CERTIFICATE_CHECK_INTERVAL,
@@ -32,7 +33,6 @@ from feedproxy.server.fastpath.handler import FastPathHandler
 from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.response_cache import FastPathCache
-from feedproxy.server.mitm.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import RateLimitedLog
@@ -179,7 +179,7 @@ class Listener:
             task = connection.task
             self.close_connection(connection)
             if task is not None:
-                task.cancel()  # a refresh that no other request waits for may be cancelled (refresh/singleflight.py)
+                task.cancel()  # a refresh for no other request may be cancelled (refresh/request_collapsing.py)
         elif not connection.read_paused:
             # Input stays in the kernel's buffer until the response is sent.
             connection.read_paused = True

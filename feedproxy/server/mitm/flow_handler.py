@@ -25,9 +25,9 @@ from feedproxy.request.context import ClientContext, Entrance, PassThrough, Prox
 from feedproxy.request.endpoint_registry import Call, Endpoint
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem_details import problem_response
+from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
-from feedproxy.server.mitm.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
@@ -47,7 +47,7 @@ from feedproxy.server.mitm.request_routing import (
 )
 from feedproxy.server.response_head import finish_response, refusal_response
 from feedproxy.upstream.origin_connection_limits import Requester, requesting
-from feedproxy.upstream.own_authority import is_own
+from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
 from feedproxy.upstream.special_networks import client_network

@@ -8,7 +8,7 @@
   timeout counts only silence, so that occasional bytes would keep a connection open.) Chunk sizes and trailers are
   limited, too.
 * It parses heads leniently, and passes on control characters and folded lines. Here, all heads are read by feedproxy's
-  parsers (http/message_syntax.py, upstream/head_parser.py).
+  parsers (http/message_syntax.py, upstream/response_head_parser.py).
 * It treats a client that closes its sending side after its request as disconnected. Here, such a client gets its
   response.
 * It hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
@@ -53,7 +53,7 @@ from feedproxy.http.message_syntax import Line, is_well_formed, read_request
 from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.request.problem_details import problem_response
 from feedproxy.upstream.chunked import ChunkedParser
-from feedproxy.upstream.head_parser import ResponseHead, could_be_http, find_end, parse_head
+from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 logger = logging.getLogger("feedproxy")
 

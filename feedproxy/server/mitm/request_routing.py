@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from mitmproxy import http
 
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.feed import subscription_address
+from feedproxy.feed import pasted_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.gateway_address import gateway_target, lacks_path
@@ -152,7 +152,7 @@ def route(
         return MisspelledTarget(target, client)
     if target.startswith(f"{client.base}/"):
         with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
-            return MisspelledTarget(subscription_address.read(target, client.base), client)
+            return MisspelledTarget(pasted_address.read(target, client.base), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
 
 
@@ -170,7 +170,7 @@ def usual_endpoint_path(path: str, client: ClientContext) -> str:
         try:
             target = gateway_target(f"/{address}")
         except NotFound:
-            return before + subscription_address.read(address, client.base)
+            return before + pasted_address.read(address, client.base)
         return before + target if lacks_path(f"/{address}") else ""
     return ""
 
@@ -183,11 +183,11 @@ def _guess_target(path: str, base: str) -> str:
     use. Raises BadTarget or NotFound. NotFound states the right address if it can be guessed.
     """
     written = path.lstrip("/")
-    if subscription_address.has_scheme(written):
-        return subscription_address.read(written, base)
+    if pasted_address.has_scheme(written):
+        return pasted_address.read(written, base)
     example = "https://example.com/feed.xml"
     try:
-        target = subscription_address.read(_OTHER_SCHEME.sub("", written), base)
+        target = pasted_address.read(_OTHER_SCHEME.sub("", written), base)
     except BadTarget:
         target = ""
     if target and not path.startswith("//") and not _OTHER_SCHEME.match(written):

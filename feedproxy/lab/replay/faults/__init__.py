@@ -1,17 +1,17 @@
 """Catalogue of an origin's faults. Each fault describes how a good feed reader behaves."""
 
 from feedproxy.lab.replay.faults import (
-    broken_validators,
     connection_faults,
     document_faults,
-    error_responses,
+    error_response_faults,
     redirect_faults,
+    validator_faults,
 )
 from feedproxy.lab.replay.faults.fault import Fault
 
 GROUPS: tuple[tuple[str, tuple[type[Fault], ...]], ...] = (
-    ("Validators and clocks", broken_validators.FAULTS),
-    ("Refusals, errors and endings", error_responses.FAULTS),
+    ("Validators and clocks", validator_faults.FAULTS),
+    ("Refusals, errors and endings", error_response_faults.FAULTS),
     ("Redirects", redirect_faults.FAULTS),
     ("Transmission", connection_faults.FAULTS),
     ("The document", document_faults.FAULTS),

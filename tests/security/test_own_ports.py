@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_listeners import OwnListeners, is_of_this_machine
+from feedproxy.upstream.own_ports import OwnListeners, is_of_this_machine
 from feedproxy.upstream.special_networks import Address
 from tests.live.conftest import (  # noqa: F401 -- fixtures
     authority,

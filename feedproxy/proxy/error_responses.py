@@ -1,4 +1,4 @@
-"""Responses that feedproxy generates itself: 301, 410, 503 and error documents."""
+"""Error documents: the responses to errors, and 503 for targets that may not be fetched."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,20 +6,15 @@ from dataclasses import replace
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.feed import xml_redirect
 from feedproxy.http.date import format_http_date
-from feedproxy.http.message import Fields, Request, Response
-from feedproxy.request.context import ClientContext, Entrance, ProxyResponse, RequestContext
+from feedproxy.http.message import Fields, Request
+from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import surrogate_key, with_via
-from feedproxy.request.url_mapping import public_url_for, rewrite_location
+from feedproxy.request.url_mapping import public_url_for
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Resource
 
 type ExtraFields = tuple[tuple[str, str], ...]
-
-OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""Seconds for which content above `buffer_max` streams through before its size is checked again: one day."""
 
 OVERLOAD_RETRY_AFTER = 10
 """Seconds in Retry-After if no connection or file descriptor is free for a request."""
@@ -29,13 +24,8 @@ NOT_FORWARDED = CacheStatus()
 _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
-def is_oversized(resource: Resource, now: Instant) -> bool:
-    """Return True if the content is known to exceed `buffer_max`, and its next size check is not due yet."""
-    return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL
-
-
-class LocalResponses:
-    """Builder of the responses that feedproxy generates itself."""
+class ErrorResponses:
+    """Builder of the responses that have an error document."""
 
     def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
         self._clock = clock
@@ -72,38 +62,6 @@ class LocalResponses:
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
 
-    def relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """Return a 301 to `location`. For a move by a rule (`moved_to`), return an XML redirect document if
-        `announce_as` is `xml`."""
-        settings = context.settings
-        if settings.moved_to and settings.announce_as == "xml":
-            shown = rewrite_location(
-                location, context.client, target=context.request.target, upstream=settings.upstream
-            )
-            return self._xml_redirect(
-                context, xml_redirect.make_document(shown), status, f"the feed has moved to {location}"
-            )
-        shown = public_url_for(location, context.client, upstream=settings.upstream)
-        reason, extra = f"The feed has moved to {shown}.", (("Location", location),)
-        lifetime = settings.relocation_spacing
-        return self.problem_response(
-            context.request, context.client, 301, Detail.MOVED, reason, status, extra, lifetime
-        )
-
-    def gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """Return a 410. For an end by a rule (`gone`), return an XML document that announces it if `announce_as` is
-        `xml`.
-
-        `believed` is true if the end is confirmed, and the origin is not being asked again. Only then may caches store
-        the 410.
-        """
-        settings = context.settings
-        if settings.gone and settings.announce_as == "xml":
-            return self._xml_redirect(context, xml_redirect.make_document(None), status, "the feed has ended")
-        reason = "This feed has ended; please unsubscribe."
-        lifetime = settings.relocation_spacing if believed else 0
-        return self.problem_response(context.request, context.client, 410, Detail.GONE, reason, status, (), lifetime)
-
     def problem_response(
         self,
         request: Request,
@@ -120,10 +78,10 @@ class LocalResponses:
         response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)
         fields = response.fields
         if lifetime:
-            fields = self._with_lifetime(fields, request.target, client, lifetime)
-        return ProxyResponse(response.with_fields(self._with_status_fields(fields, status)), status, reason)
+            fields = self.with_lifetime(fields, request.target, client, lifetime)
+        return ProxyResponse(response.with_fields(self.with_status_fields(fields, status)), status, reason)
 
-    def _with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
+    def with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
         """Return the fields with max-age. In reverse mode, add CDN-Cache-Control and Surrogate-Key for a CDN in
         front."""
         directive = f"max-age={int(lifetime)}"
@@ -134,16 +92,6 @@ class LocalResponses:
             )
         return fields
 
-    def _xml_redirect(self, context: RequestContext, body: bytes, status: CacheStatus, reason: str) -> ProxyResponse:
-        lines = [
-            ("Content-Type", "application/xml"),
-            ("Content-Length", str(len(body))),
-        ]
-        fields = self._with_lifetime(
-            Fields(lines), context.request.target, context.client, context.settings.relocation_spacing
-        )
-        return ProxyResponse(Response(200, self._with_status_fields(fields, status), body), status, reason)
-
-    def _with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:
+    def with_status_fields(self, fields: Fields, status: CacheStatus) -> Fields:
         fields = fields.with_field("Date", format_http_date(self._clock.now()))
         return append(with_via(fields, self._via), status)

@@ -26,7 +26,7 @@ from mitmproxy.log import LegacyLogEvents
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
 from feedproxy import systemd
-from feedproxy.access.access_control import AccessControl
+from feedproxy.access.authorization import AccessControl
 from feedproxy.addons import default_addons
 from feedproxy.admin import auth
 from feedproxy.app import App, bind_app

@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 from mitmproxy import master
 
-from feedproxy import cli, serve
+from feedproxy import cli, proxy_process
 from feedproxy.admin import auth
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.commands import serve as serve_command
 from feedproxy.errors import UsageError
-from feedproxy.refresh.result import RefreshFinished
+from feedproxy.proxy_process import ServePlan
+from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import Settings, per_feed_names, restart_names
 
@@ -32,16 +33,16 @@ async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) ->
     options = {"confdir": str(tmp_path / "file" / "ca"), "store": "memory:", "admin": ""}
 
     with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .* cannot be used: Not a directory$"):
-        await serve.serve(serve.ServePlan(options=options), print)
+        await proxy_process.serve(ServePlan(options=options), print)
 
 
 def test_full_disk_at_standard_output_does_not_disturb_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serving(_: serve.ServePlan, announce: Callable[[str], None]) -> int:
+    async def serving(_: ServePlan, announce: Callable[[str], None]) -> int:
         announce("http://127.0.0.1:8080")
         return 0
 
-    monkeypatch.setattr(serve, "serve", serving)
-    monkeypatch.setattr(serve, "log_to", lambda: None)
+    monkeypatch.setattr(proxy_process, "serve", serving)
+    monkeypatch.setattr(proxy_process, "log_to", lambda: None)
     monkeypatch.setattr(sys, "stdout", FullDisk())
     code = serve_command.run(cli.make_parser("serve").parse_args(["serve"]))
 
@@ -65,10 +66,10 @@ def test_limit_of_open_files_is_raised_for_max_connections(
     monkeypatch.setattr(resource, "getrlimit", lambda _: before)
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: raised.append(limits))
 
-    serve._raise_descriptor_limit(Settings(max_connections=10_000))
+    proxy_process._raise_descriptor_limit(Settings(max_connections=10_000))
 
     assert raised == ([after] if after else [])
-    assert any("ulimit -Hn" in warning for warning in serve._warnings(Settings())) == (before[1] == 4096)
+    assert any("ulimit -Hn" in warning for warning in proxy_process._warnings(Settings())) == (before[1] == 4096)
 
 
 class FullDisk(io.StringIO):
@@ -78,7 +79,7 @@ class FullDisk(io.StringIO):
 
 def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, App]:
     (path := tmp_path / "feedproxy.yaml").write_text(text, encoding="utf-8")
-    return serve.make_master(serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+    return proxy_process.make_master(ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_app_and_its_flow_handler_are_freed_with_their_master(tmp_path: Path) -> None:
@@ -156,7 +157,7 @@ async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) 
 async def test_recent_fetches_use_the_injected_clock() -> None:
     given = App(ManualClock(1_000_000_000))
 
-    _, app = serve.make_master(serve.ServePlan(options={"admin": "", "store": "memory:"}), given)
+    _, app = proxy_process.make_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
     app.recent_activity.on_refresh_ended(RefreshFinished("http://example.com/", "reader", 200, "updated"))
 
     assert [fetch.at for fetch in app.recent_activity.fetches("http://example.com/")] == [1_000_000_000]
@@ -167,7 +168,7 @@ async def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: P
     environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
     options = {"admin": "", "store": "memory:"}
 
-    _, app = serve.make_master(serve.ServePlan(str(path), ("site_interval=3h",), options, environment))
+    _, app = proxy_process.make_master(ServePlan(str(path), ("site_interval=3h",), options, environment))
 
     assert (app.settings.hint_max, app.settings.skip_max, app.settings.site_interval) == (3600, 7200, 10_800)
 
@@ -177,7 +178,7 @@ async def test_check_prints_the_options_in_force_and_starts_nothing(tmp_path: Pa
         "store_max: 1GiB\nfeeds:\n  - match: a.example\n    private: true\n"
     )
 
-    lines = await serve.check(serve.ServePlan(str(path), options={"store": str(tmp_path / "store")}))
+    lines = await proxy_process.check(ServePlan(str(path), options={"store": str(tmp_path / "store")}))
 
     assert "options: 2 not at their default: store, store_max" in lines
     assert "rules:   1" in lines
@@ -204,7 +205,7 @@ async def test_check_reports_an_error_with_the_options_name(
     tmp_path: Path, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(UsageError) as found:
-        await serve.check(serve.ServePlan(options={"confdir": str(tmp_path), **options}))
+        await proxy_process.check(ServePlan(options={"confdir": str(tmp_path), **options}))
 
     assert str(found.value).startswith(words)
 
@@ -212,17 +213,17 @@ async def test_check_reports_an_error_with_the_options_name(
 async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
 
-    _, app = serve.make_master(serve.ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
+    _, app = proxy_process.make_master(ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
     assert auth.admin_token(app.settings) == "a-secret"
 
 
 async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
-    plan = serve.ServePlan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
+    plan = ServePlan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
 
     with pytest.raises(UsageError, match="admin_token_file: admin_token is set as well"):
-        serve.make_master(plan)
+        proxy_process.make_master(plan)
 
 
 # -- messages at the start
@@ -245,7 +246,7 @@ async def test_proxy_open_to_every_machine_gets_a_warning(
 ) -> None:
     made, app = configured(tmp_path, text)
 
-    serve._Lifecycle(made, app, print)._warn_if_open([(host, 8080)])
+    proxy_process._Lifecycle(made, app, print)._warn_if_open([(host, 8080)])
 
     assert ("may use this proxy (readers is empty)" in caplog.text) is warns
 
@@ -254,7 +255,7 @@ async def test_proxy_open_to_every_machine_gets_a_warning(
 
 
 def reloaded(path: Path, made: master.Master, app: App, **given: object) -> None:
-    serve.reload(made, app, serve.ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+    proxy_process.reload(made, app, ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_reload_applies_options_and_rules_and_restores_defaults(
@@ -355,7 +356,7 @@ def test_options_of_rules_never_need_a_restart() -> None:
 async def test_log_level_and_format_are_applied_by_a_reload(tmp_path: Path) -> None:
     stream, root, product = io.StringIO(), logging.getLogger(), logging.getLogger("feedproxy")
     before = list(root.handlers), root.level, product.level
-    serve.log_to(stream)
+    proxy_process.log_to(stream)
     try:
         made, app = configured(tmp_path, "")
         (path := tmp_path / "feedproxy.yaml").write_text("log_level: warning\nlog_format: json\n")
@@ -402,7 +403,7 @@ async def test_invalid_parent_proxy_is_reported_at_start_without_its_password(
     (path := tmp_path / "feedproxy.yaml").write_text(f"{text}\n")
 
     with pytest.raises(UsageError) as found:
-        await serve.check(serve.ServePlan(str(path), options={"confdir": str(tmp_path), "store": "memory:"}))
+        await proxy_process.check(ServePlan(str(path), options={"confdir": str(tmp_path), "store": "memory:"}))
 
     assert str(found.value).startswith(f"{path}{words}")
     assert "s3cret" not in str(found.value)
@@ -411,7 +412,7 @@ async def test_invalid_parent_proxy_is_reported_at_start_without_its_password(
 async def test_check_prints_the_parent_proxy_without_its_password(tmp_path: Path) -> None:
     options = {"confdir": str(tmp_path), "store": "memory:", "upstream_proxy": "http://u:s3cret@proxy.example:3128"}
 
-    lines = await serve.check(serve.ServePlan(options=options))
+    lines = await proxy_process.check(ServePlan(options=options))
 
     assert "s3cret" not in "".join(lines)
     assert "upstream_proxy: http://proxy.example:3128" in lines
@@ -421,7 +422,7 @@ async def test_check_prints_the_parent_proxy_without_its_password(tmp_path: Path
 async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, public: str) -> None:
     options = {"upstream": "http://127.0.0.1:8000", "public_url": public, "store": "memory:"}
 
-    lines = await serve.check(serve.ServePlan(options={"confdir": str(tmp_path), **options}))
+    lines = await proxy_process.check(ServePlan(options={"confdir": str(tmp_path), **options}))
 
     assert any(line.startswith("warning: public_url") for line in lines) == (not public)
 
@@ -433,7 +434,7 @@ async def test_check_warns_of_a_file_of_secrets_readable_by_others(tmp_path: Pat
 
     options = {"confdir": str(tmp_path), "wsse_file": str(secrets), "store": "memory:"}
 
-    lines = await serve.check(serve.ServePlan(options=options))
+    lines = await proxy_process.check(ServePlan(options=options))
 
     assert any(line.startswith(f"warning: wsse_file: {secrets} holds secrets") for line in lines) is warned
 

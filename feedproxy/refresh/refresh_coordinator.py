@@ -24,8 +24,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
-from feedproxy.refresh import peer_result, personal_responses, range_requests
-from feedproxy.refresh.events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
+from feedproxy.refresh import peer_result, range_requests
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
@@ -34,12 +33,13 @@ from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.policy.push import Push
 from feedproxy.refresh.redirect_following import OriginClient
+from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
+from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
+from feedproxy.refresh.request_collapsing import SingleFlight, collapse_keys, may_share
 from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob, stored_document, with_publications
-from feedproxy.refresh.result import RefreshObserver, RefreshResult
-from feedproxy.refresh.singleflight import SingleFlight
 from feedproxy.refresh.site_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
-from feedproxy.request.upstream_request import background_request, is_credential, is_only_language
+from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -178,7 +178,7 @@ class RefreshCoordinator:
 
     def can_join(self, context: RequestContext) -> bool:
         """Return whether a running refresh exists that this request may join."""
-        return any(key in self._refreshes for key in _collapse_keys(context, context.resource))
+        return any(key in self._refreshes for key in collapse_keys(context, context.resource))
 
     async def refresh_for_request(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
@@ -188,7 +188,7 @@ class RefreshCoordinator:
         The result is None if the refresh is still running after `answer_timeout` seconds.
         """
         target, client = context.request.target, client_network(context.client.address)
-        keys: list[object] = [*_collapse_keys(context, resource), next(self._solo_keys)]
+        keys: list[object] = [*collapse_keys(context, resource), next(self._solo_keys)]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.settings.answer_timeout
         for key in keys:
@@ -211,7 +211,7 @@ class RefreshCoordinator:
                 result = await self._refreshes.wait_for(task, deadline - loop.time(), initiator.abandon)
             except TimeoutError:
                 return None, joined
-            if not joined or _may_share(context, result):
+            if not joined or may_share(context, result):
                 return result, joined or result.from_peer
             # This request does not select the shared response (RFC 9111, section 4), so that it needs another fetch.
         raise AssertionError("unreachable: a solo refresh is never joined")
@@ -300,7 +300,7 @@ class RefreshCoordinator:
         """Refresh a variant in the background with the client's fields that select it. The request has no
         credentials."""
         resource, target = context.resource, context.request.target
-        key = _collapse_keys(context, resource)[-1]
+        key = collapse_keys(context, resource)[-1]
         with requesting(Requester(client_network(context.client.address), is_known=_is_known_feed(resource))):
             self._join_or_start(target, key, lambda: self._run_shared(context, resource, variant))
 
@@ -610,33 +610,6 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 def _is_never_stored(resource: Resource | None) -> bool:
     """Return whether the resource is a known feed without a stored response, because HTTP forbids storing it."""
     return resource is not None and resource.channel is not None and not resource.variants
-
-
-def _collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[object, ...]:
-    """Return the keys of the refreshes that this request may share, in the order in which to try them.
-
-    The result is empty if the request needs a refresh of its own. The first requests for a target share one refresh
-    even if they name different languages, because most feeds are the same in all languages.
-    """
-    if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
-        return ()
-    target = context.request.target
-    client_specific = (*context.key, *context.varying_fields)
-    if not client_specific:
-        return (target,)
-    is_new = resource is None or not (resource.variants or resource.keyed or resource.channel)
-    with_language = is_new and is_only_language(context.key) and not len(context.varying_fields)
-    return ((target, "accept-language"), (target, client_specific)) if with_language else ((target, client_specific),)
-
-
-def _may_share(context: RequestContext, result: RefreshResult) -> bool:
-    """Return whether a collapsed request may use the result of another request."""
-    if result.response is None or result.fallback is not None:
-        return True  # failures, moves and ends are the same for all requests
-    stored, fields, own_agent = result.response, context.upstream_request.fields, context.own_agent
-    if len(stored.key):
-        return result.stored and personal_responses.selects(stored, fields, context.key, own_agent=own_agent)
-    return result.stored and vary.selects(stored, fields, own_agent=own_agent)
 
 
 def _varying_fields(variant: StoredResponse) -> Fields:

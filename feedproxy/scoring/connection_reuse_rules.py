@@ -1,0 +1,58 @@
+"""Rules on the reuse of connections: redirects and bursts of requests to one host need few connections."""
+
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from feedproxy.clock import Instant, Seconds
+from feedproxy.scoring import client_hygiene_rules
+from feedproxy.scoring.rule_evaluation import FeedEvaluation
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Rule
+from feedproxy.scoring.scored_request import Poll
+
+BURST_GAP: Seconds = 10
+"""Seconds in which a second request to the same host could have used the connection of the first request."""
+
+CONNECTIONS_MAX = 6
+"""Connections that a reader may open to one host at a time. Most browsers open as many with HTTP/1.1."""
+
+
+@dataclass(slots=True)
+class Burst:
+    """A series of requests to one server, each at most BURST_GAP seconds after the previous request."""
+
+    at: Instant = 0.0
+    authority: str = ""
+    connections: list[str] = field(default_factory=list)
+
+
+class ConnectionReuse:
+    """The connections of one reader in the current burst."""
+
+    def __init__(self) -> None:
+        self._burst = Burst()
+        self._was_incomplete = False
+        """True if the previous answer was incomplete."""
+
+    def evaluate(self, poll: Poll, evaluation: FeedEvaluation) -> None:
+        """Evaluate whether the request reused a connection.
+
+        The client should have an open connection after a redirect to the same host, and in a burst that has opened
+        CONNECTIONS_MAX connections.
+        """
+        burst, authority = self._burst, urlsplit(poll.target).netloc
+        was_incomplete, self._was_incomplete = self._was_incomplete, not poll.complete
+        if not poll.connection:
+            return
+        if authority != burst.authority or poll.at - burst.at > BURST_GAP or was_incomplete:
+            self._burst = Burst(poll.at, authority, [poll.connection])
+            return
+        burst.at = poll.at
+        if poll.connection in burst.connections:
+            evaluation.record_verdict(Rule.CONNECTION, poll, NO_VIOLATIONS)
+        elif evaluation.state.follows(poll) or len(burst.connections) >= CONNECTIONS_MAX:
+            reason = f"connection {len(burst.connections) + 1} to {authority}, seconds after the previous one"
+            evaluation.record_verdict(
+                Rule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTIONS_UNUSED, reason),)
+            )
+        if poll.connection not in burst.connections and len(burst.connections) <= CONNECTIONS_MAX:
+            burst.connections.append(poll.connection)

@@ -1,0 +1,58 @@
+"""Names that distinguish readers.
+
+A reader is a network address with a User-Agent; the number of subscribers in the User-Agent does not count. If
+the target contains a secret, such as the token of a private feed, a hash of the secret replaces the network address.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+from feedproxy.http.memoize import memoize_short
+from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.http.user_agent import parse_claim
+
+TARGETS_MAX = 16_384
+"""Maximum number of targets with a cached hash of their secrets."""
+
+
+class ReaderName(NamedTuple):
+    """The name of a reader.
+
+    `reader` is a pseudonym of the network address, or the hash of the secrets in the target (`secret_hash`).
+    `user_agent` has no number of subscribers.
+    """
+
+    reader: str
+    user_agent: str
+
+
+def reader_name(address: str, user_agent: str, target: str) -> ReaderName:
+    """Return the name of the reader that sent a request."""
+    return ReaderName(secret_hash(target) or address, _distinguishing_part(user_agent))
+
+
+@memoize_short()
+def _distinguishing_part(user_agent: str) -> str:
+    """Return the part of a User-Agent that distinguishes readers: everything except the number of subscribers."""
+    claim = parse_claim(user_agent)
+    return f"{claim.fetcher}\0claim" if claim is not None else user_agent
+
+
+@memoize_short(entries=TARGETS_MAX, longest=2048)
+def secret_hash(target: str) -> str:
+    """Return a hash of the secrets in a target, or "" if the target has no secret."""
+    secrets: list[str] = []
+
+    def collect(secret: str) -> str:
+        secrets.append(secret)
+        return ""
+
+    try:
+        without_secrets(target, collect)
+    except ValueError:
+        return ""
+    joined = "\0".join(filter(None, secrets))
+    # Placeholders for secrets in recordings are not hashed, so that they can be searched for in the recording.
+    if not joined or joined.startswith("redacted-"):
+        return joined
+    return f"key-{hashlib.blake2b(joined.encode(), digest_size=6).hexdigest()}"
