@@ -299,7 +299,7 @@ FAULTY_READERS: dict[type[Note], tuple[type[CorrectReader], dict[str, Any], dict
 
 
 @pytest.mark.parametrize(
-    ("age", "expected"), [(3600, polling_interval.POLLED_WITHIN_TTL), (7200, polling_interval.POLLED_OFTEN)]
+    ("age", "expected"), [(3600, polling_interval_rules.POLLED_WITHIN_TTL), (7200, polling_interval_rules.POLLED_OFTEN)]
 )
 def test_poll_is_too_early_before_the_rest_of_ttl_or_15_minutes(age: int, expected: type[Note]) -> None:
     """A ttl of two hours, and answers of a cache that has stored the feed for `age` seconds."""
@@ -311,7 +311,7 @@ def test_poll_is_too_early_before_the_rest_of_ttl_or_15_minutes(age: int, expect
 def test_immediate_retry_after_404_gets_finding() -> None:
     recording = _hourly(200, 404, 404, 404, hour=60)
 
-    assert polling_interval.HAMMERED in findings(score_of(recording))
+    assert polling_interval_rules.HAMMERED in findings(score_of(recording))
 
 
 def _hourly(*statuses: int, hour: float = 3600, document: bytes = document(3), **fields: str) -> Recording:
