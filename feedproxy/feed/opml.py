@@ -20,7 +20,7 @@ from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.format_detection import find_document_start
-from feedproxy.feed.xml_parser import Element, attributes, qualified_name, safe_length, text_of
+from feedproxy.feed.xml_parser import Element, attributes, escape_bare_ampersands, qualified_name, safe_length, text_of
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
@@ -80,9 +80,9 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
         remove_comments=True,
         remove_pis=True,
     )
-    end = safe_length(text)
-    for at in range(start, end, _PIECE):
-        parser.feed(text[at : min(end, at + _PIECE)])
+    data = escape_bare_ampersands(text[start : safe_length(text)])
+    for at in range(0, len(data), _PIECE):
+        parser.feed(data[at : at + _PIECE])
         if not list_parser.consume(parser):
             break
     with contextlib.suppress(etree.LxmlError):  # feeds before the error are kept

@@ -95,6 +95,20 @@ _PARSER_OPTIONS: dict[str, Any] = {
 
 _REFERENCE = re.compile(r"&\w+;")
 
+_NO_REFERENCE = rb"(?!(?:[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
+_BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
+"""Matches an ampersand that begins no reference."""
+_AMPERSAND_IN_CONTENT = re.compile(
+    rb"[<&](?:(?<=&)()"
+    + _NO_REFERENCE
+    + rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
+)
+"""Matches an ampersand that begins no reference, with a group. Other matches are CDATA sections, comments and
+instructions, in which an ampersand is allowed."""
+
+_BARE_AMPERSANDS_MAX = 10_000
+"""Maximum number of such ampersands that are read as text in one document."""
+
 _ERROR_LEVEL = 2
 """Value of etree.ErrorLevels.ERROR. From this level on, a document is not (namespace-)well-formed."""
 
@@ -158,15 +172,33 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
     start = find_document_start(text.data) or 0
     end = safe_length(text.data)
     parser = _StreamParser(on_item)
-    view = memoryview(text.data)[:end]
-    for at in range(start, end, _PIECE):
-        if not parser.feed(bytes(view[at : at + _PIECE])):
+    data = escape_bare_ampersands(text.data[start:end])
+    for at in range(0, len(data), _PIECE):
+        if not parser.feed(data[at : at + _PIECE]):
             break
     faultless = parser.close()
     if parser.root is None:
         return None
     whole = end == len(text.data) and text.sound and not _is_displaced(text.data, start)
-    return XmlTree(parser.root, well_formed=faultless and whole)
+    return XmlTree(parser.root, well_formed=faultless and whole and len(data) == end - start)
+
+
+def escape_bare_ampersands(data: bytes) -> bytes:
+    """Return a document in UTF-8 with the first _BARE_AMPERSANDS_MAX ampersands that begin no reference as `&amp;`.
+
+    Such a document is ill-formed (XML 1.0, section 2.4), but they are common in addresses, and libxml2 would drop them
+    with the name behind them: `?a=1&b=2` would become `?a=1=2`, which is another address. A well-formed document is
+    returned unchanged.
+    """
+    pieces, done = list[bytes](), 0
+    matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
+    for match in matches:
+        if match[1] is not None:
+            pieces.append(data[done : match.start()])
+            done = match.end()
+            if len(pieces) == _BARE_AMPERSANDS_MAX:
+                break
+    return b"&amp;".join((*pieces, data[done:])) if pieces else data
 
 
 class _StreamParser:

@@ -40,6 +40,12 @@ def test_list_has_feeds_and_nested_folders() -> None:
     )
 
 
+def test_address_with_bare_ampersand_is_read_as_written() -> None:
+    outline = b'<outline text="Q & A" xmlUrl="https://e.example/feed?a=1&b=2&copy=3"/>'
+
+    assert listed(b"<opml><body>" + outline + b"</body></opml>") == [("https://e.example/feed?a=1&b=2&copy=3", ())]
+
+
 @pytest.mark.parametrize("spelt", ["xmlUrl", "xmlurl", "XMLURL"])
 def test_outline_attribute_names_are_case_insensitive(spelt: str) -> None:
     assert listed(a_list(f'<outline text="a" {spelt}="feed://e.example/a"/>')) == [("http://e.example/a", ())]

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 
 from feedproxy.feed.parse.channel_parser import read
+from feedproxy.feed.xml_parser import escape_bare_ampersands
 from tests.growth import TIMES, grows_no_faster
 
 MB = 1024 * 1024
@@ -86,3 +87,34 @@ def test_chunk_boundaries_do_not_affect_the_result() -> None:
         assert (channel.items, channel.schedule.ttl, channel.well_formed) == (2_000, 7, True)
         digests.add(channel.content_digest)
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "read_as"),
+    [
+        ("?a=1&b=2", "?a=1&b=2"),
+        ("?a=1&amp;b=2", "?a=1&b=2"),
+        ("?a=1&#38;b=2&copy=3", "?a=1&b=2&copy=3"),
+        ("?a&&#x26;&#;& b", "?a&&&#;& b"),
+    ],
+)
+def test_ampersand_without_reference_is_text(reference: str, read_as: str) -> None:
+    page, own = f"https://e.example/{reference}", f"https://e.example/feed{reference}"
+    link = f'<atom:link xmlns:atom="http://www.w3.org/2005/Atom" rel="self" href="{own}"/>'
+
+    channel = read(f"<rss version='2.0'><channel><link>{page}</link>{link}</channel></rss>".encode(), None)
+
+    assert channel is not None
+    assert channel.link == f"https://e.example/{read_as}"
+    assert channel.self_links[0].href == f"https://e.example/feed{read_as}"
+    assert channel.well_formed is (reference == "?a=1&amp;b=2")
+
+
+@pytest.mark.parametrize(
+    "part", ["<![CDATA[a & b ]] ]>&c]]]>", "<!-- a & b -- >&c -->", "<?php a & b?>", "&nbsp;&#8217;"]
+)
+def test_ampersand_outside_content_is_no_fault(part: str) -> None:
+    document = f"<rss version='2.0'><channel>{part}<item><title>t</title></item></channel></rss>".encode()
+
+    assert escape_bare_ampersands(document) == document
+    assert escape_bare_ampersands(document + b"&") == document + b"&amp;"
