@@ -4,33 +4,43 @@ import re
 
 from feedproxy.http.field_values import quote, split_list, unquote
 
-WITH_REALM = ("basic", "digest")
-"""Schemes with a realm. A browser sends the credentials for a realm to every address of the web origin that names this
-realm."""
+_CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
+"""Schemes with which an origin authenticates a connection, and thereby all later requests on it (RFC 4559, section
+6)."""
 
-_CONNECTION_SCHEME = re.compile(r"(?:ntlm|negotiate|kerberos)(?:\s|\Z)", re.IGNORECASE)
-"""Matches credentials with which an origin authenticates a connection, and thereby all later requests on it (RFC 4559,
-section 6)."""
+_UNUSABLE_AT_GATEWAY = _CONNECTION_SCHEMES | {"digest"}
+"""Schemes with which no client can authenticate through the gateway.
 
-_PARAMETER = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
-_SCHEME = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)(?:[ \t]+(.*))?", re.DOTALL)
+A response to Digest includes the client's realm and request target, and the origin expects its own. The others
+authenticate connections, and use the name of the gateway's host: browsers answer them with the account of the user for
+hosts of the intranet, and the gateway would send this answer to any site.
+"""
+
+_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAMETER = re.compile(rf"({_NAME})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
+_SCHEME = re.compile(rf"({_NAME})(?:[ \t]+(.*))?", re.DOTALL)
+_VALUE = re.compile(rf'{_NAME}|"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def authenticates_connection(credentials: str) -> bool:
     """Return True if this value of Authorization authenticates the connection. The origin would answer a later request
     of another client on this connection as a request of the first client."""
-    return _CONNECTION_SCHEME.match(credentials) is not None
+    scheme = _SCHEME.match(credentials)
+    return scheme is not None and scheme[1].lower() in _CONNECTION_SCHEMES
 
 
-def with_realms_of(value: str, owner: str) -> str:
-    """Return the challenges with `owner` before the realms of Basic and Digest. Other schemes remain unchanged.
+def gateway_challenges(value: str, owner: str) -> str:
+    """Return the challenges that the gateway passes on, with `owner` before their realms.
 
     At the gateway, all origins share one address. With the origin as `owner`, a browser does not send the credentials
     for one origin to another.
 
-    If the realm is missing, `owner` becomes the realm. If a challenge has several realms, the first counts. `domain` is
-    dropped, because it would extend the realm to other paths (RFC 7616, section 3.3). Parameters before the first
-    challenge are dropped, because they would become part of the challenge on the previous line.
+    The rule applies to all schemes, because recipients divide a list of challenges differently: for Chromium, a line is
+    one challenge, and its last realm counts. If the realm of Basic is missing, `owner` becomes the realm. If a
+    challenge has several realms, the first counts. `domain` would extend the realm to other paths (RFC 7616, section
+    3.3). It is dropped, as are malformed parameters, and parameters before the first challenge, which would become part
+    of the challenge on the previous line.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):
@@ -38,17 +48,24 @@ def with_realms_of(value: str, owner: str) -> str:
             challenges.append((match[1], [match[2]] if match[2] else []))
         elif challenges:
             challenges[-1][1].append(member)
-    return ", ".join(_format_challenge(scheme, parameters, owner) for scheme, parameters in challenges)
+    return ", ".join(
+        _format_challenge(scheme, parameters, owner)
+        for scheme, parameters in challenges
+        if scheme.lower() not in _UNUSABLE_AT_GATEWAY
+    )
 
 
 def _format_challenge(scheme: str, parameters: list[str], owner: str) -> str:
-    if scheme.lower() in WITH_REALM:
-        realms, others = [], []
-        for parameter in parameters:
-            match = _PARAMETER.fullmatch(parameter)
-            if match and match[1].lower() == "realm":
-                realms.append(unquote(match[2]))
-            elif match and match[1].lower() != "domain":  # its paths are the origin's, not the gateway's
-                others.append(parameter)
-        parameters = [f"realm={quote(' '.join([owner, *realms[:1]]))}", *others]
-    return f"{scheme} {', '.join(parameters)}" if parameters else scheme
+    realms, others = [], []
+    for parameter in parameters:
+        if match := _PARAMETER.fullmatch(parameter):
+            name, text = match[1], match[2]
+            if name.lower() == "realm":
+                realms.append(unquote(text))
+            elif name.lower() != "domain" and _VALUE.fullmatch(text):
+                others.append(f"{name}={text}")
+        elif parameter is parameters[0] and _TOKEN68.fullmatch(parameter) and scheme.lower() != "basic":
+            return f"{scheme} {parameter}"
+    if realms or scheme.lower() == "basic":
+        others = [f"realm={quote(' '.join([owner, *realms[:1]]))}", *others]
+    return f"{scheme} {', '.join(others)}" if others else scheme

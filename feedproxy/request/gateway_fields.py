@@ -100,7 +100,7 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
     if client.entrance is Entrance.GATEWAY:
         if target:  # otherwise the response is a local one
             fields = Fields(line for line in fields if passes_gateway(line[0]))
-            fields = _with_own_realms(fields, uri.origin_of(target))
+            fields = _with_gateway_challenges(fields, uri.origin_of(target))
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields
@@ -117,8 +117,9 @@ def make_private(fields: Fields) -> Fields:
     return fields.with_field("Cache-Control", f"private, {other_fields}" if other_fields else "private")
 
 
-def _with_own_realms(fields: Fields, origin: str) -> Fields:
-    """Return the fields with the target's origin at the beginning of each realm.
+def _with_gateway_challenges(fields: Fields, origin: str) -> Fields:
+    """Return the fields with the challenges that a browser may answer, and the target's origin at the beginning of each
+    realm.
 
     For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the origin
     in the realm, a site could name the realm of another site and get the password for it.
@@ -129,7 +130,7 @@ def _with_own_realms(fields: Fields, origin: str) -> Fields:
     for name, value in fields:
         if name.lower() != "www-authenticate":
             lines.append((name, value))
-        elif challenges := www_authenticate.with_realms_of(value, origin):
+        elif challenges := www_authenticate.gateway_challenges(value, origin):
             lines.append((name, challenges))
     return Fields(lines)
 
