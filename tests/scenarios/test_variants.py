@@ -208,6 +208,22 @@ async def test_refusal_401_is_not_reused_for_a_request_with_credentials(stage):
     assert refused.fields.get("www-authenticate") == f'Basic realm="{origin.url("")} x"'
 
 
+async def test_own_response_to_credentials_is_repeated_between_hits_of_other_clients(stage):
+    proxy, origin, _ = await stage(site_interval=0)
+
+    def answer(request: Request) -> Response:
+        fields = Fields([("Content-Type", "application/rss+xml"), ("Cache-Control", "public, max-age=600")])
+        return Response(200, fields, a_feed(request.fields.get("x-api-key") or "everybody"))
+
+    origin.speak(answer)
+    (await proxy.get("/feed.rss", x_api_key="alice")).expect(200)
+    (await proxy.get("/feed.rss")).expect(200)
+
+    for _ in range(4):
+        assert b"everybody" in (await proxy.get("/feed.rss")).expect(200, cache="hit").body
+        assert b"alice" in (await proxy.get("/feed.rss", x_api_key="alice")).expect(200, cache="hit").body
+
+
 # -- cookies, private, no-store
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from mitmproxy.net.http import url
 
 from feedproxy.http.message import NAME_LONGEST, Fields
+from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.mitm.request_routing import AUTHORITY
 
 
@@ -173,7 +174,7 @@ def classify_line(line: bytes) -> int:
         )
     if lowered == "host":
         return LineKind.HOST if _is_valid_host(value.strip(b" \t").decode("latin-1")) else LineKind.UNSUPPORTED
-    kind = _KIND_BY_NAME.get(lowered, LineKind.IGNORED)
+    kind = _KIND_BY_NAME.get(lowered, LineKind.UNCACHEABLE if is_credential(lowered) else LineKind.IGNORED)
     if kind == LineKind.IGNORED and len(_IGNORED_NAMES) < _IGNORED_NAMES_MAX and len(match[1]) <= NAME_LONGEST:
         _IGNORED_NAMES[match[1]] = _IGNORED
     return kind
