@@ -92,6 +92,7 @@ class CallbackClient:
         Overload.
         """
         target_url = _url(url)
+        authority = uri.join_host_port(target_url.raw_host or "", target_url.port or 0)
         parent = self._parent_of(_normalise(str(target_url)))
         for name, value in fields or ():
             if not is_field(name, value):  # aiohttp itself checks only for line ends
@@ -112,21 +113,21 @@ class CallbackClient:
                 )
             async with answer:
                 if answer.status == 407 and parent is not None:
-                    raise unauthorized_error(parent, target_url.authority)
+                    raise unauthorized_error(parent, authority)
                 content = await _read_limited(answer.content)
                 lines = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in answer.raw_headers]
                 return Response(answer.status, Fields(lines).end_to_end(), content, answer.reason or "")
         except FeedproxyError:
             raise
         except TimeoutError as error:
-            raise FetchTimeout(f"{target_url.authority} did not respond in {self._total:g} s") from error
+            raise FetchTimeout(f"{authority} did not respond in {self._total:g} s") from error
         except aiohttp.ClientConnectorError as error:
             if local_failure.is_local(error.os_error):
-                local_failure.complaints.warn(f"{target_url.authority} cannot be reached: {error.os_error}")
-                raise Overload(f"{target_url.authority} cannot be reached now") from error
-            raise Unreachable(f"{target_url.authority} cannot be reached") from error
+                local_failure.complaints.warn(f"{authority} cannot be reached: {error.os_error}")
+                raise Overload(f"{authority} cannot be reached now") from error
+            raise Unreachable(f"{authority} cannot be reached") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise MalformedResponse(f"{target_url.authority}: {error or type(error).__name__}") from error
+            raise MalformedResponse(f"{authority}: {error or type(error).__name__}") from error
 
     def check(self, url: str) -> None:
         """Raise Forbidden or BadTarget for a callback that is not permitted, without resolving its name."""

@@ -27,6 +27,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import FetchError, MalformedResponse, Overload
+from feedproxy.http import uri
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, open_tunnel
 from feedproxy.upstream.response_parser import ResponseParser
@@ -270,7 +271,9 @@ class ParentConnector(BaseConnector):
         else:
             permitted = await self._check(host, port)
             through = host if self._parent.resolves_names or not permitted else permitted[0]
-            sock = await open_tunnel(self._parent, self._resolve_parent, through, port, authority=req.url.authority)
+            sock = await open_tunnel(
+                self._parent, self._resolve_parent, through, port, authority=uri.join_host_port(host, port)
+            )
         tls: dict[str, Any] = {"ssl": self._tls, "server_hostname": host.rstrip(".")} if req.is_ssl() else {}
         try:
             _, protocol = await asyncio.get_running_loop().create_connection(self._factory, sock=sock, **tls)

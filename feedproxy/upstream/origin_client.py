@@ -19,6 +19,7 @@ from yarl import URL
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
+from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.http.www_authenticate import authenticates_connection
@@ -413,7 +414,7 @@ def _host_of(root: str) -> _Host:
     return _Host(
         name,
         port,
-        url.authority,
+        uri.join_host_port(name, port),  # yarl's authority is decoded, which fails for some names (xn--a)
         line,
         request,
         site_or_self(root),

@@ -98,6 +98,15 @@ async def test_configured_name_does_not_reach_private_address(found: str) -> Non
         await calling.close()
 
 
+async def test_failure_of_a_callback_at_an_invalid_international_name_is_an_expected_error() -> None:
+    calling = caller([])
+    try:
+        with pytest.raises(Unreachable, match=r"xn--a\.example"):
+            await calling.call("GET", "http://xn--a.example/")
+    finally:
+        await calling.close()
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "sink.localhost"])
 async def test_configured_address_is_called_at_any_port(host: str, unused_tcp_port: int) -> None:
     calling = caller(["127.0.0.1"])

@@ -128,6 +128,22 @@ async def test_request_with_invalid_target_is_rejected(target: str) -> None:
             await fetcher.fetch(a_get(target))
 
 
+@pytest.mark.parametrize("host", ["xn--a.example", "xn--0.example", "xn---.example", "xn--fa-hia.example"])
+async def test_name_that_is_no_international_name_is_resolved_as_it_is(host: str) -> None:
+    resolved: list[str] = []
+
+    async def lookup(name: str, port: int) -> list[str]:
+        resolved.append(name)
+        return ["127.0.0.1"]
+
+    async with origin(OK) as raw, a_fetcher(policy=a_policy(lookup=lookup)) as fetcher:
+        result = fetched(await fetcher.fetch(a_get(f"http://{host}:{raw.port}/")))
+
+    assert result.response.status == 200
+    assert resolved == [host]
+    assert b"\r\nHost: %b:" % host.encode() in raw.heads[0]
+
+
 async def test_request_method_other_than_get_and_head_is_rejected() -> None:
     async with a_fetcher() as fetcher:
         with pytest.raises(BadTarget):
