@@ -116,7 +116,7 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
         # The common case needs no copy; libxml2 itself finds and reports invalid bytes.
         if _is_utf8(body):
             return Utf8Text(body, codec, sound=True)
-        return Utf8Text(body.decode("cp1252", "replace").encode(), "cp1252", sound=False)
+        return _decode_invalid_utf8(body)
     if codec in _ISO_8859 and _HIGH_CONTROLS.search(body):
         with suppress(UnicodeError):
             return Utf8Text(_encode(body.decode(superset_of(codec))), superset_of(codec), sound=True)
@@ -125,6 +125,20 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
     except UnicodeError:
         fallback = "utf_8" if codec == "ascii" and _is_utf8(body) else superset_of(codec)
         return Utf8Text(_encode(body.decode(fallback, "replace")), fallback, sound=False)
+
+
+def _decode_invalid_utf8(body: bytes) -> Utf8Text:
+    """Return a document that should be in UTF-8, but has invalid bytes.
+
+    In most such documents, a text was cut within a character: the invalid bytes are replaced. If there are more invalid
+    bytes than valid characters beyond ASCII, the document is in the encoding of Windows.
+    """
+    text = body.decode("utf-8", "replace")
+    invalid_count = text.count("\ufffd")
+    valid_count = len(text) - len(text.encode("ascii", "ignore")) - invalid_count
+    if valid_count > invalid_count:
+        return Utf8Text(text.encode(), "utf_8", sound=False)
+    return Utf8Text(body.decode("cp1252", "replace").encode(), "cp1252", sound=False)
 
 
 def _is_utf8(body: bytes) -> bool:

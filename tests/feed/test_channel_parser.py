@@ -334,3 +334,18 @@ def test_start_link_of_atom_03_is_a_self_link() -> None:
 
 def test_item_within_an_item_is_not_counted() -> None:
     assert channel_of(b"<rss><channel><item><item/></item><item/></channel></rss>").items == 2
+
+
+@pytest.mark.parametrize(
+    ("title", "read_as"),
+    [
+        ("Nøhr Größe …".encode() + "é".encode()[:1], "Nøhr Größe …\ufffd"),
+        ("Nøhr Größe".encode("cp1252"), "Nøhr Größe"),
+        ("“plain” ascii".encode("cp1252"), "“plain” ascii"),
+    ],
+)
+def test_document_with_bytes_invalid_in_utf8_is_read_in_the_more_likely_encoding(title: bytes, read_as: str) -> None:
+    channel = read(b"<rss version='2.0'><channel><title>" + title + b"</title></channel></rss>", "text/xml")
+
+    assert channel is not None
+    assert (channel.title, channel.well_formed) == (read_as, False)
