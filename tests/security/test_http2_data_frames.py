@@ -1,4 +1,5 @@
-"""DATA frames of any size and padding are forwarded to an HTTP/1.1 origin as content and nothing else."""
+"""An HTTP/2 request in a tunnel reaches an HTTP/1.1 origin unchanged: DATA frames of any size and padding as content
+and nothing else, and cookies in one field."""
 
 import asyncio
 import re
@@ -234,3 +235,16 @@ async def test_invalid_method_or_path_does_not_reach_the_origin(tunnel: Tunnel, 
         except AssertionError as error:
             assert "ended" in str(error)  # noqa: PT017
     assert not tunnel.connections[before:]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_cookie_fields_are_joined_for_the_origin(tunnel: Tunnel, method: str) -> None:
+    before = len(tunnel.connections)
+    async with client_of(tunnel) as client:
+        cookies = [("cookie", "a=1"), ("x-other", "1"), ("cookie", "b=2"), ("cookie", "c=\xe9")]
+        stream = client.begin(tunnel.port, *cookies, method=method, path="/page")
+        client.http2.end_stream(stream)
+        assert await client.status(stream) == 200
+
+    received = b"".join(tunnel.connections[before:])
+    assert re.findall(rb"(?i)\r\ncookie: (.*)\r", received) == [b"a=1; b=2; c=\xc3\xa9"]

@@ -117,6 +117,7 @@ class FeedStream(HttpStream):
         try:
             if request and self.flow.request.is_http2:
                 check_http2_request(self.flow.request)
+                join_cookies(self.flow.request)
             elif not request and self.flow.response is not None and self.flow.response.is_http2:
                 clean_http2_response(self.flow.response, self.flow.request.method)
         except BadRequest as error:
@@ -395,6 +396,16 @@ def check_http2_request(request: http.Request) -> None:
     message_syntax.check_fields(fields)
     message_syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
     request_framing.check_framing(fields, minor=1)
+
+
+def join_cookies(request: http.Request) -> None:
+    """Join the Cookie fields of an HTTP/2 request to one field. Browsers send one field for each cookie."""
+    # "If there are multiple Cookie header fields after decompression, these MUST be concatenated into a single octet
+    # string using the two-octet delimiter of 0x3b, 0x20 (the ASCII string "; ") before being passed into a non-HTTP/2
+    # context" -- RFC 9113, section 8.2.3
+    cookies = request.headers.get_all("cookie")
+    if len(cookies) > 1:
+        request.headers["cookie"] = "; ".join(cookies)
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
