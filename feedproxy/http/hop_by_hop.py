@@ -16,6 +16,9 @@ HOP_BY_HOP = frozenset(
         "proxy-authenticate",
         "proxy-authentication-info",
         "proxy-authorization",
+        # No standard defines it. CGI names it HTTP_PROXY, which HTTP libraries read as the address of a proxy
+        # (CVE-2016-5385).
+        "proxy",
     }
 )
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from feedproxy import __version__
 from feedproxy.http import negotiation, uri
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import vary_names
@@ -121,7 +122,7 @@ class UpstreamRequest:
 def is_forwarded(name: str) -> bool:
     """Return True if a client's field with this name may be forwarded to the origin when the response may be stored."""
     plain = name.lower().replace("_", "-")
-    return plain not in NOT_FORWARDED and not plain.startswith(_NOT_FORWARDED_PREFIXES)
+    return plain not in NOT_FORWARDED | HOP_BY_HOP and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 
 
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
