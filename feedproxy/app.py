@@ -444,6 +444,7 @@ class _Services:
             caller=self.callback_client,
             clock=app.clock,
             listed_feeds=self.feed_list.public_addresses,
+            on_failure=app.metrics.on_store_failure,
             peers=self.fleet,
         )
         if self.fleet is not None:

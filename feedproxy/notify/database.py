@@ -20,6 +20,7 @@ from pathlib import Path
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
+from feedproxy.store.interface import OnFailure
 from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_aside
 from feedproxy.store.tiered import store_folder
 
@@ -104,9 +105,12 @@ class NotificationDatabase:
     """The database of notifications. It runs transactions in a thread of its own, and opens its file at the first
     transaction."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Path | None, on_failure: OnFailure) -> None:
+        """Create the database. Each failed transaction is reported to `on_failure`."""
         self._file = file
+        self._on_failure = on_failure
         self._connection: sqlite3.Connection | None = None
+        self._inode: int | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="feedproxy-ledger")
         self._lock: int | None = None
         self.closed = False
@@ -115,7 +119,11 @@ class NotificationDatabase:
         """Run `work` as one transaction. Return its result after the commit. Raises StoreError."""
         if self.closed:
             raise StoreError("the notification database is closed")
-        return await asyncio.wrap_future(self._thread.submit(self._transact, work))
+        try:
+            return await asyncio.wrap_future(self._thread.submit(self._transact, work))
+        except StoreError as error:
+            self._on_failure(error)
+            raise
 
     def acquire_delivery_lock(self) -> bool:
         """Return whether this process delivers. The first process to call this method delivers until it exits."""
@@ -150,8 +158,11 @@ class NotificationDatabase:
 
     def _transact[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
+            if self._connection is not None and _inode(self._file) != self._inode:
+                self._disconnect()  # the file was removed or restored, and SQLite would write to the former one
             if self._connection is None:
                 self._connection = self._open()
+                self._inode = _inode(self._file)
             connection = self._connection
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -164,7 +175,8 @@ class NotificationDatabase:
             return result
         except (sqlite3.Error, OSError) as error:
             if _is_corrupt(error):
-                self._set_aside(error)
+                with contextlib.suppress(OSError):  # the disk is read-only: the next transaction tries again
+                    self._set_aside(error)
             raise StoreError(f"notification database failed: {error}") from error
 
     def _open(self) -> sqlite3.Connection:
@@ -204,6 +216,13 @@ class NotificationDatabase:
         if connection is not None:
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
+
+
+def _inode(file: Path | None) -> int | None:
+    try:
+        return file.stat().st_ino if file is not None else None
+    except OSError:
+        return None
 
 
 def _prepare(connection: sqlite3.Connection) -> sqlite3.Connection:

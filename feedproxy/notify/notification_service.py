@@ -30,6 +30,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.refresh.refresh_events import FeedChanged, RefreshEnded
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
+from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import CallbackClient
 
@@ -79,16 +80,17 @@ class NotificationService:
         caller: CallbackClient,
         clock: Clock,
         listed_feeds: Callable[[], Awaitable[Container[str]]],
+        on_failure: OnFailure,
         peers: NotificationPeers | None = None,
     ) -> None:
         """Create the service. `listed_feeds` returns the targets that a public list may name
-        (endpoints/feed_list.py)."""
+        (endpoints/feed_list.py). Each failure of the database is reported to `on_failure`, which logs it."""
         self._listed_feeds = listed_feeds
         self.clock = clock
         self.settings = settings
         self.settings_for = settings_for
         self.proxy = proxy
-        self.database = NotificationDatabase(file)
+        self.database = NotificationDatabase(file, on_failure)
         self.changes = ChangeLog(self.database, self._compute_digest)
         self.subscriptions = Subscriptions(self.database, settings().subscriptions_max)
         self.queue = DeliveryQueue(self.database)
@@ -262,8 +264,7 @@ class NotificationService:
                     await self.refresh_requests.start_due()
                     await self.delivery_worker.run_once()
                 pause = await self._pause()
-            except StoreError as error:
-                logger.warning("%s", error)
+            except StoreError:
                 pause = 1.0
             except Exception:
                 logger.exception("notify: loop iteration failed")
@@ -366,8 +367,8 @@ class NotificationService:
             await self.changes.reconcile(snapshots, self.clock.now(), self._extra_deliveries)
             await self._forget_deleted()
             self.wake()
-        except StoreError as error:
-            logger.warning("%s", error)
+        except StoreError:
+            return  # the next start searches again
 
     async def _forget_deleted(self) -> None:
         last = ""

@@ -157,7 +157,9 @@ class Metrics:
             registry=self.registry,
         )
         self._store_failures = Counter(
-            "feedproxy_store_failures", "Reads and writes of the store that failed.", registry=self.registry
+            "feedproxy_store_failures",
+            "Reads and writes of the store that failed, and transactions of the notification database.",
+            registry=self.registry,
         )
         self.stored = Gauge("feedproxy_stored_resources", "Targets in the store.", registry=self.registry)
         self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes under way.", registry=self.registry)
@@ -331,7 +333,7 @@ class Metrics:
     def on_store_failure(self, error: Exception) -> None:
         """Count a failure of the store. The same failure is logged once a minute."""
         self._store_failures.inc()
-        message, now = str(error), time.monotonic()
+        message, now = str(error).removeprefix("store: "), time.monotonic()
         if now - self._store_errors.get(message, -STORE_ERROR_LOG_INTERVAL) < STORE_ERROR_LOG_INTERVAL:
             return
         if len(self._store_errors) >= STORE_ERRORS_MAX:

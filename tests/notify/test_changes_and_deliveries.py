@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,11 +13,11 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.errors import Unreachable
+from feedproxy.errors import StoreError, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify import notification_service
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
-from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.database import JOURNAL_SUFFIXES, NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
 from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest
@@ -429,7 +431,7 @@ async def test_evicted_feed_refetched_is_notified_only_if_changed() -> None:
     def sight(digest: str, *, first: bool) -> FeedSnapshot:
         return FeedSnapshot("https://example.com/feed", digest, 1.0, "name", "", first, True)
 
-    ledger = NotificationDatabase(None)
+    ledger = NotificationDatabase(None, never)
     log = ChangeLog(ledger, reckon)
     told = []
     for seen in (
@@ -445,6 +447,67 @@ async def test_evicted_feed_refetched_is_notified_only_if_changed() -> None:
     assert told == [0, 1, 0, 1, 0]
 
 
+def never(error: Exception) -> None:
+    raise AssertionError(error)
+
+
+async def test_database_of_a_later_version_is_kept_and_each_failure_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.sqlite3"
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA user_version = 99")
+    failures: list[Exception] = []
+    ledger = NotificationDatabase(file, failures.append)
+
+    for _ in range(2):
+        with pytest.raises(StoreError, match="later version of feedproxy"):
+            await ledger.run(lambda db: None)
+
+    assert len(failures) == 2
+    assert not (tmp_path / "ledger.sqlite3.corrupt").exists()
+    await ledger.close()
+
+
+@pytest.mark.parametrize("restored", [False, True])
+async def test_database_that_is_removed_or_restored_in_operation_is_opened_again(
+    tmp_path: Path, restored: bool
+) -> None:
+    file, backup = tmp_path / "ledger.sqlite3", tmp_path / "backup"
+    ledger = NotificationDatabase(file, never)
+    await ledger.run(lambda db: db.execute("INSERT INTO rung VALUES ('https://1.example/', 1.0)"))
+    with contextlib.closing(sqlite3.connect(file)) as source, contextlib.closing(sqlite3.connect(backup)) as copy:
+        source.backup(copy)
+    await ledger.run(lambda db: db.execute("INSERT INTO rung VALUES ('https://2.example/', 1.0)"))
+    for suffix in ("", *JOURNAL_SUFFIXES):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{file}{suffix}")
+    if restored:
+        os.rename(backup, file)
+
+    await ledger.run(lambda db: db.execute("INSERT INTO rung VALUES ('https://3.example/', 1.0)"))
+
+    await ledger.close()
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        targets = [target for (target,) in db.execute("SELECT target FROM rung ORDER BY target")]
+    assert targets == [*(["https://1.example/"] if restored else []), "https://3.example/"]
+
+
+async def test_database_that_cannot_be_set_aside_fails_as_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[Exception] = []
+    ledger = NotificationDatabase(tmp_path / "ledger.sqlite3", failures.append)
+
+    def read_only(*_: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(ledger, "_set_aside", read_only)
+    with pytest.raises(StoreError, match="no such table"):
+        await ledger.run(lambda db: db.execute("SELECT * FROM missing"))
+
+    assert len(failures) == 1
+    await ledger.close()
+
+
 async def test_database_of_version_1_keeps_subscriptions(tmp_path: Path) -> None:
     file = tmp_path / "ledger.sqlite3"
     with contextlib.closing(sqlite3.connect(file)) as db:
@@ -456,7 +519,7 @@ async def test_database_of_version_1_keeps_subscriptions(tmp_path: Path) -> None
         )
         db.execute("PRAGMA user_version = 1")
         db.commit()
-    ledger = NotificationDatabase(file)
+    ledger = NotificationDatabase(file, never)
 
     held = await Subscriptions(ledger, 10).all()
 

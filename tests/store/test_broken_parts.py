@@ -192,7 +192,7 @@ async def test_broken_notification_database_is_replaced(tmp_path: Path, part: st
     if part:
         folder.mkdir()
     break_part(Path(f"{folder}{part}"), break_)
-    ledger = NotificationDatabase(folder / "ledger.sqlite3")
+    ledger = NotificationDatabase(folder / "ledger.sqlite3", lambda _: None)
 
     assert ledger.acquire_delivery_lock()
     for number in range(2):

@@ -126,7 +126,10 @@ def _store(facts: HealthFacts) -> list[Finding]:
     findings, usage = [], facts.usage
     if failures := facts.recent.store_failures:
         message = f"The store has failed {plural(failures, 'time', 'times')} in the last hour or two."
-        advice = "Readers are served, but copies may be lost at a restart. Look at the disk and at the log."
+        advice = (
+            "Readers are served, but copies may be lost at a restart, and notifications may be late. Look at the disk "
+            "and at the log."
+        )
         findings.append(Finding(Health.BAD, message, advice))
     if usage.free is None or usage.total is None:
         return findings

@@ -249,8 +249,7 @@ class DeliveryWorker:
         started = self._clock.now()
         try:
             outcome = replace(await self._attempt(delivery), started=started)
-        except StoreError as error:
-            logger.warning("notify: outcomes not recorded: %s", error)
+        except StoreError:
             await self._clock.sleep(1)
             outcome = None
         if outcome is None:  # the outcome is unknown: the delivery stays due
