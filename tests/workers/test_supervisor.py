@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from feedproxy import serve, supervisor
+from feedproxy import proxy_process, supervisor
 from feedproxy.config_file import Config
 from feedproxy.supervisor import Supervisor, _WorkerSlot
 from feedproxy.workers.worker_context import HEARTBEAT
@@ -23,9 +23,9 @@ WORKERS = 2
 @pytest.fixture
 def supervising() -> Iterator[Supervisor]:
     """A supervisor of two workers that have exited, and are due to start again."""
-    loaded = serve.LoadedOptions(Config(), {})
-    options = serve.WorkerOptions(WORKERS, ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
-    supervising = Supervisor(serve.ServePlan(), options, print)
+    loaded = proxy_process.LoadedOptions(Config(), {})
+    options = proxy_process.WorkerOptions(WORKERS, ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
+    supervising = Supervisor(proxy_process.ServePlan(), options, print)
     supervising._beats = mmap.mmap(-1, HEARTBEAT.size * WORKERS)
     supervising._workers = [
         _WorkerSlot(index, (socket.create_server(("127.0.0.1", 0)),), due=0.0) for index in range(WORKERS)
