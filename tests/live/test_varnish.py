@@ -101,6 +101,8 @@ def a_row(start: Start, origin: Origin, tmp_path: Path) -> Iterator[Callable[...
         port = free_port()
         proxy = start(
             *("--upstream", origin.url("")),
+            # After feedproxy has ended, no other program gets its port.
+            *("--listen", f"127.0.0.1:{free_port()}"),
             allow_private=False,
             purge_sinks=sink or f"http://127.0.0.1:{port}/",
             trusted_proxies="127.0.0.1",
