@@ -53,7 +53,7 @@ A replay injects these faults of origins:
 
 Some faults have a value, which `NAME=VALUE` sets. Several faults are applied in the order of the command line. If two
 faults replace the response, the later fault applies. The part after `@` says
-[when](../how-to/replay-a-week.md#break-something) a fault applies. Random choices are the same in every run with the
+[when](../how-to/replay-a-week.md#inject-faults) a fault applies. Random choices are the same in every run with the
 same `--seed`. A recording of the replay (`--record`) names the faults of each response.
 
 feedproxy hides most of these faults from readers. `tests/lab/test_faults.py` tests each fault, with and without
