@@ -79,6 +79,8 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
     """Return the first instant, not earlier than `instant`, at which the feed may be fetched."""
+    if not schedule.skip_hours and not schedule.skip_days:
+        return instant  # a plan of the next refresh asks some 50 times
     for _ in range(_WEEK_HOURS):
         if not is_skipped(schedule, instant):
             break

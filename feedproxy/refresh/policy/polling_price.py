@@ -227,13 +227,16 @@ class _PlanSearch:
 
         With `before`, the next refresh may be the one for cluster `number` itself.
         """
-        cost, best, next_cluster = 0.0, math.inf, len(self._clusters)
+        clusters, costs, per_second = self._clusters, self._costs, self._per_second
+        cost, best, next_cluster = 0.0, math.inf, len(clusters)
         due = 0.0
-        for index in range(number, len(self._clusters)):
-            if (before or index > number) and cost + self._costs[index] < best:
-                best, next_cluster = cost + self._costs[index], index
-            cluster = self._clusters[index]
-            if not due and cluster.middle >= expires - margin(refreshed, expires):
+        too_late = expires - margin(refreshed, expires)
+        for index in range(number, len(clusters)):
+            if (before or index > number) and cost + costs[index] < best:
+                best, next_cluster = cost + costs[index], index
+            cluster = clusters[index]
+            middle = cluster.middle
+            if not due and middle >= too_late:
                 due = 1.0
             if due:
                 # One of the following polls renews the copy, and its reader waits for the response.
@@ -241,12 +244,13 @@ class _PlanSearch:
                 cost += renewing * (1 + WAIT_PRICE) * self._price
                 due -= renewing
                 if due < RENEWED:
-                    due, refreshed, expires = 0.0, cluster.middle, self._until(cluster.middle)
+                    due, refreshed, expires = 0.0, middle, self._until(middle)
+                    too_late = expires - margin(refreshed, expires)
             else:
-                cost += cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed)
+                cost += cluster.weight * expected_staleness(per_second, middle - refreshed)
             if cost >= best:
                 return best, next_cluster
-        return (cost, len(self._clusters)) if cost < best else (best, next_cluster)
+        return (cost, len(clusters)) if cost < best else (best, next_cluster)
 
     def end_of_served(self, number: int) -> int:
         """Return the number of the first later cluster that the refresh for cluster `number` does not serve."""
