@@ -2,11 +2,12 @@
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
 from feedproxy.server.fastpath import gc_policy, loop_preemption
-from feedproxy.server.fastpath.gc_policy import GcScheduler
+from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from tests.server.conftest import Opened
 
@@ -109,6 +110,9 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return told
 
 
+FULL, RECENT = ["unfreeze", "collect", "freeze"], ["collect", "freeze"]
+
+
 def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours(looked: list[str]) -> None:
     held = GcScheduler(0.0)
 
@@ -116,52 +120,113 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours
         held.maybe_collect(float(now), now)
     assert "unfreeze" not in looked, "there is a request each second"
     held.maybe_collect(int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 20.0, int(gc_policy.FULL_INTERVAL_WHEN_IDLE) + 9)
-    assert looked[-2:] == ["unfreeze", "collect"]
+    assert looked[-3:] == FULL
     held.maybe_collect(2 * gc_policy.FULL_INTERVAL, 10**9)
     assert looked.count("unfreeze") == 2
 
 
-def test_full_collection_runs_when_memory_has_grown(looked: list[str]) -> None:
+def test_full_collection_runs_when_memory_has_grown_by_a_quarter(looked: list[str]) -> None:
+    memory = 400 << 20
+    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
+
+    memory = 500 << 20
+    held.maybe_collect(100.0, 100)
+    assert "unfreeze" not in looked, "the fraction is not exceeded"
+    memory += 1
+    held.maybe_collect(101.0, 101)
+    assert looked[-3:] == FULL
+    memory = 800 << 20
+    held.maybe_collect(102.0, 102)
+    assert looked.count("unfreeze") == 1, "the last full collection is a second ago"
+    held.maybe_collect(101.0 + gc_policy.INTERVAL_MIN, 103)
+    assert looked.count("unfreeze") == 2
+
+
+def test_recent_collection_runs_when_memory_has_grown_by_a_fortieth(looked: list[str]) -> None:
     memory = 400 << 20
     held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
 
     memory = 410 << 20
     held.maybe_collect(100.0, 100)
-    assert "unfreeze" not in looked, "the fraction is not exceeded"
+    assert looked == [], "the fraction is not exceeded"
     memory += 1
     held.maybe_collect(101.0, 101)
-    assert looked[-2:] == ["unfreeze", "collect"]
-    memory = 800 << 20
+    assert looked == RECENT
+    memory += 20 << 20
     held.maybe_collect(102.0, 102)
-    assert looked.count("unfreeze") == 1, "the last full collection is a second ago"
-    held.maybe_collect(101.0 + gc_policy.FULL_INTERVAL_MIN, 103)
-    assert looked.count("unfreeze") == 2
+    assert looked == RECENT, "the last collection is a second ago"
+    held.maybe_collect(101.0 + gc_policy.INTERVAL_MIN, 103)
+    assert looked == 2 * RECENT
+
+
+def test_recent_collection_runs_after_ten_minutes_without_growth(looked: list[str]) -> None:
+    held = GcScheduler(0.0, trim=int, memory=lambda: 400 << 20, clock=float)
+
+    held.maybe_collect(gc_policy.RECENT_INTERVAL - 1, 1)
+    assert looked == []
+    held.maybe_collect(gc_policy.RECENT_INTERVAL, 2)
+    assert looked == RECENT
 
 
 def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str]) -> None:
     memory = 400 << 20
-    durations = iter([0.0, 0.5, 20.0, 20.1])
+    durations = iter([0.0, 0.5, 20.0, 20.1, 30.0, 30.1, 40.0, 40.1])
     held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=lambda: next(durations))
 
-    memory = 500 << 20
-    held.maybe_collect(100.0, 100)
     memory = 600 << 20
+    held.maybe_collect(100.0, 100)
+    memory = 800 << 20
     held.maybe_collect(599.0, 101)
     assert looked.count("unfreeze") == 1, "the first collection took 0.5 s"
     held.maybe_collect(600.0, 102)
     assert looked.count("unfreeze") == 2
 
 
-def test_small_growth_of_a_small_process_causes_no_full_collection(looked: list[str]) -> None:
+def test_small_growth_of_a_small_process_causes_no_collection(looked: list[str]) -> None:
     memory = 40 << 20
-    held = GcScheduler(0.0, trim=int, memory=lambda: memory)
+    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
 
-    memory += gc_policy.GROWTH_MIN
+    memory += gc_policy.RECENT_GROWTH_MIN
     held.maybe_collect(100.0, 100)
-    assert "unfreeze" not in looked
+    assert looked == []
     memory += 1
     held.maybe_collect(101.0, 101)
-    assert looked.count("unfreeze") == 1
+    assert looked == RECENT
+    memory = (40 << 20) + gc_policy.FULL_GROWTH_MIN + 1
+    held.maybe_collect(102.0, 102)
+    assert looked == RECENT + FULL
+
+
+def test_recent_collection_frees_cycles_made_since_the_last_one() -> None:
+    class Node:
+        """A node of a cycle."""
+
+    node = Node()
+    node.self = node  # type: ignore[attr-defined]
+    freed = weakref.ref(node)
+    thresholds = gc.get_threshold()
+    gc.disable()
+    try:
+        freeze_startup_objects()
+        later = Node()
+        later.self = later  # type: ignore[attr-defined]
+        freed_later = weakref.ref(later)
+        gc.collect(1)
+        memory = 0
+        held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
+        del node, later
+        gc.collect(1)
+        assert freed_later() is not None, "it survived a collection of new objects"
+        memory = gc_policy.RECENT_GROWTH_MIN + 1
+        held.maybe_collect(100.0, 100)
+        assert freed_later() is None
+        assert freed() is not None, "only a full collection searches frozen objects"
+        held.maybe_collect(gc_policy.FULL_INTERVAL, 101)
+        assert freed() is None
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+        gc.enable()
 
 
 def test_free_memory_is_returned_each_minute(looked: list[str]) -> None:
@@ -177,15 +242,3 @@ def test_trim_without_c_library_support_does_nothing(monkeypatch: pytest.MonkeyP
     gc_policy.trim()
     monkeypatch.setattr(gc_policy, "_C_LIBRARY", object())
     gc_policy.trim()
-
-
-@pytest.mark.parametrize(
-    ("phase", "generation", "calls"),
-    [("stop", 0, []), ("start", 1, []), ("stop", 1, ["freeze"]), ("start", 2, []), ("stop", 2, ["freeze"])],
-)
-def test_survivors_of_two_collections_are_frozen(
-    looked: list[str], phase: str, generation: int, calls: list[str]
-) -> None:
-    gc_policy.freeze_survivors(phase, {"generation": generation, "collected": 0, "uncollectable": 0})
-
-    assert looked == calls

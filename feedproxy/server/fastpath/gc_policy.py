@@ -1,11 +1,14 @@
 """Schedule of Python's garbage collections.
 
-A full collection takes 0.1 s, and several times as long with a full store. During this time no client is answered.
-Reference counting frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only
-while clients are idle, after memory has grown, or every six hours. Python itself collects new objects, in less than a
-millisecond. Objects that survive two of these collections are excluded from garbage collection until the next full one
-(gc.freeze). Otherwise Python would search all objects created since the last full collection for garbage from time to
-time. With 35 refreshes per second, this took 5 to 25 ms every four seconds.
+A full collection takes 0.1 s, and a second with a million feeds. During this time no client is answered. Reference
+counting frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while
+clients are idle, after memory has grown by a quarter, or every six hours. Python itself collects new objects, in less
+than a millisecond.
+
+All objects that survive a full collection, or the start, are excluded from later collections (gc.freeze). After memory
+has grown by a fortieth, a *recent* collection searches only the objects created since the last collection. It takes
+some milliseconds, also with a full store, because the stored feeds are excluded. It finds the garbage of connections
+that began and ended since then.
 """
 
 import ctypes
@@ -13,6 +16,7 @@ import gc
 import resource
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from feedproxy.clock import Seconds
 
@@ -25,7 +29,8 @@ MIDDLE_THRESHOLD = 0
 second collection is of the middle generation."""
 
 NEVER = 1_000_000
-"""Number of collections of the middle generation before Python's own full collection. It is never reached."""
+"""Number of collections of the middle generation before Python itself collects older objects. It is never reached:
+the next recent or full collection comes first."""
 
 IDLE_AFTER: Seconds = 2
 """Seconds without a request after which clients count as idle."""
@@ -36,20 +41,25 @@ FULL_INTERVAL_WHEN_IDLE: Seconds = 600
 FULL_INTERVAL: Seconds = 21_600
 """Seconds after which a full collection runs even if clients are not idle."""
 
-GROWTH_SHARE = 0.025
-"""Growth of the resident memory since the last full collection, as a fraction, after which a full collection runs even
-if clients are not idle. Each connection that mitmproxy intercepts leaves some kilobytes of garbage, so that a client
+FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 0.25, 64 * 1024 * 1024
+"""Growth of the resident memory since the last full collection, as a fraction and in bytes, after which a full
+collection runs even if clients are not idle. The larger of the two applies."""
+
+RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
+"""Growth of the resident memory since the last collection, as a fraction and in bytes, after which a recent collection
+runs. The larger of the two applies. Some connections through mitmproxy leave kilobytes of garbage, so that a client
 could otherwise fill the memory."""
 
-GROWTH_MIN = 4 * 1024 * 1024
-"""Growth in bytes that does not cause a full collection, whatever its fraction."""
+RECENT_INTERVAL: Seconds = 600
+"""Seconds after which a recent collection runs even if memory has not grown, so that none has to search many objects.
+"""
 
-FULL_INTERVAL_MIN: Seconds = 60
-"""Minimum seconds between two full collections, also if memory keeps growing."""
+INTERVAL_MIN: Seconds = 60
+"""Minimum seconds between two full collections, and between two recent ones, also if memory keeps growing."""
 
 TIME_SHARE_MAX = 0.001
-"""Largest share of the time that full collections take while memory keeps growing. After a collection of 0.1 s, the
-next one runs 100 s later at the earliest."""
+"""Largest share of the time that full collections, or recent ones, take while memory keeps growing. After a collection
+of 0.1 s, the next one of its kind runs 100 s later at the earliest."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -77,26 +87,18 @@ def resident_memory() -> int:
 
 
 def freeze_startup_objects() -> None:
-    """Exclude all present objects from garbage collection, and later objects when they have survived two collections.
+    """Exclude all present objects from garbage collection, and later the survivors of each recent or full collection.
 
-    A GcScheduler runs full collections.
+    A GcScheduler runs these collections.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, MIDDLE_THRESHOLD, NEVER)
-    gc.callbacks.append(freeze_survivors)
-
-
-def freeze_survivors(phase: str, info: dict[str, int]) -> None:
-    """Exclude the survivors of a collection of the middle generation, or of a full one, from garbage collection. Python
-    calls this function at the start and at the end of each collection (`gc.callbacks`)."""
-    if phase == "stop" and info["generation"]:
-        gc.freeze()
 
 
 class GcScheduler:
-    """Scheduler of full garbage collections. The caller calls `maybe_collect` every second. Times are those of the
-    event loop. `memory` returns the bytes of the process, and `clock` measures the duration of a collection."""
+    """Scheduler of recent and full garbage collections. The caller calls `maybe_collect` every second. Times are those
+    of the event loop. `memory` returns the bytes of the process, and `clock` measures the duration of a collection."""
 
     def __init__(
         self,
@@ -105,38 +107,66 @@ class GcScheduler:
         memory: Callable[[], int] = resident_memory,
         clock: Callable[[], Seconds] = time.perf_counter,
     ) -> None:
-        self._last_trim = self._last_full = now
+        self._last_trim = now
         self._last_response = now
         self._responses = 0
         self._trim = trim
         self._memory = memory
         self._clock = clock
-        self._duration: Seconds = 0
-        self._memory_after_full = memory()
+        self._recent = self._full = _Collection(now, 0, memory())
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
-        """Run a full collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
+        """Run a collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
         `responses` is the number of responses sent so far."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now
-        if is_due := self._is_full_due(now):
-            began = self._clock()
-            gc.unfreeze()
-            gc.collect()
-            self._duration = self._clock() - began
-            self._last_full = now
+        is_full = self._is_full_due(now)
+        is_due = is_full or self._is_recent_due(now)
+        duration: Seconds = 0
+        if is_due:
+            duration = self._collect(is_full=is_full)
         elif now - self._last_trim < TRIM_INTERVAL:
             return
         self._last_trim = now
         self._trim()
         if is_due:
-            self._memory_after_full = self._memory()
+            last = _Collection(now, duration, self._memory())
+            self._recent, self._full = (replace(last, duration=0), last) if is_full else (last, self._full)
 
     def _is_full_due(self, now: Seconds) -> bool:
-        since = now - self._last_full
-        if since < max(FULL_INTERVAL_MIN, self._duration / TIME_SHARE_MAX):
-            return False
+        since = now - self._full.at
         if since >= FULL_INTERVAL or (since >= FULL_INTERVAL_WHEN_IDLE and now - self._last_response >= IDLE_AFTER):
-            return True
-        growth = self._memory() - self._memory_after_full
-        return growth > max(GROWTH_MIN, GROWTH_SHARE * self._memory_after_full)
+            return self._full.may_repeat(now)
+        return self._full.has_grown(now, self._memory, FULL_GROWTH_SHARE, FULL_GROWTH_MIN)
+
+    def _is_recent_due(self, now: Seconds) -> bool:
+        if now - self._recent.at >= RECENT_INTERVAL:
+            return self._recent.may_repeat(now)
+        return self._recent.has_grown(now, self._memory, RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN)
+
+    def _collect(self, *, is_full: bool) -> Seconds:
+        """Collect garbage and exclude the survivors from later recent collections. Return the duration in seconds."""
+        began = self._clock()
+        if is_full:
+            gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        return self._clock() - began
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """The last collection of a kind: its time and duration in seconds, and the memory after it in bytes."""
+
+    at: Seconds
+    duration: Seconds
+    memory: int
+
+    def may_repeat(self, now: Seconds) -> bool:
+        """Return True if the next collection of this kind may run: see INTERVAL_MIN and TIME_SHARE_MAX."""
+        return now - self.at >= max(INTERVAL_MIN, self.duration / TIME_SHARE_MAX)
+
+    def has_grown(self, now: Seconds, memory: Callable[[], int], share: float, minimum: int) -> bool:
+        """Return True if the next collection may run, and memory has grown by more than these limits since the last
+        one."""
+        return self.may_repeat(now) and memory() - self.memory > max(minimum, share * self.memory)
