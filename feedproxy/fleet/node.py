@@ -121,13 +121,19 @@ class FleetNode:
     def status_line(self) -> str:
         """Return the state of the connection to Redis in one line."""
         if self.connection.up:
-            return "fleet: ok"
+            refusal = self.connection.refusal
+            return f"fleet: degraded, redis refuses commands: {refusal}" if refusal else "fleet: ok"
         since = self.connection.since
         seconds = max(0, round(asyncio.get_running_loop().time() - since)) if since else 0
         return f"fleet: degraded for {seconds} s, redis is away ({self.connection.reason})"
 
     def problem(self) -> str:
-        """Return a message for the operator about an unavailable Redis, or an empty string."""
+        """Return a message for the operator about an unavailable or refusing Redis, or an empty string."""
+        if self.connection.up and (refusal := self.connection.refusal):
+            return (
+                f"The store shared with other machines refuses commands ({refusal}): this machine uses its own store "
+                "for what it cannot share."
+            )
         if self.connection.up:
             return ""
         return (
@@ -197,17 +203,19 @@ class FleetNode:
                     if loop.time() < self.connection.next_probe or not await self.connection.probe():
                         continue
                     await self._on_reconnected()
-                await self._polls.sync()
-                await self.sums.sync()
-                await self.event_listener.check()
-            except (RedisUnavailable, RedisRefused):
+                # A refusal of one step, by a full Redis or because of another program's data, does not prevent others.
+                for step in (self._polls.sync, self.sums.sync, self.event_listener.check):
+                    with contextlib.suppress(RedisRefused):
+                        await step()
+            except RedisUnavailable:
                 continue
             except Exception:
                 logger.exception("fleet: synchronization failed")
 
     async def _on_reconnected(self) -> None:
         """Apply missed events, then send the changes that this machine made during the outage."""
-        await self.event_listener.catch_up()
+        with contextlib.suppress(RedisRefused):
+            await self.event_listener.catch_up()
         self._compare_soon()
         self.store.redis_queue.wake()
 

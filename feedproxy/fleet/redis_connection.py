@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.fleet.lua_scripts import SCRIPTS, Script
+from feedproxy.fleet.redis_keys import key_kind
 from feedproxy.http import uri
 
 if TYPE_CHECKING:
@@ -26,7 +27,11 @@ LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
 """Maximum number of concurrent requests to Redis. Each request has its own connection."""
+REFUSALS_MAX = 32
+"""Maximum number of different refusals that are remembered, so that each is logged once in LOG_INTERVAL seconds."""
 READ_ONLY = "it is a read-only replica"
+FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
+"""Parts of Redis's messages about values that another program has written. They do not name the key."""
 
 START_TIMEOUT: Seconds = 2
 """Timeout in seconds of requests to Redis at the start, when no client waits for them."""
@@ -77,7 +82,9 @@ class RedisConnection:
         """Number of outages."""
         self.refusal_count = 0
         self._was_connected = False
-        self._last_refusal = ""
+        self._refusal = ""
+        self._refused_at = -LOG_INTERVAL
+        self._refusals_logged: dict[str, Seconds] = {}
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
@@ -110,8 +117,45 @@ class RedisConnection:
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
         calls = list(calls)
-        results: list[Any] = await self._send_guarded(lambda: self._evaluate(calls), self._timeout * timeout_factor)
+        results: list[Any] = await self._send_guarded(
+            lambda: self._evaluate(calls), self._timeout * timeout_factor, calls
+        )
         return results
+
+    async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
+        """Send several scripts together. Return their results, and None for each script that Redis refused.
+
+        Raises RedisUnavailable.
+        """
+        if not self.up:
+            raise RedisUnavailable(f"redis is unavailable: {self.reason}")
+        calls = list(calls)
+        results: list[Any] = await self._send_guarded(
+            lambda: self._evaluate(calls, raises=False), self._timeout * timeout_factor, calls
+        )
+        for index, (result, call) in enumerate(zip(results, calls, strict=True)):
+            if isinstance(result, self._library.exceptions.ResponseError):
+                self.refuse(_refusal_message(result, [call]))
+                results[index] = None
+        return results
+
+    def refuse(self, message: str) -> RedisRefused:
+        """Record that Redis refused a request, or has a value in another form. Return the exception for it."""
+        now = asyncio.get_running_loop().time()
+        self.refusal_count += 1
+        self._refusal, self._refused_at = message, now
+        if now - self._refusals_logged.get(message, -LOG_INTERVAL) >= LOG_INTERVAL:
+            if len(self._refusals_logged) >= REFUSALS_MAX:
+                self._refusals_logged.clear()
+            self._refusals_logged[message] = now
+            logger.warning("Redis at %s refuses commands: %s", self.address, message)
+        return RedisRefused(message)
+
+    @property
+    def refusal(self) -> str:
+        """Return the last refusal within LOG_INTERVAL seconds, or an empty string."""
+        now = asyncio.get_running_loop().time()
+        return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
         """Return True if Redis answers. Requests are then sent again."""
@@ -127,7 +171,7 @@ class RedisConnection:
         if not self.up:
             if (self.outage_count or self._was_connected) and not self._is_log_suppressed:
                 logger.info("Redis at %s is reachable again after %d s", self.address, round(now - self.since))
-            self.up, self._was_connected, self.reason, self._last_refusal, self.since = True, True, "", "", now
+            self.up, self._was_connected, self.reason, self.since = True, True, "", now
             self._first_timeout, self._read_only = None, False
         return True
 
@@ -165,25 +209,32 @@ class RedisConnection:
 
     # -- internals
 
-    async def _evaluate(self, calls: list[ScriptCall]) -> list[Any]:
+    async def _evaluate(self, calls: list[ScriptCall], *, raises: bool = True) -> list[Any]:
         try:
-            return await self._send_pipeline(calls)
+            return await self._send_pipeline(calls, raises=raises)
         except self._library.exceptions.NoScriptError:
             # Redis was restarted and has lost the scripts. All of them may be repeated.
             for script in SCRIPTS:
                 await self._client.script_load(script.text)
-            return await self._send_pipeline(calls)
+            return await self._send_pipeline(calls, raises=raises)
 
-    async def _send_pipeline(self, calls: list[ScriptCall]) -> list[Any]:
-        if len(calls) == 1:
+    async def _send_pipeline(self, calls: list[ScriptCall], *, raises: bool) -> list[Any]:
+        if len(calls) == 1 and raises:
             ((script, keys, values),) = calls
             return [await self._client.evalsha(script.sha, len(keys), *keys, *values)]
         pipeline = self._client.pipeline(transaction=False)
         for script, keys, values in calls:
             pipeline.evalsha(script.sha, len(keys), *keys, *values)
-        return list(await pipeline.execute())
+        results = list(await pipeline.execute(raise_on_error=raises))
+        exceptions = self._library.exceptions
+        for result in results:
+            if isinstance(result, exceptions.NoScriptError | exceptions.ReadOnlyError):
+                raise result
+        return results
 
-    async def _send_guarded(self, request: Callable[[], Any], timeout: Seconds) -> Any:
+    async def _send_guarded(
+        self, request: Callable[[], Any], timeout: Seconds, calls: Sequence[ScriptCall] = ()
+    ) -> Any:
         started_at = asyncio.get_running_loop().time()
         try:
             result = await self._send_with_timeout(request, timeout)
@@ -201,11 +252,7 @@ class RedisConnection:
             self._mark_unavailable(str(error))
             raise
         except RedisRefused as error:
-            self.refusal_count += 1
-            if str(error) != self._last_refusal:
-                self._last_refusal = str(error)
-                logger.warning("Redis at %s refuses commands: %s", self.address, error)
-            raise
+            raise self.refuse(_refusal_message(error.__cause__ or error, calls)) from error
         self._first_timeout = None
         if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STABLE_AFTER:
             self._pause = BACK_OFF_FIRST
@@ -268,8 +315,18 @@ def _short_message(error: BaseException) -> str:
     )
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    text = str(error).split(".")[0][:80]
+    text = str(error).partition(" script: ")[0].split(".")[0][:80]
     return text or type(error).__name__
+
+
+def _refusal_message(error: BaseException, calls: Iterable[ScriptCall]) -> str:
+    """Return an error of Redis in a few words. For values of another program, name the keys that may have them, without
+    the target."""
+    message = _short_message(error)
+    if not any(part in message for part in FOREIGN_DATA):
+        return message
+    kinds = {kind: None for _, keys, _ in calls for key in keys if (kind := key_kind(key))}
+    return f"{message} (another program has written to {' or '.join(kinds)})" if kinds else message
 
 
 def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:

@@ -77,5 +77,12 @@ class RedisKeys:
         return f"{self._base}:claims:{_digest(target)}"
 
 
+def key_kind(key: str | bytes) -> str:
+    """Return a key without its target and period, for messages."""
+    text = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+    found = re.match(r"\{.*?\}:\d+:[a-z]+", text)
+    return found[0] if found else ""
+
+
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

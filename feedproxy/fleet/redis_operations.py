@@ -15,7 +15,7 @@ import zstandard
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 from feedproxy.fleet import lua_scripts
-from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, ScriptCall
+from feedproxy.fleet.redis_connection import RedisConnection, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 
 LOG_MAX = 10_000
@@ -105,14 +105,14 @@ class RedisOperations:
     async def get_if_later(self, target: str, known_version: int) -> StoredCopy:
         """Return the stored version, with the copy if it is later than the version `known_version`."""
         version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known_version)
-        return StoredCopy(_integer(version), data)
+        return StoredCopy(self._integer(version), data)
 
     async def get_if_later_slow(self, target: str, known_version: int) -> StoredCopy:
         """Return the result of `get_if_later`, with TRANSFER_TIMEOUT_FACTOR times its timeout."""
         version, data = await self.connection.run(
             lua_scripts.GET_IF_LATER, [self._copy(target)], known_version, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
-        return StoredCopy(_integer(version), data)
+        return StoredCopy(self._integer(version), data)
 
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> LeaseResult:
         """Acquire the lease of a target unless another machine holds it, and return the result. `own` is the token of
@@ -122,7 +122,7 @@ class RedisOperations:
         token, version, data = await self.connection.run(
             lua_scripts.ACQUIRE_LEASE, keys, self._lease, known_version, own
         )
-        return LeaseResult(_integer(token), StoredCopy(_integer(version), data))
+        return LeaseResult(self._integer(token), StoredCopy(self._integer(version), data))
 
     async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
         """Renew leases, given by target and token. Return for each lease True if this machine still holds it."""
@@ -158,7 +158,7 @@ class RedisOperations:
         accepted, stored_version = await self.connection.run(
             lua_scripts.PUT_COPY, keys, *copy_values, *event_values, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
-        return bool(accepted), _integer(stored_version)
+        return bool(accepted), self._integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
         """Delete the copies of a target that were fetched before `version`. The version 0 stands for now."""
@@ -199,7 +199,7 @@ class RedisOperations:
 
     async def last_event_number(self) -> int:
         """Return the number of the last event."""
-        return _integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
+        return self._integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:
         """Return the number of the last event, and all events after `number`, or None if the log does not contain them
@@ -208,7 +208,7 @@ class RedisOperations:
         now, texts = await self.connection.run(
             lua_scripts.EVENTS_SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
-        now, events = _integer(now), [event for event in map(parse_event, texts) if event is not None]
+        now, events = self._integer(now), [event for event in map(parse_event, texts) if event is not None]
         if now == number:
             return now, []
         if not number and len(events) < LOG_MAX:
@@ -221,7 +221,7 @@ class RedisOperations:
         """Return for each target its version, and True if a copy is stored."""
         calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self._copy(target)], []) for target in targets]
         return [
-            (_integer(version), bool(has_copy))
+            (self._integer(version), bool(has_copy))
             for version, has_copy in await self.connection.run_all(calls, timeout_factor=TRANSFER_TIMEOUT_FACTOR)
         ]
 
@@ -248,20 +248,19 @@ class RedisOperations:
             if cursor in (b"0", "0"):
                 return
 
+    def _integer(self, value: Any) -> int:
+        """Return a number from Redis. Raises RedisRefused for any other value, which another program has written."""
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise self.connection.refuse(f"invalid number: {value!r:.40}") from None
+
     def _copy(self, target: str) -> Any:
         return self.keys.copy(target)
 
     def _message(self, kind: str, target: str, payload: Any = None) -> str:
         message = [kind, self.machine, target] if payload is None else [kind, self.machine, target, payload]
         return json.dumps(message, separators=(",", ":"))
-
-
-def _integer(value: Any) -> int:
-    """Return a number from Redis. Raises RedisRefused for any other value, which another program has written."""
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise RedisRefused(f"invalid number in Redis: {value!r}") from None
 
 
 def parse_event(message: bytes) -> FleetEvent | None:

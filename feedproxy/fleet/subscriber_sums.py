@@ -21,7 +21,7 @@ from typing import Any
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import lua_scripts
-from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, ScriptCall
+from feedproxy.fleet.redis_connection import RedisConnection, RedisUnavailable, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.http.user_agent import parse_claim
 from feedproxy.lru_map import LRU
@@ -122,11 +122,11 @@ class SubscriberSums:
         try:
             await self._send(self._take_pending([target]), CLIENT_TIMEOUT_FACTOR)
             await self._fetch_sums([target], CLIENT_TIMEOUT_FACTOR)
-        except (RedisUnavailable, RedisRefused):
+        except RedisUnavailable:
             return
 
     async def sync(self) -> None:
-        """Send all recorded reads, and fetch the sums of their feeds. Raises RedisUnavailable or RedisRefused."""
+        """Send all recorded reads, and fetch the sums of their feeds. Raises RedisUnavailable."""
         while self._waiting:
             targets = list(self._waiting)[:BATCH_SIZE]
             await self._send(self._take_pending(targets), BACKGROUND_TIMEOUT_FACTOR)
@@ -142,7 +142,7 @@ class SubscriberSums:
     async def _send(self, reads: list[ReadRecord], timeout_factor: float) -> None:
         for start in range(0, len(reads), BATCH_SIZE):
             try:
-                await self._connection.run_all(
+                await self._connection.run_each(
                     [call for read in reads[start : start + BATCH_SIZE] for call in self._calls(*read)],
                     timeout_factor=timeout_factor,
                 )
@@ -181,8 +181,10 @@ class SubscriberSums:
         for target in targets:
             calls.append((lua_scripts.COUNT_READERS, [self._keys.readers(target, period)], span))
             calls.append((lua_scripts.GET_CLAIMS, [self._keys.claims(target)], []))
-        results = await self._connection.run_all(calls, timeout_factor=timeout_factor)
+        results = await self._connection.run_each(calls, timeout_factor=timeout_factor)
         for target, direct, claims in zip(targets, results[::2], results[1::2], strict=True):
+            if direct is None or claims is None:
+                continue  # another program has written to the feed's keys
             self._sums.put(target, _Sum(int(direct), self._add_claims(claims, now), now))
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:

@@ -10,6 +10,7 @@ from feedproxy.errors import UsageError
 from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
+from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
 from tests.fleet.machines import until
 from tests.fleet.redis_server import RedisServer
@@ -77,9 +78,9 @@ def counted(link: RedisConnection) -> list[object]:
     asked: list[object] = []
     evaluate = link._evaluate
 
-    async def noting(calls: list[object]) -> list[object]:
+    async def noting(calls: list[object], **options: bool) -> list[object]:
         asked.extend(calls)
-        return await evaluate(calls)  # type: ignore[arg-type]
+        return await evaluate(calls, **options)  # type: ignore[arg-type]
 
     link._evaluate = noting  # type: ignore[assignment, method-assign]
     return asked
@@ -273,6 +274,48 @@ async def test_redis_invalid_number_is_refused(start: Start, own_redis: RedisSer
         await shelf.last_event_number()
     with pytest.raises(RedisRefused):
         await shelf.events_since(1)
+
+
+async def test_redis_data_of_another_program_is_logged_once_with_its_keys(
+    start: Start, origin: Origin, own_redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = await start(url=own_redis.url)
+    names = one.fleet.keys
+    own_redis.ask("SET", names.fencing_counter, "no number")
+    own_redis.ask("DEL", names.sequence)
+    own_redis.ask("LPUSH", names.sequence, "no number")
+    for number in range(5):
+        origin.publish(f"/{number}?token=secret", a_feed("x"), cache_control=LASTING)
+        assert (await one.get(f"/{number}?token=secret")).status == 200
+    await until(lambda: any(names.sequence in record.getMessage() for record in caplog.records))
+
+    messages = [record.getMessage() for record in caplog.records if "refuses commands" in record.getMessage()]
+    assert len(messages) == len(set(messages)), "each is logged once"
+    assert any(f"or {names.fencing_counter})" in message for message in messages)
+    assert not any("secret" in message or "script" in message for message in messages)
+    assert one.fleet.status_line().startswith("fleet: degraded, redis refuses commands: ")
+    assert "refuses commands" in one.fleet.problem()
+
+
+async def test_redis_data_of_another_program_for_one_feed_does_not_disturb_other_feeds(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    names, now = one.fleet.keys, one.fleet._clock.now()
+    for path in ("/broken", "/sound"):
+        origin.publish(path, a_feed("x"), cache_control=LASTING)
+    own_redis.ask("SET", names.claims(origin.url("/broken")), "no hash")
+    for period in range(int(now // 86_400) - 1, int(now // 86_400) + 1):
+        own_redis.ask("SET", names.readers(origin.url("/broken"), period), "no set")
+
+    one.fleet.sums.record((origin.url("/broken"), Pseudonym(1, 2), "", now))
+    one.fleet.sums.record((origin.url("/sound"), Pseudonym(1, 2), "", now))
+    await one.fleet.sums.sync()
+    await other.fleet.sums.refresh(origin.url("/sound"))
+
+    assert one.fleet.sums.sum_of(origin.url("/sound")) == (1, 0)
+    assert other.fleet.sums.sum_of(origin.url("/sound")) == (1, 0)
+    assert one.fleet.connection.up
 
 
 async def test_redis_unavailable_gets_no_requests() -> None:
