@@ -88,7 +88,7 @@ class Detail(StrEnum):
     TRUNCATED = "truncated", "The feed is truncated."
     ERROR_STATUS = "error-status", "The origin answered with a server error (5xx)."
     RATE_LIMITED = "rate-limited", "The origin answered 429 (too many requests)."
-    REFUSED = "refused", "The origin now answers 403 or 404."
+    REFUSED = "refused", "The origin now refuses the request (4xx)."
     NEW_SHAPE = "new-shape", "The feed has changed its format or lost most items; feedproxy waits for confirmation."
 
     # -- moves and endings

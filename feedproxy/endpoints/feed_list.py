@@ -28,7 +28,7 @@ from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_redaction import has_secret
-from feedproxy.proxy.public_feeds import has_enough_readers, may_be_listed
+from feedproxy.proxy.public_feeds import has_enough_readers, is_restricted, may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.request.url_mapping import is_upstream_target
@@ -273,7 +273,7 @@ class FeedList:
             target = entry.address
             settings = self._settings_for(target)
             resource = self._store.peek(target)
-            if not may_be_listed(target, settings, resource):
+            if not may_be_listed(target, settings, resource) or (resource is not None and is_restricted(resource)):
                 return None
             sighting = resource.relocation if resource is not None else None
             match move_confirmation.active_relocation(sighting, self._clock.now(), settings, target=target):

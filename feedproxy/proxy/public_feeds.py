@@ -49,5 +49,13 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
     return True
 
 
+def is_restricted(resource: Resource) -> bool:
+    """Return True if the origin now restricts access to a stored feed (401 or 451), so that no copy is served.
+
+    Lists and notifications do not name such a feed. Its subscriptions remain, because the status may be a mistake.
+    """
+    return bool(resource.variants) and all(variant.invalid for variant in resource.variants) and _is_refused(resource)
+
+
 def _is_refused(resource: Resource) -> bool:
     return resource.failures.detail == Detail.REFUSED

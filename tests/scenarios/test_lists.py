@@ -156,6 +156,23 @@ async def test_feed_list_has_the_new_address_of_a_moved_feed_and_omits_a_gone_fe
     assert await addresses(proxy) == ["https://new.example/feed"]
 
 
+@pytest.mark.parametrize(("status", "is_listed"), [(401, False), (451, False), (404, True), (503, True)])
+async def test_feed_list_omits_a_feed_while_its_origin_restricts_access(door, status, is_listed):
+    proxy, origin, clock = await door(list_readers_min=1)
+    origin.publish(PATH, a_feed(ttl=60))
+    await proxy.get(PATH)
+    clock.advance(hours=2)
+    origin.publish(PATH, b"no", status=status)
+    (await proxy.get(PATH)).expect(200 if is_listed else status)
+    assert await addresses(proxy) == ([origin.url(PATH)] if is_listed else [])
+
+    clock.advance(hours=2)
+    origin.publish(PATH, a_feed(ttl=60))
+    (await proxy.get(PATH)).expect(200)
+
+    assert await addresses(proxy) == [origin.url(PATH)]
+
+
 async def test_feed_list_has_validators_and_gets_304(door):
     proxy, origin, clock = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())

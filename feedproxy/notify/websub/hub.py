@@ -9,7 +9,6 @@ import json
 from functools import partial
 from http import HTTPStatus
 
-from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, Forbidden, Unreachable
@@ -34,7 +33,7 @@ from feedproxy.notify.subscription_table import Role, State, Subscription, Subsc
 from feedproxy.notify.topics import current_topic, may_notify, named_address
 from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_requests import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
-from feedproxy.proxy.public_feeds import may_be_listed
+from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_address
 from feedproxy.refresh.resource_update import default_copy
 from feedproxy.request.endpoint_registry import Call
@@ -279,10 +278,9 @@ def _copy_to_send(resource: Resource) -> StoredResponse | None:
     Return None if the origin restricts access to the feed now (401 or 451): the copy is no longer for all clients.
     """
     stored = default_copy(resource) or resource.feed_variant
-    if stored is None or stored.authorized:
+    if stored is None or stored.authorized or is_restricted(resource):
         return None
-    is_restricted = stored.invalid and resource.failures.detail == Detail.REFUSED
-    return None if is_restricted else stored
+    return stored
 
 
 def _final_message(subscription: Subscription) -> DeliveryRequest:
