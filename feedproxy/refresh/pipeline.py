@@ -238,7 +238,9 @@ class RefreshPipeline:
                 result.outcome,
                 result.detail or "",
                 result.reason or str(result.error or ""),
-                content_size=result.response.content.size() if result.response is not None else 0,
+                content_size=result.response.content.size()
+                if result.response is not None and result.stored and result.fwd_status != 304
+                else 0,
                 received_size=received.chain.size if isinstance(received, _Received) and job.pushed is None else 0,
                 seconds=self._clock.now() - started,
                 is_feed=result.resource.channel is not None,

@@ -33,8 +33,8 @@ class RefreshFinished:
     """The record of a finished refresh for metrics and log.
 
     `occasion` is `reader`, `background`, or `push` for pushed content. `received_size` is the number of content bytes
-    from the origin, and `content_size` that of the ingested content. `is_missing_feed` is true if a feed was requested,
-    none was received, and none is stored.
+    from the origin, and `content_size` that of the content made from them, if it was stored. `is_missing_feed` is true
+    if a feed was requested, none was received, and none is stored.
     """
 
     target: str

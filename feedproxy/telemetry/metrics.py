@@ -226,7 +226,10 @@ class Metrics:
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
     def on_refresh_ended(self, update: RefreshFinished) -> None:
-        """Count a refresh that has ended."""
+        """Count a refresh that has ended. A pushed content is no request to an origin."""
+        if update.occasion == "push":
+            self.target_updated.emit(update.target)
+            return
         self.count_fetch(
             update.target, update.status, update.detail, update.content_size, update.seconds, update.received_size
         )

@@ -3,6 +3,7 @@
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
+from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.request.problem_details import TITLES
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.telemetry.metrics import Metrics
@@ -54,6 +55,20 @@ def test_fetch_refused_by_the_address_policy_is_not_counted_as_an_origin_request
     metrics.count_fetch(TARGET, None, Detail.UNREACHABLE, 0, 0)
 
     assert (metrics.totals().origin_requests, metrics.totals().origin_failures) == (1, 1)
+
+
+def test_pushed_content_is_not_counted_as_an_origin_request() -> None:
+    metrics = Metrics()
+    updated: list[str] = []
+    metrics.target_updated.subscribe(updated.append)
+
+    metrics.on_refresh_ended(RefreshFinished(TARGET, "push", 200, "updated", content_size=50))
+    assert metrics.totals().origin_requests == 0
+    metrics.on_refresh_ended(RefreshFinished(TARGET, "background", 200, "updated", content_size=50))
+
+    assert metrics.totals().origin_requests == 1
+    assert metrics.registry.get_sample_value("feedproxy_origin_stored_bytes_total") == 50
+    assert updated == [TARGET, TARGET]
 
 
 def test_connect_counts_as_answered_but_not_as_saved() -> None:
