@@ -1,5 +1,8 @@
 """Memory that clients cause whose requests differ each time is bounded by bytes, not only by number."""
 
+import pytest
+
+from feedproxy.server.fastpath import access_log
 from tests.server.conftest import Opened, until
 
 LONG = "x" * 4000
@@ -23,8 +26,8 @@ async def test_overlong_head_is_answered_and_not_cached(front: Opened) -> None:
     assert len(waiter.app.live_scores) == 1, "nor is anybody judged by it"
 
 
-async def test_log_lines_of_other_readers_are_dropped_after_a_second(front: Opened) -> None:
-    proxy = await front()
+async def test_cached_log_lines_are_dropped_when_the_response_changes_its_age(front: Opened) -> None:
+    proxy = await front(log_format="text")
     line = await proxy.warm()
     (recipe,) = proxy.listener._caches[False].by_key.values()
     for number in range(20):
@@ -32,8 +35,29 @@ async def test_log_lines_of_other_readers_are_dropped_after_a_second(front: Open
     assert recipe.log_lines
 
     proxy.listener.tick(proxy.listener._now + 1)
-
+    assert recipe.log_lines, "later requests within the second use them"
+    proxy.clock.advance(2)
+    await line.ask(proxy.get())
+    proxy.listener.tick(proxy.listener._now + 1)
     assert not recipe.log_lines
+    assert recipe.log_line, "this line states the new age"
+    proxy.clock.advance(2)
+    proxy.listener.tick(proxy.listener._now + 1)
+
+    assert not recipe.log_line
+
+
+async def test_number_of_cached_log_lines_is_limited(front: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_log, "CACHED_LINES_MAX", 5)
+    proxy = await front(log_format="text")
+    line = await proxy.warm()
+    (recipe,) = proxy.listener._caches[False].by_key.values()
+
+    for number in range(20):
+        await line.ask(proxy.get().replace(b"Reader/1.0", b"Reader/%d" % number))
+
+    assert len(proxy.listener._handler.access_logger._cached_lines) <= 5
+    assert len(recipe.log_lines or ()) <= 5
 
 
 async def test_response_template_keeps_its_size(front: Opened) -> None:

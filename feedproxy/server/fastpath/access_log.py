@@ -37,12 +37,15 @@ CLIENTS_MAX = 8192
 FLUSH_THRESHOLD = 512
 """Number of buffered log lines that triggers an immediate flush, before FLUSH_INTERVAL ends."""
 
-EXTRA_LINES_MAX = 32_768
-"""Maximum number of cached log lines per second, over all templates together. A template's line for its first client
-does not count.
+CACHED_LINES_MAX = 32_768
+"""Maximum number of cached log lines over all templates together. At the limit, the oldest are dropped.
 
 Without this limit, a client that requests each feed with ever new User-Agents could fill the memory.
 """
+
+DROP_BATCH = 4096
+"""Maximum number of expired log lines that are dropped each second, in at most a millisecond. While new lines are
+cached, each of them also drops one expired line."""
 
 
 class ClientIdentity(NamedTuple):
@@ -73,8 +76,8 @@ class AccessLogger:
         """
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
-        self._templates_with_lines: list[ResponseTemplate] = []
-        """Templates that cache log lines of several clients, one item for each line."""
+        self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
+        """The templates with cached log lines, one item for each line, and the end of the hit state of the line."""
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
@@ -96,18 +99,11 @@ class AccessLogger:
                 self._app.service.counts.record_read(template.target, client.pseudonym, client.user_agent, now)
             if template.request_lines:
                 self._score(template, address, client.user_agent, now)
-        return self._store_line(template, client, now)
-
-    def repeat_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the log line of a client's later hit in the template's current hit state."""
-        return self._store_line(template, self._identify(address, user_agent_line, now), now)
-
-    def _store_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
         line = self._format_line(template, client, now)
-        if template.store_log_line(client.key, line):
-            self._templates_with_lines.append(template)
-            if len(self._templates_with_lines) >= EXTRA_LINES_MAX:
-                self._clear_lines()
+        template.store_log_line(client.key, line)
+        self._cached_lines.append((template.valid_until, template))
+        if self._cached_lines[0][0] < now or len(self._cached_lines) > CACHED_LINES_MAX:
+            self._drop_oldest_line()
         return line
 
     def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
@@ -186,15 +182,20 @@ class AccessLogger:
         if enabled_lines := [line for line in lines if line]:
             write_all(logger, enabled_lines)
 
-    def _clear_lines(self) -> None:
-        for template in self._templates_with_lines:
-            template.log_lines = None
-        self._templates_with_lines.clear()
+    def drop_expired_lines(self, now: Instant) -> None:
+        """Drop cached log lines of hit states that have ended, at most DROP_BATCH lines."""
+        for _ in range(DROP_BATCH):
+            if not self._cached_lines or self._cached_lines[0][0] >= now:
+                return
+            self._drop_oldest_line()
+
+    def _drop_oldest_line(self) -> None:
+        until, template = self._cached_lines.popleft()
+        if template.valid_until == until:  # otherwise, the template has a new hit state and no line of this one
+            template.drop_log_lines()
 
     def flush_counters(self) -> None:
-        """Add the counts to the metrics and the last hits to the recent activity. Drop all cached lines except the line
-        of each template's first client."""
-        self._clear_lines()
+        """Add the counts to the metrics and the last hits to the recent activity."""
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._app.settings)

@@ -179,7 +179,7 @@ class FastPathHandler:
         address = connection.address or template.client.address
         client = (address, user_agent)
         if template.first_client == client:
-            line = template.log_line or self.access_logger.repeat_line(template, address, user_agent, self.now)
+            line = template.log_line
         elif template.log_lines is None or (line := template.log_lines.get(client, NOT_LOGGED)) is NOT_LOGGED:
             line = self.access_logger.make_line(template, address, user_agent, self.now)
         self._lines.append(line)
@@ -202,9 +202,10 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Flush the counters to the metrics, and remove invalid templates and unused files. The listener calls this
-        method once a second."""
+        """Flush the counters to the metrics, and remove invalid templates, expired log lines and unused files. The
+        listener calls this method once a second."""
         self.access_logger.flush_counters()
+        self.access_logger.drop_expired_lines(self._clock())
         for cache in tables:
             cache.body_files.close_unused()
             cache.evict_stale(lambda template: self._store.version(template.target) is template.resource_version)

@@ -137,7 +137,7 @@ class ResponseTemplate:
         """Rewrite the time-dependent fields of the head for a new hit state."""
         self.hit_state = hit_state
         self.valid_from, self.valid_until = now, hit_state.until
-        self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
+        self.drop_log_lines()
         parts: list[bytes] = []
         head, end, has_moved = self.head, 0, False
         for kind, at, length in _SLOT_FORMAT.iter_unpack(self._slots):
@@ -156,21 +156,18 @@ class ResponseTemplate:
         refer to."""
         return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
-    def store_log_line(self, client: tuple[str, bytes], log_line: str) -> bool:
-        """Cache the log line of a client for the current hit state. Return True if the line is cached in addition to
-        that of the first client."""
+    def store_log_line(self, client: tuple[str, bytes], log_line: str) -> None:
+        """Cache the log line of a client for the current hit state."""
         if self.first_client is NO_CLIENT:
-            # Most feeds are requested less than once a second. A client's line is therefore cached only at its second
-            # request in a hit state.
-            self.first_client, self.log_line = client, ""
-            return False
-        if self.first_client == client:
-            self.log_line = log_line
-            return False
+            self.first_client, self.log_line = client, log_line
+            return
         if self.log_lines is None or len(self.log_lines) >= LOG_LINES_MAX:
             self.log_lines = {}
         self.log_lines[client] = log_line
-        return True
+
+    def drop_log_lines(self) -> None:
+        """Drop the cached log lines of all clients."""
+        self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
 
     def size(self) -> int:
         """Return the memory of this template in bytes, without the body, which belongs to the store. The size never
