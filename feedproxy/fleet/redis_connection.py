@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import logging
+import os
 import random
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -313,6 +315,8 @@ def _short_message(error: BaseException) -> str:
         (cause for cause in (error.__cause__, error.__context__) if isinstance(cause, OSError)),
         error,
     )
+    if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and (cause.errno or 0) > 0:
+        return os.strerror(cause.errno or 0)  # asyncio's own text would name the address again, and not the reason
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
     text = str(error).partition(" script: ")[0].split(".")[0][:80]

@@ -2,12 +2,20 @@
 
 import asyncio
 import logging
+import socket
+import ssl
 from pathlib import Path
 
 import pytest
 
 from feedproxy.errors import UsageError
-from feedproxy.fleet.redis_connection import RedisConnection, RedisRefused, RedisUnavailable, host_and_port
+from feedproxy.fleet.redis_connection import (
+    RedisConnection,
+    RedisRefused,
+    RedisUnavailable,
+    _short_message,
+    host_and_port,
+)
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -325,6 +333,29 @@ async def test_redis_unavailable_gets_no_requests() -> None:
     link.log_unavailable_at_start()
     with pytest.raises(RedisUnavailable):
         await link.run_all([])
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 1)"), "Connection refused"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "[SSL: WRONG_VERSION_NUMBER]"),
+        (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
+    ],
+)
+def test_redis_connection_failure_is_named_by_its_cause(cause: OSError, reason: str) -> None:
+    error = Exception("Error connecting to redis.example:6379. A text.")
+    error.__cause__ = cause
+    assert _short_message(error).startswith(reason)
+
+
+async def test_redis_connection_that_is_refused_is_named_so() -> None:
+    link = RedisConnection("redis://127.0.0.1:1/", timeout=5)
+
+    assert not await link.probe()
+    link.log_unavailable_at_start()
+
+    assert link.reason == "Connection refused"
 
 
 def test_redis_address_is_shown_without_password() -> None:
