@@ -30,7 +30,7 @@ from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshObserver
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
-from feedproxy.refresh.resource_update import default_copy, superseded_feeds
+from feedproxy.refresh.resource_update import default_copy, is_worth_storing, superseded_feeds
 from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -319,6 +319,20 @@ class CacheAdmin:
             await self._store.put(replace(resource, relocation=None, failures=failures))
             self._coordinator.announce_invalidation([resource.target])
         return bool(relocated)
+
+    async def recheck_size(self, key: str) -> None:
+        """Forget that the content of a target exceeds `buffer_max`. `key` is the target under which it is stored.
+
+        The next request is fetched, and not streamed at once, so that the limits on fetches apply to it.
+        """
+        resource = self._store.get_latest(key)
+        if resource is None or not resource.oversized:
+            return
+        resource = replace(resource, oversized=False)
+        if is_worth_storing(resource):
+            await self._store.put(resource)
+        else:
+            await self._store.delete(key)
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
         """Invalidate the stored responses of the targets that a successful write changes (RFC 9111, section 4.4; RFC

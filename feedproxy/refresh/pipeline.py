@@ -582,7 +582,7 @@ class RefreshPipeline:
                     if pending_change != before.pending_format_change
                     else before
                 )
-                if outcome.status in (401, 410, 451):
+                if before.channel is not None and outcome.status in (401, 410, 451):
                     # Access has changed, or the resource is gone: no stored response is used until the origin sends
                     # a new one.
                     invalid = tuple(replace(variant, invalid=True) for variant in resource.variants)

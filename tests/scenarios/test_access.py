@@ -11,6 +11,7 @@ from feedproxy.access.secret_tokens import issue, revoke
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
 from feedproxy.request.upstream_request import surrogate_key
+from tests.stages.addons import OnAddons
 from tests.stages.play import UPSTREAM
 
 HASHED = {name: bcrypt.hashpw(f"{name}'s".encode(), bcrypt.gensalt(4)).decode() for name in ("bob", "carol")}
@@ -402,6 +403,28 @@ async def test_wallet_credential_that_the_origin_refuses_is_sent_once_in_the_min
     for reader in ("bob", "carol", "bob"):
         (await proxy.get("/team.rss", authorization=says(reader))).expect(503, cache="detail=back-off")
     assert origin.requests == asked + 1
+
+    origin.recover()
+    clock.advance(minutes=10)
+    (await proxy.get("/team.rss", authorization=says("carol"))).expect(200)
+
+
+@pytest.mark.parametrize("size", [2_000, 200_000])
+async def test_wallet_credential_that_is_refused_for_other_content_is_not_repeated(door, wallet, size):
+    """A refusal that is streamed, because the content was large, leads to one more request, and then to a delay."""
+    proxy, origin, clock = await door(**wallet, buffer_max=100_000)
+    streams = size > 100_000 and not isinstance(proxy.stage, OnAddons)
+    proxy.rule("/team.rss", readers=("*",))
+    origin.publish("/team.rss", b"x" * size, content_type="audio/mpeg")
+    await proxy.get("/team.rss", authorization=says("bob"))
+    origin.break_down(401)
+    asked = origin.requests
+
+    for _ in range(2 if streams else 1):
+        (await proxy.get("/team.rss", authorization=says("bob"))).expect(401)
+    for reader in ("bob", "carol", "bob"):
+        (await proxy.get("/team.rss", authorization=says(reader))).expect(503, cache="detail=back-off")
+    assert origin.requests == asked + (2 if streams else 1)
 
     origin.recover()
     clock.advance(minutes=10)

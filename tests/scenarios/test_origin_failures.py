@@ -4,6 +4,7 @@ import pytest
 
 from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
 from feedproxy.http.message import Fields, Response
+from tests.stages.addons import OnAddons
 from tests.stages.admin import NOW, a_resource
 from tests.stages.origin import a_feed
 
@@ -45,6 +46,45 @@ async def test_bad_update_keeps_the_stored_copy(stage, name):
     origin.recover()
     clock.advance(hours=7)
     (await proxy.get("/feed.rss")).expect(200, cache="fwd=stale; fwd-status=304")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_for_a_stored_page_delays_further_requests(stage, status):
+    proxy, origin, clock = await stage()
+    origin.publish("/page", b"<html>one</html>", content_type="text/html", cache_control="max-age=60")
+    await proxy.get("/page")
+    clock.advance(minutes=2)
+    origin.speak(answers(status, b"", ("Retry-After", "600")))
+
+    (await proxy.get("/page")).expect(503)
+    for _ in range(3):
+        (await proxy.get("/page")).expect(503, cache="detail=retry-after")
+    assert origin.requests == 2
+
+    origin.recover()
+    clock.advance(seconds=601)
+    (await proxy.get("/page")).expect(200, cache="fwd=stale; fwd-status=304", body=b"<html>one</html>")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_retry_after_of_a_streamed_response_delays_further_requests(door, status):
+    proxy, origin, clock = await door(buffer_max=100_000)
+    if isinstance(proxy.stage, OnAddons):
+        pytest.skip("its origin has no buffer_max, so that nothing streams")
+    origin.publish("/large", b"x" * 200_000, content_type="audio/mpeg")
+    for _ in range(2):
+        (await proxy.get("/large")).expect(200)
+    origin.speak(answers(status, b"", ("Retry-After", "600")))
+    asked = origin.requests
+
+    (await proxy.get("/large")).expect(status, cache="fwd=bypass")
+    for _ in range(4):
+        (await proxy.get("/large")).expect(503)
+    assert origin.requests == asked + 2
+
+    origin.recover()
+    clock.advance(seconds=601)
+    assert len((await proxy.get("/large")).expect(200).body) == 200_000
 
 
 async def test_site_rate_limit_postpones_requests_for_other_feeds_of_the_site(stage):

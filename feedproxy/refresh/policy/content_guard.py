@@ -135,10 +135,12 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
     if resource is None or not resource.variants:
         fault = classify(outcome)
         return PassThroughOnly(fault.reason if fault else "no earlier copy", fault.detail if fault else None)
-    if resource.channel is None:
+    if resource.channel is None and (outcome.status is None or outcome.status < 400):
         # For content that is not a feed, only HTTP's caching rules apply.
         return Replace("no feed is stored")
     fault = classify(outcome)
+    if resource.channel is None:
+        return PassThroughOnly("no feed is stored", fault.detail if fault else None)
     pending = resource.pending_format_change
     if fault is None:
         if outcome.status == 304 or outcome.channel is None:

@@ -25,6 +25,7 @@ from feedproxy.request.context import ClientContext, Entrance, PassThrough, Prox
 from feedproxy.request.endpoint_registry import Call, Endpoint
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem_details import problem_response
+from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
@@ -234,10 +235,26 @@ class FlowHandler:
         response = Response(flow.response.status_code, fields_of(flow.response))
         service = self.app.service
         await service.admin.invalidate_after_write(state.routed_request.request, response)
+        await self._recheck_size_after_refusal(state, response)
         settings = self.app.settings_for(state.routed_request.request.target)
         state.streamed = passthrough.prepare_response(
             flow, state.routed_request, state.status, settings, via=service.via
         )
+
+    async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
+        """Let the next request be fetched if the origin refuses this streamed one. Only for fetches, the proxy waits as
+        Retry-After says, and after a refused credential of the operator."""
+        assert state.routed_request is not None
+        request = state.routed_request.request
+        if request.method not in CACHED_METHODS:
+            return
+        key = self.app.access_control.key_for(request.target, state.client.user)
+        has_own_credential = key != request.target
+        # One client's credentials say nothing about the origin's response to others.
+        is_shared = has_own_credential or not any(is_credential(name) for name, _ in request.fields)
+        is_delayed = response.status >= 400 and "retry-after" in response.fields and is_shared
+        if is_delayed or (response.status == 401 and has_own_credential):
+            await self.app.service.admin.recheck_size(key)
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
         """Return the response after a failure upstream, and record it in the flow's state."""
