@@ -181,7 +181,7 @@ def sample(pid: int, began: float) -> Sample:
     """Return the resources of a process and its descendants."""
     memory = own = mapped = descriptors = threads = 0
     for each in family(pid, parents(processes())):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, KeyError):  # it has just ended
             status = dict(re.findall(r"^(Rss\w+):\s+(\d+) kB$", Path(f"/proc/{each}/status").read_text(), re.M))
             memory += int(status["RssAnon"])
             if each == pid:
