@@ -3,12 +3,13 @@
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from mitmproxy.proxy.layer import Layer, NextLayer
 
 from feedproxy.http.message import Fields, Response
+from feedproxy.server.mitm.connection_teardown import RETRY_FIRST, RETRY_LAST, CycleFreeHandler
 from tests.server.conftest import Front, Opened, until
 
 TIMES = 10
@@ -73,3 +74,27 @@ async def test_ended_connection_leaves_no_layers(front: Opened, visit) -> None: 
     # The last connection may still be closing.
     grown = {name: many for name, many in (live_layers() - held).items() if many > TIMES // 2}
     assert not grown, repr(grown)
+
+
+@pytest.mark.parametrize("attempts", [1, 3, 100])
+async def test_cycles_are_broken_after_a_request_that_outlives_its_connection(
+    attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, waits = list[bool](), list[float]()
+
+    def attempt(_: CycleFreeHandler) -> bool:
+        made.append(len(made) + 1 == attempts)
+        return made[-1]
+
+    def call_later(seconds: float, retry: Callable[[float], None], wait: float) -> None:
+        waits.append(seconds)
+        retry(wait)
+
+    monkeypatch.setattr(CycleFreeHandler, "_break_cycles", attempt)
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    object.__new__(CycleFreeHandler).break_cycles()
+
+    assert len(made) == min(attempts, len(waits) + 1)
+    assert waits == [RETRY_FIRST * 2**number for number in range(len(waits))]
+    assert all(wait <= RETRY_LAST for wait in waits)
+    assert made[-1] == (attempts < 100)

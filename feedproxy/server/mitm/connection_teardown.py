@@ -13,6 +13,16 @@ from mitmproxy.connection import Connection
 from mitmproxy.proxy import events, layer
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 
+from feedproxy.clock import Seconds
+
+RETRY_FIRST: Seconds = 1
+"""Seconds after which the cycles are broken if a request is still being answered at the end of the connection. Each
+further attempt waits twice as long."""
+
+RETRY_LAST: Seconds = 128
+"""Longest wait for an attempt, in seconds. All waits together are longer than the usual `fetch_timeout`. After them,
+the garbage collector frees the layers."""
+
 
 class _ClosedLayer(layer.Layer):
     """A layer that ignores all events. It replaces the layers of an ended connection."""
@@ -45,8 +55,13 @@ class CycleFreeHandler(ProxyConnectionHandler):
         if is_cancelled:
             raise asyncio.CancelledError
 
-    def break_cycles(self) -> bool:
-        """Break the cycles after `handle_client` has returned. Return False while a request is being answered."""
+    def break_cycles(self, retry_after: Seconds = RETRY_FIRST) -> None:
+        """Break the cycles after `handle_client` has returned. While a request is being answered, try again after
+        `retry_after` seconds."""
+        if not self._break_cycles() and retry_after <= RETRY_LAST:
+            asyncio.get_running_loop().call_later(retry_after, self.break_cycles, 2 * retry_after)
+
+    def _break_cycles(self) -> bool:
         layers = list(_reachable_layers(self.layer))
         if any(layer_found._paused is not None for layer_found in layers):
             return False  # the request continues when its hook returns, and then ends
