@@ -46,7 +46,7 @@ from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
-from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
+from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.settings import Settings, declare, defaults, listen_address, option_names, restart_names
@@ -545,7 +545,8 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
-    _ = app.service  # opens the store now, so that a failure ends the start
+    with without_collections():
+        _ = app.service  # opens the store now, so that a failure ends the start
     try:
         _ = app.recorder  # opens the recording now, so that a failure ends the start
     except UsageError as error:

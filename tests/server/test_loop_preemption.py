@@ -7,7 +7,7 @@ import weakref
 import pytest
 
 from feedproxy.server.fastpath import gc_policy, loop_preemption
-from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects
+from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from tests.server.conftest import Opened
 
@@ -125,17 +125,17 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours
     assert looked.count("unfreeze") == 2
 
 
-def test_full_collection_runs_when_memory_has_grown_by_a_quarter(looked: list[str]) -> None:
+def test_full_collection_runs_when_memory_has_doubled(looked: list[str]) -> None:
     memory = 400 << 20
     held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
 
-    memory = 500 << 20
+    memory = 800 << 20
     held.maybe_collect(100.0, 100)
     assert "unfreeze" not in looked, "the fraction is not exceeded"
     memory += 1
     held.maybe_collect(101.0, 101)
     assert looked[-3:] == FULL
-    memory = 800 << 20
+    memory = 1800 << 20
     held.maybe_collect(102.0, 102)
     assert looked.count("unfreeze") == 1, "the last full collection is a second ago"
     held.maybe_collect(101.0 + gc_policy.INTERVAL_MIN, 103)
@@ -173,9 +173,9 @@ def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str
     durations = iter([0.0, 0.5, 20.0, 20.1, 30.0, 30.1, 40.0, 40.1])
     held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=lambda: next(durations))
 
-    memory = 600 << 20
+    memory = 900 << 20
     held.maybe_collect(100.0, 100)
-    memory = 800 << 20
+    memory = 2000 << 20
     held.maybe_collect(599.0, 101)
     assert looked.count("unfreeze") == 1, "the first collection took 0.5 s"
     held.maybe_collect(600.0, 102)
@@ -195,6 +195,13 @@ def test_small_growth_of_a_small_process_causes_no_collection(looked: list[str])
     memory = (40 << 20) + gc_policy.FULL_GROWTH_MIN + 1
     held.maybe_collect(102.0, 102)
     assert looked == RECENT + FULL
+
+
+def test_no_collection_runs_while_the_store_is_loaded(looked: list[str]) -> None:
+    with without_collections():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert looked == ["collect", "freeze"]
 
 
 def test_recent_collection_frees_cycles_made_since_the_last_one() -> None:
