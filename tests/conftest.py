@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Checking the CA's key takes 30 ms, and tests create a thousand proxies with the same key.
-certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
+certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)
 
 
 def _copy(option: Any, _: object) -> Any:
@@ -38,7 +38,7 @@ def _copy(option: Any, _: object) -> Any:
 
 
 # mitmproxy copies all 137 options before each change of one option, and opening a proxy makes six changes.
-optmanager._Option.__deepcopy__ = _copy
+setattr(optmanager._Option, "__deepcopy__", _copy)  # noqa: B010 -- mypy permits no assignment to a method
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -37,8 +37,8 @@ async def test_pauses_are_a_multiple_of_the_slice_before(monkeypatch: pytest.Mon
         rests.append(seconds)
         now[0] += seconds
 
-    monkeypatch.setattr(cooperative_iteration.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(cooperative_iteration.asyncio, "sleep", sleep)
+    monkeypatch.setattr("feedproxy.cooperative_iteration.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("feedproxy.cooperative_iteration.asyncio.sleep", sleep)
 
     async for _ in cooperative_iteration.iterate_in_background(range(8)):
         now[0] += cooperative_iteration.THROTTLED_BLOCKING_TIME * 0.4

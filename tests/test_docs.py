@@ -131,7 +131,7 @@ def test_every_command_line_parses(page: Path, monkeypatch: pytest.MonkeyPatch) 
     parse = cli.Parser.parse_args
     parsed: list[argparse.Namespace] = []
 
-    def parse_only(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> argparse.Namespace:
+    def parse_only(self: cli.Parser, *args: Any, **kwargs: Any) -> argparse.Namespace:
         parsed.append(parse(self, *args, **kwargs))
         return argparse.Namespace(**vars(parsed[-1]) | {"run": lambda _: 0})
 

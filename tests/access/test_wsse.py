@@ -88,7 +88,7 @@ def test_wsse_token_used_concurrently_authorizes_once(tmp_path: Path) -> None:
     folders = [NonceFolder(tmp_path / "nonces") for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
         for nonce in (b"a", b"b", b"c"):
-            assert sum(pool.map(lambda each, n=nonce: each.claim(n, NOW + 600, NOW), folders)) == 1  # type: ignore[misc]
+            assert sum(pool.map(lambda each, n=nonce: each.claim(n, NOW + 600, NOW), folders)) == 1
 
 
 def test_nonce_folder_removes_expired_proofs_and_stores_no_names(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """The history by hour and day: it survives restarts and counts each request once."""
 
+from collections.abc import Callable
+from typing import cast
+
 import pytest
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd
 from feedproxy.errors import StoreError
+from feedproxy.store.interface import Store
 from feedproxy.telemetry import traffic_history
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, HistoryRecorder, TrafficCounts
@@ -23,6 +27,10 @@ class StateStore:
         self.values[name] = data
 
 
+def a_recorder(count: Callable[[], TrafficCounts], store: StateStore, index: int = 0, size: int = 1) -> HistoryRecorder:
+    return HistoryRecorder(count, cast(Store, store), index, size)
+
+
 def count_hits(metrics: Metrics, count: int, *, size: int = 100) -> None:
     for _ in range(count):
         metrics.count_response("gateway", 200, CacheStatus(hit=True), size, 0.001)
@@ -34,7 +42,7 @@ def days(result: History, now: float, count: int = 3) -> list[int]:
 
 def test_recorder_adds_growth_to_the_current_hour_and_day() -> None:
     metrics = Metrics()
-    recorder = HistoryRecorder(metrics.tally, StateStore())
+    recorder = a_recorder(metrics.tally, StateStore())
 
     count_hits(metrics, 3)
     recorder.record(NOW)
@@ -48,12 +56,12 @@ def test_recorder_adds_growth_to_the_current_hour_and_day() -> None:
 
 async def test_recorder_continues_the_stored_history_after_a_restart() -> None:
     store, metrics = StateStore(), Metrics()
-    recorder = HistoryRecorder(metrics.tally, store)
+    recorder = a_recorder(metrics.tally, store)
     count_hits(metrics, 4)
     await recorder.save(NOW)
 
     after = Metrics()  # counters of a new process begin at zero
-    recorder = HistoryRecorder(after.tally, store)
+    recorder = a_recorder(after.tally, store)
     count_hits(after, 1)
     await recorder.save(NOW + 60)
 
@@ -64,13 +72,13 @@ async def test_recorder_of_first_worker_adopts_histories_of_former_workers_once(
     store = StateStore()
     for index in range(3):
         metrics = Metrics()
-        recorder = HistoryRecorder(metrics.tally, store, index, 3)
+        recorder = a_recorder(metrics.tally, store, index, 3)
         count_hits(metrics, 10**index)
         await recorder.save(NOW)
 
     histories = []
     for _ in range(2):  # the second start adopts nothing
-        first, second = (HistoryRecorder(Metrics().tally, store, index, 2) for index in range(2))
+        first, second = (a_recorder(Metrics().tally, store, index, 2) for index in range(2))
         await first.save(NOW + 60)
         histories = [first.history, second.history]
 
@@ -81,7 +89,7 @@ async def test_recorder_begins_a_new_history_if_the_stored_one_is_invalid() -> N
     store = StateStore()
     for data in (b"{}", b"[]", b"\xff", b'{"hours":{},"days":{"1":[-4]}}', b'{"hours":[1],"days":{}}'):
         store.values["history-0"] = data
-        assert HistoryRecorder(Metrics().tally, store).history.days == {}
+        assert a_recorder(Metrics().tally, store).history.days == {}
         with pytest.raises(StoreError):
             traffic_history.load_history(data)
 

@@ -237,7 +237,7 @@ SIDE_FINDINGS = {
 def wrong_of(name: str, publisher: Publisher) -> Fault:
     case = CASES[name]
     made = case(publisher) if case.__code__.co_argcount == 1 else case
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -146,7 +146,7 @@ def test_list_is_written_as_opml_2() -> None:
     outline = root.find("body/outline/outline")
     assert outline is not None
     # "Required attributes: type, text, xmlUrl."
-    assert dict(outline.attrib) == {
+    assert dict(outline.items()) == {
         "type": "rss",
         "text": "https://e.example/a",
         "title": "https://e.example/a",

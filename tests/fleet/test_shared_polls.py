@@ -4,6 +4,7 @@ import pytest
 
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.fleet.shared_polls import POLLS_MAX, SharedPolls, parse_polls
+from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
 from tests.fleet.machines import Machine, until
@@ -34,7 +35,11 @@ async def test_fleet_reader_that_alternates_between_machines_has_one_rhythm_on_e
         at = now - (3 - number) * HOUR
         asked.service.counts.record_read(TARGET, READER, "reader/1", at)
         known, is_rhythm = other.service.counts.rhythms, number > 0
-        await until(lambda known=known, at=at, is_rhythm=is_rhythm: known.count_regular(TARGET, at - 1) == is_rhythm)
+
+        def is_known(known: PollRhythms = known, at: float = at, is_rhythm: bool = is_rhythm) -> bool:
+            return known.count_regular(TARGET, at - 1) == is_rhythm
+
+        await until(is_known)
 
     for machine in machines:
         assert machine.service.counts.rhythms.count_sampled(TARGET) == 1

@@ -66,7 +66,7 @@ async def note(machine: Machine, target: str, numbers: Sequence[int]) -> None:
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", f"10.0.{number // 250}.{number % 250}")
         machine.service.audience.record_read(target, visit, "reader/1")
     await machine.fleet.sync(target)
-    await until(lambda: not machine.fleet.sums.waiting)  # type: ignore[union-attr]
+    await until(lambda: not machine.fleet.sums.waiting)
 
 
 async def test_fleet_sums_are_exact_up_to_the_bound(start: Start, origin: Origin) -> None:
@@ -87,12 +87,12 @@ async def test_fleet_sums_contain_pseudonyms_only(
     one = await start()
     await one.get("/feed", reader="203.0.113.77", agent="A-Reader/9.9")
     await one.flush()
-    await until(lambda: not one.fleet.sums.waiting)  # type: ignore[union-attr]
+    await until(lambda: not one.fleet.sums.waiting)
 
     keys = redis_server.ask("KEYS", f"{{{prefix}}}*")
     assert isinstance(keys, list)
     kept = [key for key in keys if b":copy:" not in key]
     assert any(b":readers:" in key for key in kept)
-    everything = b"".join(key + (redis_server.ask("DUMP", key) or b"") for key in kept)  # type: ignore[operator]
+    everything = b"".join(key + (redis_server.ask("DUMP", key) or b"") for key in kept)
     assert b"203.0.113" not in everything
     assert b"A-Reader" not in everything

@@ -87,14 +87,14 @@ class Wire:
             carries = True
             while carries:
                 for key, _ in selector.select():
-                    end = key.fileobj
-                    assert isinstance(end, socket.socket)
-                    data = end.recv(65_536)
+                    ready = key.fileobj
+                    assert isinstance(ready, socket.socket)
+                    data = ready.recv(65_536)
                     self._flows.wait()
                     if not data:
                         carries = False
                         break
-                    others[end].sendall(data)
+                    others[ready].sendall(data)
         with self._lock:
             self._ends -= {here, there}
         here.close()

@@ -6,6 +6,7 @@ import os
 import signal
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import feedparser
 import pytest
@@ -290,7 +291,7 @@ def test_hint_edit_adds_directives_and_fields() -> None:
         {"faults": ["challenge=9999"]},
     ],
 )
-def test_replay_option_that_is_invalid_is_rejected(options: dict[str, list[str]]) -> None:
+def test_replay_option_that_is_invalid_is_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"^--(add|strip|fault) "):
         _with(**options)
 

@@ -145,7 +145,7 @@ def authority_folder() -> tempfile.TemporaryDirectory[str]:
 def main(descriptor: int, authority: str, program: str) -> None:
     """Fork a process for every order until the tests end."""
     run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
-    certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)  # type: ignore[misc]
+    certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)
     certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
     # No collection of a forked process scans existing objects, because that would copy every memory page.
     gc.collect()
@@ -265,7 +265,8 @@ def _served(control: socket.socket) -> list[str] | None:
     signal.set_wakeup_fd(tell)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     while True:
-        ready, _, _ = select.select([control, told], [], [])
+        watched: list[socket.socket | int] = [control, told]
+        ready, _, _ = select.select(watched, [], [])
         if told in ready:
             os.read(told, 4096)
             _tell_ends(control)

@@ -271,7 +271,7 @@ class Gate:
         self._open.set()
 
 
-def until[T](what: Callable[[], T], *, deadline: float = PATIENCE, why: str = "") -> T:
+def until[T](what: Callable[[], T | None], *, deadline: float = PATIENCE, why: str = "") -> T:
     """Return the first true value of `what`, called repeatedly until the deadline."""
     end = time.monotonic() + deadline
     while not (found := what()):

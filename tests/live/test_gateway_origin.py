@@ -1,6 +1,7 @@
 """Fields of an origin that browsers interpret have no effect on the gateway's own web origin."""
 
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ try { navigator.serviceWorker.register(location.pathname + "?worker", {scope: "/
 
 
 async def test_origin_fields_have_no_effect_on_the_gateways_web_origin(proxy: Feedproxy, origin: Origin) -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "Set_Cookie": "sid=evil; Path=/",
         "Clear_Site_Data": '"cookies", "storage"',
         "Service_Worker_Allowed": "/",

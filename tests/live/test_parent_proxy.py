@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from conformance.process import free_port
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import Feedproxy, Process, ask, clean_environment, read_answer
-from tests.live.test_clouds import free_port
 from tests.waiting import PATIENCE
 
 pytestmark = needs("squid")

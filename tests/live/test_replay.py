@@ -40,7 +40,7 @@ class Replay(Process):
 
     def advance(self, seconds: float) -> dict[str, Any]:
         with urllib.request.urlopen(f"{self.admin}/advance?seconds={seconds}", data=b"", timeout=PATIENCE) as answer:
-            return json.load(answer)  # type: ignore[no-any-return]
+            return json.load(answer)
 
     def get(self, target: str = FEED, **fields: str) -> Seen:
         """Send a GET in the gateway's form."""

@@ -23,7 +23,7 @@ from feedproxy.telemetry.recent_activity import RequestActivity
 from feedproxy.web.templates import page as page_of
 from tests.live.browser import PATIENCE, a_browser, axe_core
 from tests.stages import lively
-from tests.stages.admin import a_resource
+from tests.stages.admin import NOW, a_resource
 from tests.stages.origin import Origin, a_feed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
@@ -79,7 +79,7 @@ async def browser() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def office(browser: Any) -> AsyncIterator[Office]:
-    origin = Origin(ManualClock(lively.NOW - lively.UP))
+    origin = Origin(ManualClock(NOW - lively.UP))
     app = lively.a_runtime(origin, relocation_spacing=1)
     admin = AdminServer(app)
     await admin.start()
@@ -93,7 +93,11 @@ async def office(browser: Any) -> AsyncIterator[Office]:
 
 
 async def test_every_page_fits_a_small_screen_without_browser_errors(office: Office) -> None:
-    for options in ({"viewport": DESK}, {"viewport": PHONE, "color_scheme": "dark", "is_mobile": True}):
+    sizes: tuple[dict[str, Any], ...] = (
+        {"viewport": DESK},
+        {"viewport": PHONE, "color_scheme": "dark", "is_mobile": True},
+    )
+    for options in sizes:
         page = await office.page(**options)
         for path in PAGES:
             answer = await page.goto(office.url(path))

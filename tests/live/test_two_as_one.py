@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,10 @@ class Company:
 
     def publish(self, *titles: str, **fields: str) -> None:
         self.published += 1
-        told = {"Cache_Control": "max-age=3600", "Last_Modified": f"Fri, 20 Nov 2026 12:{self.published:02}:00 GMT"}
+        told: dict[str, Any] = {
+            "Cache_Control": "max-age=3600",
+            "Last_Modified": f"Fri, 20 Nov 2026 12:{self.published:02}:00 GMT",
+        }
         self.origin.publish(self.path, a_feed(*titles), **{**told, **fields})
 
 
@@ -183,7 +187,7 @@ def companies(
     origin: Origin, authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Company, Company]]:
     """Run a proxy of one process and one of two workers. All scenes share them, each with its own path."""
-    told = {"authority": authority.file, "public_url": "http://feeds.example"}
+    told: dict[str, Any] = {"authority": authority.file, "public_url": "http://feeds.example"}
     with ExitStack() as stack:
         one = Feedproxy(tmp_path_factory.mktemp("one"), **told)
         stack.callback(one.terminate)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from conformance.process import free_port
 from tests.live.conftest import needs
 from tests.live.origin import Origin, a_feed, until
 from tests.live.product import ROOT, Feedproxy, Process, Seen, ask, clean_environment
-from tests.live.test_clouds import ADMIN, free_port
+from tests.live.test_clouds import ADMIN
 from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]

@@ -325,7 +325,7 @@ class CacheBesideModel(RuleBasedStateMachine):
             self.heard, self.heard_later = self.heard[:until_response], self.heard[until_response:]
             return seen, failed
 
-        return self._run(act())  # type: ignore[no-any-return]
+        return self._run(act())
 
     def _ask(self, ask: Ask) -> None:
         fields, held = ask.fields, b""
@@ -516,7 +516,7 @@ def is_unchanged(asked: Fields, old: Exchange, held: bytes, *, mark: bytes = b""
 
 
 def play(machine: type[CacheBesideModel], *, examples: int) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=examples,

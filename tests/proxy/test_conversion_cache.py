@@ -10,6 +10,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.errors import NotAFeed, Overload
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.http.message import Fields
+from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations import conversion_cache
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
@@ -75,7 +76,7 @@ async def test_failed_conversion_uses_the_same_memory_after_each_request() -> No
 
 
 def test_limit_of_document_models_follows_memory_max(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = conversion_cache.LRU[tuple[str, str], object](0, conversion_cache.MODELS_MAX)
+    held = LRU[tuple[str, str], object](0, conversion_cache.MODELS_MAX)
     monkeypatch.setattr(conversion_cache, "_MODELS", held)
     settings = Settings(memory_max=64 * 40_000)
 

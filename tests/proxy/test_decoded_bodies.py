@@ -5,7 +5,6 @@ import gzip
 import pytest
 
 from feedproxy.http.coding import bounded_decompression
-from feedproxy.proxy.representations import decoded_bodies
 from feedproxy.proxy.representations.decoded_bodies import DecodedBodies
 
 
@@ -19,7 +18,7 @@ def test_second_reader_needs_no_decoding(monkeypatch: pytest.MonkeyPatch, body: 
         calls += 1
         return decode(*args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(decoded_bodies.bounded_decompression, "decode", counting)
+    monkeypatch.setattr("feedproxy.proxy.representations.decoded_bodies.bounded_decompression.decode", counting)
     known = DecodedBodies(100_000)
 
     first = known.get(body, "gzip", limit=10_000)

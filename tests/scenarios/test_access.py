@@ -12,7 +12,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
 from feedproxy.request.upstream_request import surrogate_key
 from tests.stages.addons import OnAddons
-from tests.stages.play import UPSTREAM
+from tests.stages.play import UPSTREAM, Seen
 
 HASHED = {name: bcrypt.hashpw(f"{name}'s".encode(), bcrypt.gensalt(4)).decode() for name in ("bob", "carol")}
 
@@ -299,7 +299,8 @@ async def test_wallet_response_is_purged_and_refreshed_by_the_address_of_its_fee
     target = origin.url("/team.rss")
 
     async def read() -> bytes:
-        return (await proxy.get("/team.rss", authorization=says("bob"))).expect(200).plain
+        seen: Seen = await proxy.get("/team.rss", authorization=says("bob"))
+        return seen.expect(200).plain
 
     for title in ("one", "two"):
         origin.publish("/team.rss", a_feed(title), cache_control="max-age=6000")

@@ -405,7 +405,7 @@ def rdf(title: str, *names: str) -> bytes:
 
 async def test_delta_of_rss_1_0_without_items_is_replaced_by_the_whole_feed(stage):
     proxy, origin, clock = await stage()
-    seen = []
+    seen: list[Seen] = []
     for feed in (rdf("one", *OLD), rdf("two", *OLD), rdf("two", "news", *OLD)):
         origin.publish("/feed.rdf", feed, cache_control="max-age=60")
         held = {"if_none_match": seen[-1].tag} if seen else {}

@@ -121,7 +121,8 @@ async def test_part_varies_by_a_field_that_the_first_request_to_the_origin_lacke
     def of_edition(request: Request) -> Response:
         edition = request.fields.get("x-edition") or "none"
         server.lines["ETag"], server.body = f'"{edition}"', edition.encode() * 9
-        return server(request)
+        response: Response = server(request)
+        return response
 
     origin.speak(of_edition)
 

@@ -5,11 +5,13 @@ from itertools import pairwise
 
 import pytest
 
+from feedproxy.clock import ManualClock
 from feedproxy.feed.channel import Schedule
 from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Response
-from tests.stages.origin import a_feed
+from tests.stages.origin import Origin, a_feed
+from tests.stages.play import Proxy
 
 
 async def pass_time(proxy, clock, *, minutes, step=20.0):
@@ -225,7 +227,7 @@ async def test_stale_while_refreshing_excludes_copies_with_must_revalidate(stage
 STALE = {"stale_while_refreshing": 86_400}
 
 
-async def asked_within(proxy, origin, clock, minutes: int) -> int:
+async def asked_within(proxy: Proxy, origin: Origin, clock: ManualClock, minutes: int) -> int:
     """The number of requests to the origin while a reader polls every five minutes."""
     before = origin.requests
     for _ in range(minutes // 5):

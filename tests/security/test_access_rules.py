@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.stages.play import UPSTREAM, Seen
 
 HIDDEN = b"HIDDEN"
 SECRET = "/secret/feed.rss"
-RULES = {"readers": {"readers": ("bob",)}, "private": {"private": True}}
+RULES: dict[str, dict[str, Any]] = {"readers": {"readers": ("bob",)}, "private": {"private": True}}
 STATUSES = [301, 302, 303, 307, 308]
 
 

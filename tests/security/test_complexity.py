@@ -35,11 +35,19 @@ def test_time_for_a_document_grows_with_its_size(name: str) -> None:
     gc.collect()
     model = functools.cache(lambda size: to_model(make(size)))
     works: dict[str, Callable[[int], Callable[[], object]]] = {
-        **{each: lambda size, each=each: _reading(each, make(size)) for each in QUICKLY_READ},
-        **{f"as {each}": lambda size, each=each: _rendering(each, model(size)) for each in WRITTEN},
+        **{each: functools.partial(_reading_of, each, make) for each in QUICKLY_READ},
+        **{f"as {each}": functools.partial(_rendering_of, each, model) for each in WRITTEN},
     }
     slow = {each: told for each, work in works.items() if (told := grows_no_faster(work, size))}
     assert not slow
+
+
+def _reading_of(name: str, make: Callable[[int], bytes], size: int) -> Callable[[], object]:
+    return _reading(name, make(size))
+
+
+def _rendering_of(name: str, model: Callable[[int], Feed | None], size: int) -> Callable[[], object]:
+    return _rendering(name, model(size))
 
 
 def _reading(name: str, document: bytes) -> Callable[[], object]:
@@ -56,7 +64,7 @@ def test_document_processed_in_the_event_loop_takes_few_steps(name: str) -> None
     for each, make in DOCUMENTS.items():
         if (count := steps(_reading(name, make(SEVERAL)))) > STEPS_MAX:
             slow[each] = count
-        elif told := grows_no_faster(lambda size, make=make: _reading(name, make(size)), SEVERAL):
+        elif told := grows_no_faster(functools.partial(_reading_of, name, make), SEVERAL):
             slow[each] = told
     assert not slow
 

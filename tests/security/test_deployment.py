@@ -136,7 +136,11 @@ def test_renewal_of_digests_changes_digests_only() -> None:
     text = f"FROM a/b:1-x@{DIGEST} AS build\nimage: c:2\nimage: d:3@{DIGEST}\n"
     asked: list[str] = []
 
-    renewed = IMAGES["renewed"](text, lambda image: asked.append(image) or f"sha256:{'f' * 64}")
+    def latest(image: str) -> str:
+        asked.append(image)
+        return f"sha256:{'f' * 64}"
+
+    renewed = IMAGES["renewed"](text, latest)
 
     assert asked == ["a/b:1-x", "d:3"]
     assert renewed == text.replace(DIGEST, f"sha256:{'f' * 64}")

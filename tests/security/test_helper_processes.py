@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,6 +117,7 @@ async def test_many_slow_jobs_delay_no_other() -> None:
         assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
 
         assert not any(each.done() for each in hostile)
+        assert jobs.template is not None
         assert len(helpers(jobs.template.pid)) <= helper_pool.QUICK_HELPERS_MAX + helper_pool.SLOW_HELPERS_MAX
         for each in hostile:
             each.cancel()
@@ -154,6 +156,7 @@ async def test_restart_delay_does_not_grow_with_the_number_of_ended_processes() 
     async with opened() as jobs:
         for _ in range(4):
             await until(lambda: jobs.template is not None)
+            assert jobs.template is not None
             jobs.template.kill()
             assert await jobs.submit(functools.partial(pow, 2, 5)) == 32
             assert jobs.restart_pause == 0
@@ -202,14 +205,14 @@ async def test_memory_of_a_long_job_is_returned() -> None:
 
 async def test_result_of_a_worker_process_calls_nothing() -> None:
     class Hostile:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> tuple[Any, ...]:
             return os.system, ("true",)
 
     for value in (Hostile(), subprocess.Popen, Path("/"), functools.partial(os.getpid)):
         with pytest.raises(Exception, match="not a permitted class"):
             load_result([pickle.dumps((value, None))])
-    value = IngestedContent(Content({"identity": b"x"}))
-    assert load_result([pickle.dumps((value, None))])[0] == value
+    content = IngestedContent(Content({"identity": b"x"}))
+    assert load_result([pickle.dumps((content, None))])[0] == content
 
 
 @pytest.mark.parametrize("made", [b"(Vgone\ntR", b""], ids=["member", "class"])

@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import h2.config
@@ -251,7 +252,7 @@ def test_flooding_connections_one_after_another_leave_no_memory(proxy: Feedproxy
     held = memory(proxy)
     for _ in range(6):
         with contextlib.closing(Tunnel(proxy, origin)) as tunnel:
-            tunnel.flood(lambda number, tunnel=tunnel: FLOODS["rapid reset"](tunnel, number), 20_000)
+            tunnel.flood(partial(FLOODS["rapid reset"], tunnel), 20_000)
 
     assert memory(proxy) - held < GROWTH_MAX
 

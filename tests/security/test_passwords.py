@@ -57,7 +57,12 @@ async def test_unknown_user_is_checked_with_the_costs_of_the_file(
     hashes: tuple[str, ...], clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(users_module, "verify_hash", lambda hashed, password: checked.append(hashed) or True)
+
+    def accept(hashed: str, _: object) -> bool:
+        checked.append(hashed)
+        return True
+
+    monkeypatch.setattr(users_module, "verify_hash", accept)
     users = PasswordFile(file_of(tmp_path, *hashes), clock)
 
     answers = [await users.verify(BasicCredentials(f"nobody{number}", "open sesame")) for number in range(200)]
@@ -74,7 +79,12 @@ async def test_unknown_user_is_checked_against_the_same_hash_each_time(
     clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(users_module, "verify_hash", lambda hashed, password: bool(checked.append(hashed)))
+
+    def refuse(hashed: str, _: object) -> bool:
+        checked.append(hashed)
+        return False
+
+    monkeypatch.setattr(users_module, "verify_hash", refuse)
     users = PasswordFile(file_of(tmp_path, CHEAP, DEARER, ARGON), clock)
 
     for number in range(20):

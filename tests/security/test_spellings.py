@@ -340,10 +340,10 @@ def test_no_spelling_gets_the_protected_feed_from_a_lax_origin(
                 hidden.add((name, path))
             place = f"http://127.0.0.1:{port}{path}"
             for line in (f"/{place}", place, f"/-/as/json/{place}"):
-                request = (
+                direct = (
                     f"GET {line} HTTP/1.1\r\nHost: {proxy.address[0]}:{proxy.address[1]}\r\nConnection: close\r\n\r\n"
                 )
-                seen = raw(proxy.address, request.encode())
+                seen = raw(proxy.address, direct.encode())
                 assert b"HIDDEN" not in seen.body, (name, line)
                 assert seen.status in (400, 401, 407), (name, line, seen)
         tunnel = f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()

@@ -4,6 +4,7 @@ import csv
 import io
 import unicodedata
 from itertools import product
+from typing import Literal
 
 import pytest
 
@@ -71,7 +72,9 @@ def test_table_contains_no_formula(name: str, separators: str, before: str) -> N
         word = f"{before}{sign}{FORMULA}"
         table = FORMATS[name].render(a_feed(word)).decode()
         # A parser that splits at commas and ignores quotation marks cannot read this CSV.
-        readings = (csv.QUOTE_MINIMAL,) if (name, separators) == ("csv", ",") else (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)
+        readings: tuple[Literal[0, 3], ...] = (csv.QUOTE_MINIMAL, csv.QUOTE_NONE)
+        if (name, separators) == ("csv", ","):
+            readings = (csv.QUOTE_MINIMAL,)
         found = [
             cell
             for quoting in readings

@@ -166,12 +166,12 @@ async def test_end_of_the_handshake_is_answered_before_the_first_request(
 
 async def client_before_finished(proxy: Front, certificate: str) -> tuple[Line, ssl.SSLObject, list[ssl.MemoryBIO]]:
     """Return a connection, its client with the end of the handshake unsent, and the client's input and output."""
-    buffers = [ssl.MemoryBIO(), ssl.MemoryBIO()]
-    client = trusting(certificate).wrap_bio(*buffers, server_hostname="localhost")
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting(certificate).wrap_bio(incoming, outgoing, server_hostname="localhost")
     raw = await proxy.line()
-    await handshake(client, raw, *buffers)
+    await handshake(client, raw, incoming, outgoing)
     proxy.listener._timer.cancel()  # no deadline is checked meanwhile
-    return raw, client, buffers
+    return raw, client, [incoming, outgoing]
 
 
 async def decrypted(client: ssl.SSLObject, raw: Line, incoming: ssl.MemoryBIO) -> bytes:

@@ -57,7 +57,7 @@ async def tunnel(proxy: Front) -> None:
 
 
 @pytest.mark.parametrize("visit", [post, refused, tunnel], ids=lambda each: each.__name__)
-async def test_ended_connection_leaves_no_layers(front: Opened, visit) -> None:  # type: ignore[no-untyped-def]
+async def test_ended_connection_leaves_no_layers(front: Opened, visit) -> None:
     proxy = await front(allow_private=True, connect_ports=["443", "1025-65535"])
     proxy.origin.methods["POST"] = lambda _: Response(200, Fields([("Content-Length", "2")]), b"ok")
     for _ in range(2):

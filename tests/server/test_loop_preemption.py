@@ -127,7 +127,7 @@ def test_full_collection_runs_when_clients_are_idle_and_at_least_every_six_hours
 
 def test_full_collection_runs_when_memory_has_doubled(looked: list[str]) -> None:
     memory = 400 << 20
-    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float)
 
     memory = 800 << 20
     held.maybe_collect(100.0, 100)
@@ -144,7 +144,7 @@ def test_full_collection_runs_when_memory_has_doubled(looked: list[str]) -> None
 
 def test_recent_collection_runs_when_memory_has_grown_by_a_fortieth(looked: list[str]) -> None:
     memory = 400 << 20
-    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float)
 
     memory = 410 << 20
     held.maybe_collect(100.0, 100)
@@ -160,7 +160,7 @@ def test_recent_collection_runs_when_memory_has_grown_by_a_fortieth(looked: list
 
 
 def test_recent_collection_runs_after_ten_minutes_without_growth(looked: list[str]) -> None:
-    held = GcScheduler(0.0, trim=int, memory=lambda: 400 << 20, clock=float)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: 400 << 20, clock=float)
 
     held.maybe_collect(gc_policy.RECENT_INTERVAL - 1, 1)
     assert looked == []
@@ -171,7 +171,7 @@ def test_recent_collection_runs_after_ten_minutes_without_growth(looked: list[st
 def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str]) -> None:
     memory = 400 << 20
     durations = iter([0.0, 0.5, 20.0, 20.1, 30.0, 30.1, 40.0, 40.1])
-    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=lambda: next(durations))
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=lambda: next(durations))
 
     memory = 900 << 20
     held.maybe_collect(100.0, 100)
@@ -184,7 +184,7 @@ def test_full_collections_take_at_most_a_thousandth_of_the_time(looked: list[str
 
 def test_small_growth_of_a_small_process_causes_no_collection(looked: list[str]) -> None:
     memory = 40 << 20
-    held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
+    held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float)
 
     memory += gc_policy.RECENT_GROWTH_MIN
     held.maybe_collect(100.0, 100)
@@ -220,7 +220,7 @@ def test_recent_collection_frees_cycles_made_since_the_last_one() -> None:
         freed_later = weakref.ref(later)
         gc.collect(1)
         memory = 0
-        held = GcScheduler(0.0, trim=int, memory=lambda: memory, clock=float)
+        held = GcScheduler(0.0, trim=lambda: None, memory=lambda: memory, clock=float)
         del node, later
         gc.collect(1)
         assert freed_later() is not None, "it survived a collection of new objects"

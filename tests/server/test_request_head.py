@@ -9,7 +9,6 @@ from mitmproxy.proxy import commands, context, events
 from mitmproxy.test import tflow
 
 from feedproxy.clock import ManualClock
-from feedproxy.server.mitm import http1_patches
 from feedproxy.server.mitm.http_layer import SerialHttp1Server
 from tests.stages.play import OnProxy
 from tests.waiting import PATIENCE
@@ -22,7 +21,7 @@ class Wire:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         self.now = 100.0
-        monkeypatch.setattr(http1_patches.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr("feedproxy.server.mitm.http1_patches.time.monotonic", lambda: self.now)
         self.client = tflow.tclient_conn()
         self.server = SerialHttp1Server(context.Context(self.client, Options()), head_timeout=head_timeout)
         self.sent, self.is_closed = b"", False

@@ -2,6 +2,8 @@
 promise.
 """
 
+from typing import Any
+
 import pytest
 
 from feedproxy.http.user_agent import format_user_agent
@@ -16,7 +18,7 @@ NOON = 1_795_176_000.0
 class Office:
     """The counts of a proxy, which receives requests of readers."""
 
-    def __init__(self, **options: int) -> None:
+    def __init__(self, **options: Any) -> None:
         self.counts = SubscriberCounts(**options)
         self.identifier = Identifier(b"a secret of the test's", period=options.get("window", 86_400))
         self.now = NOON

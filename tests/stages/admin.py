@@ -22,7 +22,13 @@ TARGET = "https://example.com/feed.xml"
 def a_resource(target: str = TARGET, *, minutes_ago: float = 10, max_age: int = 3600, **channel: Any) -> Resource:
     """Return a feed as it was stored some minutes ago."""
     got = NOW - 60 * minutes_ago
-    said = {"kind": Kind.RSS, "version": "2.0", "well_formed": True, "title": "Example", "items": 3} | channel
+    said: dict[str, Any] = {
+        "kind": Kind.RSS,
+        "version": "2.0",
+        "well_formed": True,
+        "title": "Example",
+        "items": 3,
+    } | channel
     fields = Fields([("Date", format_http_date(got)), ("ETag", '"theirs"'), ("Cache-Control", f"max-age={max_age}")])
     content = Content(
         {"identity": b"x" * 900, "gzip": b"y" * 100}, "ours", "application/rss+xml", got - 3600, feed=True

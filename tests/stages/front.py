@@ -30,7 +30,7 @@ class OnFront(OnProxy):
         self._front = front
         plain = "reverse" if front.mode.type_name == "frontreverse" else "regular"
         spec = front.mode.full_spec.replace(front.mode.type_name, plain, 1)
-        self._ordinary = ServerInstance.make(f"{spec}@127.0.0.1:0", server)
+        self._ordinary: ServerInstance[Any] = ServerInstance.make(f"{spec}@127.0.0.1:0", server)
         await self._ordinary.start()
         self.ordinary = f"http://127.0.0.1:{self._ordinary.listen_addrs[0][1]}"
 

@@ -4,15 +4,17 @@ import math
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from feedproxy.app import App
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.clock import ManualClock
+from feedproxy.feed.channel import Schedule
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields
 from feedproxy.refresh.ingest.ingest import make_delta_base
-from feedproxy.scoring.scored_request import feed_poll
+from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource, VersionRecord
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.telemetry.traffic_history import DAY, HOUR, TrafficCounts
@@ -126,6 +128,12 @@ def write_history(app: App, days: int = 30) -> None:
         app.history_recorder.history.add(counted, hour * HOUR + 60)
 
 
+def _poll(at: float, asked: Fields, answered: Fields, schedule: Schedule, size: int, changes: int, number: int) -> Poll:
+    """Return the poll with a number. The first `changes` polls get a 200, and later ones a 304."""
+    status = 200 if number <= changes else 304
+    return feed_poll(number, at, NEWS, asked, status, answered, schedule, size)
+
+
 def let_read(app: App) -> None:
     """Record reads, some of them by readers that poll too often and without conditions."""
     old = (("http://old.example.com/rss", 2), ("https://forum.example.org/latest.rss", 1))
@@ -137,6 +145,8 @@ def let_read(app: App) -> None:
                 app.service.counts.record_read(target, Pseudonym(number, number + 1_000_000), agent, NOW)
     fields = Fields([("Content-Type", "application/rss+xml"), ("ETag", '"0006"')])
     channel = read(document("The Harbour Gazette", range(30, 52)), "application/rss+xml")
+    assert channel is not None
+    schedule = channel.schedule
     for minute in range(0, 24 * 60, 2):
         at = NOW - DAY + 60 * minute
         rude = Fields([("User-Agent", "python-requests/2.31"), ("Host", "news.example.com")])
@@ -145,7 +155,7 @@ def let_read(app: App) -> None:
             "python-requests/2.31",
             NEWS,
             at,
-            lambda n, at=at, rude=rude: feed_poll(n, at, NEWS, rude, 200, fields, channel.schedule, 18_000),
+            partial(_poll, at, rude, fields, schedule, 18_000, 10**9),
         )
         if minute % 60 == 0:
             kind = Fields(
@@ -156,9 +166,7 @@ def let_read(app: App) -> None:
                 "NetNewsWire (RSS Reader)",
                 NEWS,
                 at,
-                lambda n, at=at, kind=kind: feed_poll(
-                    n, at, NEWS, kind, 304 if n > 2 else 200, fields, channel.schedule, 0
-                ),
+                partial(_poll, at, kind, fields, schedule, 0, 2),
             )
 
 

@@ -168,7 +168,7 @@ async def stand_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         store = str(tmp_path / folder) if folder else "memory:"
         given = {"store": store, "site_interval": 0, "feed_min_interval": 0}
         app.configure({**given, **options})
-        app.notifications.delivery_worker._caller = others
+        monkeypatch.setattr(app.notifications.delivery_worker, "_caller", others)
         opened.append(stand := Stand(app, origin, clock, others, plain))
         await stand.settled()
         return stand

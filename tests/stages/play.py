@@ -309,7 +309,7 @@ class Proxy:
         The service alone has no such requests.
         """
         stage: Any = self.stage
-        return await stage.ask(method, line, named(fields), address=address, body=body)  # type: ignore[no-any-return]
+        return await stage.ask(method, line, named(fields), address=address, body=body)
 
 
 def named(fields: Mapping[str, str]) -> Fields:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse, Unpacked
-from feedproxy.feed.channel import Channel, Cloud, Schedule, SelfLink
+from feedproxy.feed.channel import Channel, Cloud, Kind, Period, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
 from feedproxy.store.disk import DiskStore
@@ -61,12 +61,12 @@ RESOURCE = Resource(
     TARGET,
     (VARIANT,),
     channel=Channel(
-        "rss",
+        Kind.RSS,
         "2.0",
         well_formed=True,
         title="Title",
         link="https://example.com/",
-        schedule=Schedule(60, frozenset({1, 2}), frozenset({0}), "daily", 2, 3.0, 3600.0, ("ttl is no number",)),
+        schedule=Schedule(60, frozenset({1, 2}), frozenset({0}), Period.DAILY, 2, 3.0, 3600.0, ("ttl is no number",)),
         self_links=(SelfLink("self", TARGET, "application/rss+xml", "http://www.w3.org/2005/Atom"),),
         hubs=("https://hub.example/",),
         cloud=Cloud("cloud.example", "80", "/", "notify", "http-post"),

@@ -646,9 +646,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the targets of the feeds that are read from the disk from now on."""
     targets = list[str]()
     read = DiskStore.read_with_header
-    monkeypatch.setattr(
-        DiskStore, "read_with_header", lambda disk, target: (targets.append(target), read(disk, target))[1]
-    )
+
+    def record(disk: DiskStore, target: str) -> object:
+        targets.append(target)
+        return read(disk, target)
+
+    monkeypatch.setattr(DiskStore, "read_with_header", record)
     return targets
 
 

@@ -380,18 +380,19 @@ def test_shared_overflow_counts_overwritten_value_as_lost(tmp_path: Path) -> Non
     small = SharedOverflow(
         shared._map, worker_coordination._OVERFLOW, shared._leases, worker_coordination._SIZE, shared._mutex, 10_000
     )
-    choose, expected = random.Random(4), {}
+    choose = random.Random(4)
+    expected: dict[str, bytes | None] = {}
     for round_ in range(300):
         name = f"name-{choose.randrange(30)}"
         if choose.random() < 0.2:
             small.clear(name, small.position(name))
             expected[name] = None
         else:
-            expected[name] = bytes([round_ % 256]) * choose.randrange(1, 1200)
-            small.put(name, expected[name], lambda: True)
-            assert small.get(name) == expected[name]
-        for name, value in expected.items():
-            assert small.get(name) in ((None,) if value is None else (value, DELETED))
+            expected[name] = value = bytes([round_ % 256]) * choose.randrange(1, 1200)
+            small.put(name, value, lambda: True)
+            assert small.get(name) == value
+        for stored, expects in expected.items():
+            assert small.get(stored) in ((None,) if expects is None else (expects, DELETED))
     assert len(small) == sum(value is not None for value in expected.values())
     small.close()
     shared.close()
@@ -415,5 +416,5 @@ def test_shared_file_of_another_form_is_replaced(tmp_path: Path) -> None:
             file.write_bytes(content)
         shared = SharedMemoryCoordination(file)
         shared.publish_change(FEED)
-        assert shared.changes_since(0)[1] == {FEED}
+        assert shared.changes_since(0)[1] == frozenset({FEED})
         shared.close()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from feedproxy.store import write_pacing as module
 from feedproxy.store.write_pacing import PAUSE_MIN, WritePacer
 
 
@@ -15,8 +14,8 @@ def rested(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         rests.append(seconds)
         go_on(seconds)
 
-    monkeypatch.setattr(module.time, "perf_counter", lambda: NOW[0])
-    monkeypatch.setattr(module.time, "sleep", rest)
+    monkeypatch.setattr("feedproxy.store.write_pacing.time.perf_counter", lambda: NOW[0])
+    monkeypatch.setattr("feedproxy.store.write_pacing.time.sleep", rest)
     return rests
 
 

@@ -177,7 +177,7 @@ def test_sweep_is_divided_among_requests() -> None:
     for number in range(1000):
         counts.record_read(f"https://example.com/{number}", reader(number + 1), "curl/8", NOW)
         counts.record_read("https://example.com/crowded", reader(number + 1), "curl/8", NOW)
-    held = []
+    held: list[int] = []
 
     while len(counts.targets()) > 1:
         counts.record_read(FEED, reader(1), "curl/8", NOW + DAY + len(held))

@@ -3,6 +3,7 @@
 import base64
 import logging
 import socket
+from typing import Any
 
 import pytest
 
@@ -47,8 +48,8 @@ async def unknown(host: str, port: int) -> list[str]:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def through(parent: Parent | None, **options: object) -> Fetcher:
-    policy = a_policy(lookup=options.pop("lookup", here), **options.pop("policy", {}))  # type: ignore[arg-type]
+def through(parent: Parent | None, **options: Any) -> Fetcher:
+    policy = a_policy(lookup=options.pop("lookup", here), **options.pop("policy", {}))
     return a_fetcher(policy=policy, parent_of=lambda target: parent, **options)
 
 

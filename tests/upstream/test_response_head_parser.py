@@ -44,7 +44,7 @@ def test_head_that_is_written_and_parsed_again_is_equal(data: bytes) -> None:
 @given(st.lists(NOISE, max_size=30).map(b"".join))
 def test_line_ends_do_not_change_what_is_read(data: bytes) -> None:
     data = data.replace(b"\r", b"")
-    seen = []
+    seen: list[object] = []
     for text in (data, data.replace(b"\n", b"\r\n")):
         end = b"\r\n" if b"\r" in text or b"\n" not in data else b"\n"
         try:

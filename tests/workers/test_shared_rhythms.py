@@ -49,6 +49,7 @@ async def workers(contexts: list[WorkerContext], tmp_path: Path) -> AsyncIterato
 
 async def start(app: App) -> None:
     _ = app.service
+    assert isinstance(app.peer_metrics, WorkerPeers)
     await app.peer_metrics.start()
 
 

@@ -54,7 +54,7 @@ def of_all_kinds(feeds: list[tuple[str, Feed]], nth: int) -> list[tuple[str, Fee
     seen = set[Any]()
     found = []
     for index, (file, feed) in enumerate(feeds):
-        said = {feed.kind, *(each.name for each in dataclasses.fields(feed) if getattr(feed, each.name))}
+        said: set[object] = {feed.kind, *(each.name for each in dataclasses.fields(feed) if getattr(feed, each.name))}
         said |= {
             ("item", each.name) for item in feed.items for each in dataclasses.fields(item) if getattr(item, each.name)
         }
@@ -168,7 +168,7 @@ def test_documentation_lists_every_field_and_format() -> None:
     for kind in (Feed, Item):
         for each in dataclasses.fields(kind):
             assert f"| `{each.name}`" in page or not each.compare, each.name
-    for each in FORMATS.values():
-        bare = each.media_type.partition(";")[0]
-        assert f"| `{each.name}` | {bare} |" in page
+    for form in FORMATS.values():
+        bare = form.media_type.partition(";")[0]
+        assert f"| `{form.name}` | {bare} |" in page
     assert all(f"`{column}`" in page for column in COLUMNS)

@@ -102,7 +102,7 @@ def harm_in(page: etree._Element) -> list[str]:
     found = [str(each.tag) for each in page.iter("script", "iframe", "object", "embed", "form", "base", "svg", "math")]
     found += [str(each.text) for each in page.iter("style") if each.getparent().tag != "head"]  # type: ignore[union-attr]
     for each in page.iter("*"):
-        for name, value in each.items():
+        for name, value in ((str(name), str(value)) for name, value in each.items()):
             if name.startswith("on") or name == "style":
                 found.append(f"{name}={value}")
             if name in ("href", "src", "poster", "action") and not re.match(
