@@ -7,7 +7,6 @@ import os
 import shutil
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -263,11 +262,10 @@ def test_shard_that_is_locked_is_opened_at_once_and_read(open_shard: OpenShard, 
     other = sqlite3.connect(folder / "cache.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
 
-    began = time.monotonic()
     shard = open_shard()
 
+    # An access that waited for the lock would fail: it is released afterwards.
     assert shard.get("https://1.example/") is not None
-    assert time.monotonic() - began < 1
     other.execute("ROLLBACK")
     other.close()
     shard.set("https://1.example/", b"new")

@@ -1,10 +1,10 @@
 """Several processes on one folder: coherence of values, leases, slots and overflow."""
 
+import asyncio
 import random
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,7 @@ from feedproxy.store.shared_overflow import DELETED, SharedOverflow
 from feedproxy.store.tiered import open_store
 from feedproxy.store.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from tests.store.conftest import MakeFeed
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 FEED = "https://example.com/feed"
@@ -336,14 +337,13 @@ async def test_shared_store_puts_while_database_is_locked(tmp_path: Path, opened
         ]
         for lock in locks:
             lock.execute("BEGIN IMMEDIATE")
-        began = time.monotonic()
+        # No call waits for the locks: they are released afterwards.
         for number in range(5):
             await opened.put(a_feed(FEED, says=f"locked-{number}"))
             assert there.ask("get", FEED) == f"locked-{number}"
             there.ask("put", FEED, f"there-{number}")
             assert says(opened) == f"there-{number}"
         await opened.delete("https://example.com/never")
-        assert time.monotonic() - began < 2
         for lock in locks:
             lock.execute("ROLLBACK")
             lock.close()
@@ -366,10 +366,9 @@ async def test_shared_store_closes_in_time_while_database_is_locked(
     for number in range(40):
         await opened.put(a_feed(f"https://example.com/{number}"))
 
-    began = time.monotonic()
-    await opened.close()
+    async with asyncio.timeout(PATIENCE):
+        await opened.close()
 
-    assert time.monotonic() - began < 3
     for lock in locks:
         lock.close()
 
