@@ -12,7 +12,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm import http1_patches, parent_proxy_connections, passthrough
+from feedproxy.server.mitm import http1_patches, international_names, parent_proxy_connections, passthrough
 from feedproxy.server.mitm.http_layer import install
 
 logger = logging.getLogger(__name__)
@@ -50,6 +50,7 @@ class Entrance(Addon):
     def load(self, loader: Loader) -> None:
         super().load(loader)
         http1_patches.apply()
+        international_names.install()
         parent_proxy_connections.install()
         # With `eager`, mitmproxy would connect to the upstream before the target is checked.
         settings.require(ctx.options, connection_strategy="lazy", rawtcp=False, websocket=False)

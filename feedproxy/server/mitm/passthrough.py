@@ -7,6 +7,7 @@ for each client connection in advance. `enforce` refuses all other servers when 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from mitmproxy import http
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
@@ -166,7 +167,7 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
             framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
-    flow.request.url = routed.request.target
+    _set_target(flow.request, routed.request.target)
     flow.metadata[SHOWN_TARGET] = routed.shown or routed.request.target
     if not flow.request.is_http2:
         flow.request.authority = ""  # origins get origin-form (RFC 9112, section 3.2.1), also through a tunnel
@@ -181,6 +182,14 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         if parent.authorization:
             fields = fields.with_field("Proxy-Authorization", parent.authorization)
     flow.request.headers = headers_of(fields)
+
+
+def _set_target(request: http.Request, target: str) -> None:
+    """Set scheme, host, port and path of a request. mitmproxy's own `url` would decode an international name, so that
+    `enforce` would not recognise the approved server."""
+    parts = urlsplit(target)
+    request.scheme, request.path = parts.scheme, target.removeprefix(f"{parts.scheme}://{parts.netloc}")
+    request.host, request.port = uri.split_host_port(target)
 
 
 def prepare_response(

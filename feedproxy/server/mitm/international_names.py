@@ -1,0 +1,55 @@
+"""International host names in requests to mitmproxy.
+
+mitmproxy decodes A-labels (`xn--…`) by IDNA 2003, and answers 400 if that fails. IDNA 2003 has no names with `ß`, `ς`
+or a zero-width joiner, which have been registered since IDNA 2008. Here, a name that it cannot decode remains as it is.
+
+mitmproxy has no interface for this correction. Therefore this module replaces two of its functions, once per process.
+"""
+
+from typing import Any
+
+from mitmproxy.net import check
+from mitmproxy.net.http import url
+
+from feedproxy.http.message_syntax import is_host
+
+_is_decodable_host: Any = check.is_valid_host
+_parse_decodable_authority: Any = url.parse_authority
+
+
+def install() -> None:
+    """Replace mitmproxy's functions."""
+    replaced: Any = url
+    check.is_valid_host = replaced.is_valid_host = is_valid_host
+    replaced.parse_authority = parse_authority
+
+
+def is_valid_host(host: str | bytes) -> bool:
+    """Return True if mitmproxy may use this host."""
+    name = _as_bytes(host)
+    return _is_decodable_host(host) or (_has_a_label(name) and b":" not in name and is_host(name))
+
+
+def parse_authority(authority: str | bytes, check: bool) -> tuple[str, int | None]:
+    """Return host and port of an authority.
+
+    If it is invalid, return the authority, or raise ValueError if `check` is True.
+    """
+    text = _as_bytes(authority)
+    try:
+        parsed: tuple[str, int | None] = _parse_decodable_authority(authority, check=True)
+    except ValueError:
+        if not (_has_a_label(text) and is_host(text)):
+            parsed = _parse_decodable_authority(authority, check=check)
+        else:
+            name, _, port = text.decode("ascii").partition(":")
+            parsed = name, int(port) if port else None
+    return parsed
+
+
+def _has_a_label(host: bytes) -> bool:
+    return b"xn--" in host.lower()
+
+
+def _as_bytes(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
