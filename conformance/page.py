@@ -18,8 +18,8 @@ HEAD = """\
 # Conformance
 
 This page shows the results of feedproxy and other caches in [cache-tests.fyi](https://cache-tests.fyi/), a public suite
-of tests for HTTP caches. The suite is both the client and the origin of the cache under test. It compares the
-messages that it sends and receives at both ends. There are three kinds of tests:
+of tests for HTTP caches. The suite is both the client and the origin of the tested cache. It compares the messages that
+it sends and receives as client with those that it receives and sends as origin. There are three kinds of tests:
 
 | kind | the test asserts |
 | --- | --- |
@@ -27,10 +27,10 @@ messages that it sends and receives at both ends. There are three kinds of tests
 | optimal | what an efficient cache does |
 | check | nothing. The test shows what the cache does |
 
-feedproxy runs with its default configuration and one option. `shared_fields` names the fields of the suite's requests.
-By default, the answers to requests with such fields are not shared with other clients
-([why](../decisions/unusual-requests.md)). The other caches run with their defaults, and with caching enabled
-(`conformance/peers/`).
+feedproxy runs with its default configuration, except for one option: `shared_fields` names the fields that the suite
+adds to its requests. By default, feedproxy does not share the answer to a request with such fields
+([why](../decisions/unusual-requests.md)). The other caches run with their default configurations and with caching
+enabled (`conformance/peers/`).
 
     make conformance                          feedproxy, nginx, Squid, Varnish, Traffic Server, httpd: what is installed
     make conformance SUITE=../cache-tests     with a checkout of the suite, instead of its release on npm
@@ -38,9 +38,9 @@ By default, the answers to requests with such fields are not shared with other c
     make conformance WORKERS=2                with several processes, a row of its own
     make conformance-check                    feedproxy alone: has a test been lost that passed before?
 
-The commands need node and npm. The suite is installed outside this folder, and no part of it is stored here.
-`make test` includes the check if node and npm are installed. `make conformance CONFORMANCE_ARGS=--record` makes this
-page from `conformance/results/` and `conformance/notes.toml`.
+The commands need node and npm. They install the suite outside of this repository. If node and npm are installed,
+`make test` includes `make conformance-check`. `make conformance CONFORMANCE_ARGS=--record` also stores the results in
+`conformance/results/`, and makes this page from them and from `conformance/notes.toml`.
 """
 
 
@@ -80,9 +80,10 @@ def write(folder: Path) -> None:
 def _results(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## Results\n"
     yield (
-        "The tables count the tests that each cache passed. A cache that never reuses a response also passes every\n"
-        "test that forbids reuse. The number in brackets therefore leaves out a test if the cache failed another test\n"
-        "on which it depends. For checks, the tables count the answer yes.\n"
+        "The tables state how many tests each cache passed. This number alone can mislead: a cache that never reuses a\n"
+        "response passes every test that forbids reuse. Some tests therefore depend on other tests. The number in\n"
+        "brackets leaves out each test that depends on a test that the cache failed. For checks, the tables state how\n"
+        "many had the answer yes.\n"
     )
     for each in reports:
         yield f"Results with {_title(each, notes)}:\n"

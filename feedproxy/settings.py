@@ -103,36 +103,39 @@ class Settings:
     listen: str = option(
         "127.0.0.1:8080",
         "HOST:PORT at which feedproxy serves clients, as gateway and explicit proxy.",
-        "The default admits only this machine. For an office, set the address in its network, or 0.0.0.0 with a"
-        " firewall. PORT alone is loopback, :PORT is every address.",
+        "With the default, only programs on this machine can connect. For an office, set the machine's address"
+        " in the office network, or 0.0.0.0 with a firewall. PORT alone means loopback, :PORT means every"
+        " address.",
         restart=True,
     )
     upstream: str = option(
         "",
-        "URL of the origin in reverse mode. Without it, feedproxy is gateway and explicit proxy.",
-        "Set by publishers, see conf/publisher.yaml. feedproxy does not check the address: it may be private, and"
-        " have any port.",
+        "URL of the origin in reverse mode. If it is empty, feedproxy is gateway and explicit proxy.",
+        "Publishers set this option, see conf/publisher.yaml. feedproxy does not check the address: it may be"
+        " private, and have any port.",
         restart=True,
     )
     public_url: str = option(
         "",
         "The URL at which clients, hubs and clouds reach this proxy, such as https://feeds.example/.",
-        "Set it if a server in front adds TLS or another host name, so that clients use another URL than feedproxy"
-        " sees in requests. feedproxy writes it into pages, lists, self links and redirects. Push updates (WebSub,"
-        " rssCloud, CNWS) need it.",
+        "Set it if a server in front adds TLS or another host name. Clients then use another URL than the one"
+        " that feedproxy sees in their requests. feedproxy writes public_url into pages, lists, self links and"
+        " redirects. Push updates (WebSub, rssCloud, CNWS) need it.",
         restart=True,
     )
     trusted_proxies: tuple[str, ...] = option(
         (),
         "Addresses or networks of the load balancers, CDNs and TLS terminators in front.",
-        "feedproxy reads the client's address from their forwarding field only. Without this option, all readers"
-        " behind a load balancer count as one reader. Do not list networks of readers.",
+        "In requests from these, feedproxy reads the client's address from the field that forwarded_by names."
+        " Without this option, all readers behind a load balancer count as one reader. Do not list networks of"
+        " readers.",
     )
     forwarded_by: str = option(
         "x-forwarded-for",
         "The field in which trusted_proxies state the client's address: x-forwarded-for or forwarded (RFC 7239).",
-        "The other field and X-Forwarded-Host are ignored. X-Forwarded-Proto is read only with x-forwarded-for."
-        " Every trusted proxy has to write the named field itself: docs/how-to/behind-a-load-balancer.md.",
+        "feedproxy ignores the other of these two fields, and X-Forwarded-Host. It reads X-Forwarded-Proto only"
+        " with x-forwarded-for. Every trusted proxy has to write the named field itself:"
+        " docs/how-to/behind-a-load-balancer.md.",
         choices=("x-forwarded-for", "forwarded"),
     )
     endpoint_prefix: str = option(
@@ -143,19 +146,19 @@ class Settings:
     )
     max_connections: int = option(
         10_000,
-        "Maximum number of client connections. A further connection replaces an idle one, or is refused.",
+        "Maximum number of client connections. At this number, a new connection replaces an idle one, or is refused.",
         "Each connection takes a few kilobytes and a file descriptor. Keep the number below `ulimit -Hn`.",
         minimum=1,
     )
     max_connections_per_address: int = option(
         512,
-        "Maximum number of connections per client address (IPv6: per /64). 0 = unlimited.",
-        "Raise it for readers behind one NAT. It does not apply to peers in trusted_proxies.",
+        "Maximum number of connections from one client address (IPv6: from one /64). 0 = unlimited.",
+        "Raise it if many readers share one address (NAT). The limit does not apply to addresses in trusted_proxies.",
     )
     tls_certificate: str = option(
         "",
-        "PEM file with the certificate and its chain, to serve clients under TLS.",
-        "Use it if no server in front does TLS. feedproxy loads a renewed file within a minute.",
+        "PEM file with the certificate and its chain, with which feedproxy serves clients under TLS.",
+        "Use it if no server in front does TLS. If the file is renewed, feedproxy loads it within a minute.",
         restart=True,
     )
     tls_key: str = option(
@@ -166,23 +169,27 @@ class Settings:
     allow_private: bool = option(
         False,
         "Permit targets at private, loopback and link-local addresses, and at any port above 1024.",
-        "Every client of this proxy can then reach them, too. allow_networks is safer.",
+        "Every client of this proxy can then reach these addresses and ports. allow_networks is safer, because"
+        " it permits only certain networks.",
         restart=True,
     )
     allow_networks: tuple[str, ...] = option(
-        (), "Private networks in which targets may be.", "For the feeds of an intranet: [10.20.0.0/16].", restart=True
+        (),
+        "Private networks in which targets may be.",
+        "For example [10.20.0.0/16], for the feeds of an intranet.",
+        restart=True,
     )
     allow_ports: tuple[str, ...] = option(
         ("80", "443", "8080", "8443"),
         "Ports that a target may have. `1025-65535` adds a range.",
-        "A short list keeps clients from probing other services through this proxy.",
+        "With few permitted ports, clients cannot probe other services through this proxy.",
         restart=True,
     )
     intercept: tuple[str, ...] = option(
         (),
-        "Hosts whose TLS is decrypted in the explicit proxy, such as example.com or *.example.com.",
-        "feedproxy then caches their feeds, and clients must trust mitmproxy's CA (~/.mitmproxy). Connections to all"
-        " other hosts are tunnelled. The gateway fetches https itself, and does not need this option.",
+        "Hosts whose TLS feedproxy decrypts in the explicit proxy, such as example.com or *.example.com.",
+        "feedproxy can then cache their feeds. Clients must trust mitmproxy's CA (~/.mitmproxy). Connections to"
+        " all other hosts are tunnelled. The gateway fetches https itself, and does not need this option.",
     )
 
     # -- requests to origins
@@ -190,20 +197,22 @@ class Settings:
         "",
         "A parent proxy for all requests to other servers: http://[USER:PASSWORD@]HOST:PORT, socks5://…,"
         " socks5h://…, environment (http_proxy, https_proxy, all_proxy, no_proxy), or direct.",
-        "For networks with a proxy as their only way out. feedproxy checks addresses before it contacts the"
-        " parent. Requests to this machine itself never use the parent. See"
+        "Set it if machines can reach the Internet only through a proxy. feedproxy checks addresses before it"
+        " contacts the parent proxy. Requests to this machine itself never use it. See"
         " docs/how-to/behind-a-companys-proxy.md.",
         per_feed=True,
     )
     contact_url: str = option(
         "",
-        "A page about this proxy, named in the User-Agent.",
-        "Please set it: publishers look there before they block a client. A name and a way to write to you are enough.",
+        "The address of a page about this proxy. feedproxy states it in its User-Agent.",
+        "Please set it: publishers look at this page before they block feedproxy. A name and a way to write to"
+        " you are enough.",
     )
     feed_min_interval: int = option(
         60,
         "Minimum time between two fetches of one feed. 0 = none.",
-        "It also applies to reloads of clients, to pings and to refreshes. Raise it for feeds that change daily.",
+        "This limit also applies if a client reloads the feed, and to pings and refreshes. Raise it for feeds"
+        " that change daily.",
         per_feed=True,
         unit="s",
     )
@@ -217,25 +226,25 @@ class Settings:
     reload_interval: int = option(
         900,
         "Time after a fetch in which a feed reader that sends no-cache gets the copy. 0 = none.",
-        "Some feed readers send no-cache with every poll. In skipped hours these feed readers also get the"
-        " copy. A person's"
-        " reload in a browser always causes a request to the origin, at most one per feed_min_interval.",
+        "Some feed readers send no-cache with every poll. In skipped hours they also get the copy. If a person"
+        " reloads a feed in a browser, feedproxy always asks the origin, but at most once per"
+        " feed_min_interval.",
         per_feed=True,
         unit="s",
     )
     fetch_timeout: int = option(
         60,
-        "Maximum time of one exchange with an origin.",
-        "Half of this time may pass before the first byte.",
+        "Maximum time of one request to an origin with its response.",
+        "At most half of this time may pass before the first byte of the response.",
         unit="s",
         restart=True,
         minimum=1,
     )
     buffer_max: int = option(
         10_000_000,
-        "Maximum size of a stored response as transferred. Larger responses are streamed.",
-        "The largest known feeds are a few megabytes. The default keeps audio files of podcasts out of the store."
-        " After decoding, a response may be five times as large.",
+        "Maximum size of a stored response as transferred. Larger responses are streamed and not stored.",
+        "The largest known feeds are a few megabytes. The default keeps audio files of podcasts out of the"
+        " store. After decoding, a response may be five times as large.",
         unit="B",
         restart=True,
         minimum=1024,
@@ -245,18 +254,18 @@ class Settings:
     polling: str = option(
         "balanced",
         "Price of a request to an origin: off, frugal (2h), balanced (30m), eager (5m), or a duration.",
-        "feedproxy refreshes a feed shortly before its readers are expected, if all of them together get new items"
-        " earlier by at least this time. A lower price causes more requests. The price also decides how long a copy"
-        " answers if neither HTTP nor the feed states a lifetime. `off` disables these refreshes. Copies then answer"
-        " for as long as with `eager`.",
+        "feedproxy refreshes a feed shortly before its readers are expected to poll. It does so only if the"
+        " readers get new items earlier by at least this time, added up over all readers. A lower price causes"
+        " more requests. The price also decides how long a copy answers if neither HTTP nor the feed states a"
+        " lifetime. `off` disables these refreshes. Copies then answer for as long as with `eager`.",
         per_feed=True,
     )
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, unless HTTP forbids it.",
-        "A reader that polls after a pause then does not wait, and gets new items at its next poll. The reader waits"
-        " if a copy of this age has probably been outdated for more than two hours. An origin's own"
-        " stale-while-revalidate applies without this option.",
+        "The reader that gets the stale copy does not wait, and gets new items at its next poll. If the copy"
+        " has probably been outdated for more than two hours, the reader waits for the refresh. If an origin"
+        " itself permits this time (stale-while-revalidate), it applies without this option.",
         per_feed=True,
         unit="s",
     )
@@ -266,68 +275,70 @@ class Settings:
         "enforce",
         "Effect of a feed's ttl, skipHours, skipDays and sy:*: enforce, heuristic (only if HTTP states no"
         " lifetime), off.",
-        "With `enforce`, the hints also hold a copy after HTTP's lifetime has ended. Choose another value if"
-        " readers need news before the publisher's schedule permits it.",
+        "With `enforce`, a copy may also answer after HTTP's lifetime has ended, if these hints permit it."
+        " Choose another value if readers need new items before the publisher's schedule permits it.",
         choices=("enforce", "heuristic", "off"),
         per_feed=True,
     )
     hint_max: int = option(
         86_400,
-        "Maximum time for which a single hint holds a feed.",
-        "A ttl of a month is usually a mistake. A period of skipped hours and days counts for up to three days.",
+        "Maximum time for which a copy answers because of one hint of the feed, such as its ttl.",
+        "A ttl of a month is usually a mistake. Skipped hours and days may extend this time by up to three days.",
         per_feed=True,
         unit="s",
     )
     default_lifetime: int = option(
         1_800,
-        "Freshness lifetime of a feed without a stated lifetime and without a history.",
+        "Freshness lifetime of a feed if neither HTTP, the feed nor its history of changes gives one.",
         per_feed=True,
         unit="s",
     )
     targeted_fields: str = option(
         "reverse",
-        "Entrances in which CDN-Cache-Control takes precedence over Cache-Control (RFC 9213): reverse, always, off.",
-        "The field is for caches that act for the origin. Set `always` in a rule if this proxy acts for these sites.",
+        "Where CDN-Cache-Control takes precedence over Cache-Control (RFC 9213): reverse (in reverse mode),"
+        " always, off.",
+        "CDN-Cache-Control is meant for caches that act for the origin. If this proxy acts for certain sites,"
+        " set `always` for them in a rule.",
         choices=("reverse", "always", "off"),
         per_feed=True,
     )
     shared_fields: tuple[str, ...] = option(
         (),
-        "Names of request fields that go to the origin, although all clients share its answer.",
-        "feedproxy drops all other unusual fields, or stores the response only for requests with the same fields"
-        " (docs/decisions/unusual-requests.md). Name a field only if the origin's Vary lists it whenever a response"
-        " depends on it. Otherwise one client can change the answer that all clients get. With `authorization`,"
-        " responses to credentials are shared as RFC 9111, section 3.5, permits, except feeds.",
+        "Names of request fields that feedproxy forwards, although all clients share the response.",
+        "feedproxy drops all other unusual fields, or stores the response only for requests with the same"
+        " fields (docs/decisions/unusual-requests.md). Name a field only if the origin lists it in Vary"
+        " whenever a response depends on it. Otherwise one client can change the response that all clients get."
+        " With `authorization`, feedproxy shares responses to credentials as RFC 9111, section 3.5, permits,"
+        " except feeds.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(
         (),
         "Names of query parameters that do not change a feed, such as utm_* or null. `*` matches any text.",
-        "For example, /feed?utm_source=x is then /feed: one stored copy and one request to the origin for"
-        " both addresses."
-        " Usually set in a rule. A wildcard does not match a parameter with a name that suggests a secret."
+        "feedproxy treats /feed?utm_source=x like /feed: it stores one copy, and sends one request to the"
+        " origin. Usually set in a rule. A wildcard does not match a parameter whose name suggests a secret."
         " Responses list the ignored parameters in No-Vary-Search, for caches in front.",
         per_feed=True,
     )
     state_freshness: bool = option(
         False,
         "In reverse mode, send a max-age that follows the feed's own schedule (ttl, skipHours, skipDays, sy:*).",
-        "CDNs and readers then keep a feed for as long as its schedule says, even if the origin's Cache-Control is"
-        " shorter.",
+        "CDNs and readers then keep a feed for as long as its schedule says, even if the origin's Cache-Control"
+        " states a shorter time.",
     )
 
     # -- when origins fail, move or end
     on_bad_update: str = option(
         "keep",
-        "Effect of a bad update on a good copy: keep or pass. Bad updates are error pages, challenges, and empty,"
-        " broken or ill-formed content.",
-        "With `keep`, clients get the good copy, marked as such. With `pass`, they get the update.",
+        "What clients get if the origin sends a bad update and feedproxy has a good copy: keep or pass.",
+        "Bad updates are error pages, challenges, and empty, broken or ill-formed content. With `keep`, clients"
+        " get the good copy, and Cache-Status states why. With `pass`, they get the bad update.",
         choices=("keep", "pass"),
         per_feed=True,
     )
     stale_max: int = option(
         604_800,
-        "Maximum time for which a good copy is served while its origin fails.",
+        "Maximum time for which the last good copy answers while its origin fails.",
         "After a 403 or 404, this time is a day at most.",
         per_feed=True,
         unit="s",
@@ -335,39 +346,42 @@ class Settings:
     relocation_confirmations: int = option(
         2,
         "Number of observations, an hour apart, that confirm a permanent redirect or a 410.",
-        "Clients get a redirect only after it is confirmed. They get a 410 at once. Some permanent redirects are"
-        " mistakes that last an hour, and a reader that adopts a wrong address does not come back.",
+        "Before a redirect is confirmed, clients get the feed from its new address, and no redirect. They get a"
+        " 410 at once. Some permanent redirects are mistakes that last an hour, and a reader that adopts a"
+        " wrong address does not come back.",
         per_feed=True,
         minimum=1,
     )
     moved_to: str = option(
         "",
-        "In a rule: the feed's new address. Clients get 301.",
+        "In a rule: the new address of the feed. Clients get 301.",
         per_feed=True,
     )
-    gone: bool = option(False, "In a rule: the feed has ended. Clients get 410 and stop polling.", per_feed=True)
+    gone: bool = option(
+        False, "In a rule: the feed has ended. Clients get 410, so that they stop polling.", per_feed=True
+    )
     announce_as: str = option(
         "http",
-        "In a rule: the form of moved_to and gone: http (301, 410) or xml (a redirect document).",
-        "The document is for readers that cannot see a status.",
+        "In a rule: how moved_to and gone are announced: http (by 301 or 410) or xml (by a redirect document).",
+        "The redirect document is for readers that ignore status codes.",
         choices=("http", "xml"),
         per_feed=True,
     )
-    private: bool = option(False, "In a rule: name this feed in no public list.", per_feed=True)
+    private: bool = option(False, "In a rule: do not name this feed in any public list.", per_feed=True)
 
     # -- access
     readers: tuple[str, ...] = option(
         (),
         "Users who may read, or `*` for all signed-in users. By default all clients may read.",
-        "Usually set in a rule. Public lists (feeds.opml, changes.xml) never contain feeds with readers, also for"
-        " signed-in clients.",
+        "Usually set in a rule. Feeds with this option are never in public lists (feeds.opml, changes.xml), not"
+        " even for signed-in clients.",
         per_feed=True,
     )
     users_file: str = option(
         "",
         "File of readers' passwords, as `htpasswd -B` writes it (bcrypt, Argon2).",
-        "feedproxy reads a changed file at once. See docs/how-to/ask-readers-who-they-are.md for this and the"
-        " next three options.",
+        "If the file changes, feedproxy reads it again within a second. docs/how-to/ask-readers-who-they-are.md"
+        " describes this option and the next three.",
         restart=True,
     )
     wsse_file: str = option(
@@ -378,77 +392,83 @@ class Settings:
     )
     wallet: str = option(
         "",
-        "YAML file of credentials for origins, with the users for whom feedproxy sends them. Its mode should be 0600.",
+        "YAML file of credentials for origins, with the users for whom feedproxy sends them.",
+        "Its mode should be 0600.",
         restart=True,
     )
 
     # -- editing of feeds
     feed_usm: bool = option(
-        True, "Serve feeds with the media type that lets a click subscribe (application/rss+xml …).", per_feed=True
+        True,
+        "Serve feeds with the media type of their format (application/rss+xml …), so that a click on a feed can"
+        " open a feed reader.",
+        per_feed=True,
     )
     self_link: str = option(
         "",
         "The feed's link to itself: add (if it is missing or relative), correct (also repair a wrong link), off.",
-        "A feed reader that gets the feed as a file needs this link to subscribe. The default is correct in reverse"
-        " mode with public_url, off in reverse mode without it, and otherwise add. All other bytes stay unchanged.",
+        "A feed reader that gets the feed as a file needs this link to subscribe. If the option is empty, it is"
+        " correct in reverse mode with public_url, off in reverse mode without it, and otherwise add. All other"
+        " bytes of the feed stay unchanged.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )
     deltas: bool = option(
         True,
-        "Send only new items (226) to readers that ask for it (A-IM: feed).",
-        "Other readers are not affected. Switch it off in a rule for a feed whose readers lose items.",
+        "Send only new and changed items (226) to readers that ask for them (A-IM: feed).",
+        "Other readers are not affected. Switch deltas off in a rule if readers of a feed lose items.",
         per_feed=True,
     )
     compression_dictionaries: str = option(
         "secure",
-        "Use a feed's last versions as dictionaries of its next version (RFC 9842): secure, always, off.",
-        "For clients and from origins that support it (Content-Encoding: dcz), an update then often has less than a"
-        " tenth of its size in gzip. secure: over TLS or on loopback, as the RFC requires. always: also over plain"
-        " HTTP, if no device on the way alters unknown codings.",
+        "Use a feed's last versions as dictionaries to compress its next version (RFC 9842): secure, always, off.",
+        "An update then often takes less than a tenth of its size in gzip, for clients and from origins that"
+        " support it (Content-Encoding: dcz). secure: only over TLS or on loopback, as the RFC requires."
+        " always: also over plain HTTP. Use it only if no device on the way alters codings that it does not"
+        " know.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )
     cors: bool = option(
         False,
-        "Permit scripts of every web origin to read feeds (Access-Control-Allow-Origin: *), for feed readers in"
-        " browsers.",
-        "This excludes feeds that are private or require sign-in.",
+        "Permit scripts on pages of all sites to read feeds (Access-Control-Allow-Origin: *).",
+        "For feed readers that run in a browser. Feeds that are private or require sign-in are excluded.",
         per_feed=True,
     )
     negotiate: bool = option(
         False,
         "Answer in another format of the feed if the request's Accept prefers it.",
-        "Usually set in a rule, because browsers then get a page. Every format is also at /-/as/FORMAT/ADDRESS.",
+        "Usually set in a rule, because a browser then gets a page in place of the feed. Without this option,"
+        " every format is available at /-/as/FORMAT/ADDRESS.",
         per_feed=True,
     )
     lead_to_feeds: bool = option(
         True,
-        "In the gateway, redirect clients whose Accept prefers feeds from a page to its feed.",
-        "Feed readers can then subscribe to the address of a page. Browsers get the page.",
+        "In the gateway, redirect clients from a page to its feed, if their Accept prefers feeds.",
+        "Feed readers can then subscribe to the address of a page. Browsers still get the page.",
         per_feed=True,
     )
     codings: tuple[str, ...] = option(
         ("br", "zstd", "gzip"),
         "Content codings that clients may get: br, zstd, gzip.",
-        "feedproxy makes each coding once per version of a feed, at the first request for it.",
+        "feedproxy makes each coding of a version once, when a client first requests it.",
     )
 
     # -- subscribers
     subscriber_window: int = option(
         86_400,
-        "Time for which a reader counts as a subscriber.",
-        "Publishers see the count in the User-Agent.",
+        "Time after its last request for which a reader counts as a subscriber.",
+        "Publishers see the count in feedproxy's User-Agent.",
         unit="s",
         restart=True,
         minimum=60,
     )
     list_readers_min: int = option(
         3,
-        "Number of readers (1 to 16) that have to request a feed within 30 days before feeds.opml and changes.xml"
-        " contain it.",
-        "Imported feeds are always listed, and changes.xml always contains the feeds of `upstream`. An address"
-        " that only one reader knows may be a secret. 1 suits an office with members who trust each other."
+        "Number of readers (1 to 16) that have to request a feed within 30 days before feeds.opml and"
+        " changes.xml contain it.",
+        "An address that only one reader knows may be a secret. 1 suits an office whose members trust each"
+        " other. Imported feeds are always listed, and changes.xml always contains the feeds of `upstream`."
         " feedproxy distinguishes readers by address and User-Agent.",
         minimum=1,
         maximum=16,
@@ -466,9 +486,9 @@ class Settings:
     memory_max: int = option(
         268_435_456,
         "Maximum size of the stored responses in memory.",
-        "A feed with its codings takes about 1.5 times its size. The default holds several thousand feeds. All"
-        " data derived from them (prepared answers, conversions, deltas, reader scores) takes at most as much"
-        " again: docs/explanation/memory.md.",
+        "A feed with its codings takes about 1.5 times its size, so the default has space for several thousand"
+        " feeds. All data made from stored responses (prepared answers, conversions, deltas, reader scores)"
+        " takes at most the same amount again: docs/explanation/memory.md.",
         unit="B",
         restart=True,
         minimum=2**20,
@@ -476,77 +496,85 @@ class Settings:
     store_max: int = option(
         4_294_967_296, "Maximum size of the stored responses on disk.", unit="B", restart=True, minimum=2**20
     )
-    fleet_local: str = option("", "With `redis://`: folder of this machine's own store.", restart=True)
+    fleet_local: str = option("", "With `redis://`: folder of this machine's own store on disk.", restart=True)
     fleet_prefix: str = option(
         "feedproxy",
-        "With `redis://`: prefix of all names in Redis.",
-        "Two fleets on one Redis need two prefixes.",
+        "With `redis://`: beginning of all names in Redis.",
+        "If two fleets use one Redis, they need different prefixes.",
         restart=True,
     )
 
     # -- notifications
     push_subscribe: bool = option(
-        True, "Subscribe to the hubs and clouds of feeds that have readers. Needs public_url.", per_feed=True
+        True,
+        "Subscribe at the hubs and clouds of the feeds that clients read, to get notified of changes. Needs"
+        " public_url.",
+        per_feed=True,
     )
     cnws_subscribe: str = option(
         "",
-        "In a rule: URL of the change notification service that reports this feed's changes. Needs public_url.",
+        "In a rule: URL of the change notification service at which feedproxy subscribes for these feeds. Needs"
+        " public_url.",
         per_feed=True,
     )
     ping_unknown: str = option(
         "note",
-        "Effect of a ping of a site without stored feeds: note (show the operator), fetch (find its feed), ignore.",
-        "With `fetch` any client can make this proxy fetch.",
+        "Effect of a ping of a site without stored feeds: note (show it to the operator), fetch (find and fetch"
+        " its feed), ignore.",
+        "With `fetch`, any client can make this proxy fetch feeds.",
         choices=("note", "fetch", "ignore"),
     )
     source_limit: int = option(
         60,
-        "Maximum number of pings, and of subscriptions, per minute and client address (IPv6: per /64). 0 = unlimited.",
+        "Maximum number of pings, and of subscription requests, a minute from one client address (IPv6: from"
+        " one /64). 0 = unlimited.",
     )
     subscriptions_max: int = option(
         50_000,
-        "Maximum number of subscriptions, all protocols together.",
-        "Callbacks at one site (registrable domain) may have a fiftieth of this number.",
+        "Maximum number of subscriptions of clients, all protocols together.",
+        "Callbacks at one site (registrable domain) may have at most a fiftieth of this number.",
         restart=True,
         minimum=1,
     )
     websub_hub: str = option(
         "own",
-        "Feeds that the WebSub hub at /-/hub accepts: own (the upstream's), known (all stored public feeds), off.",
+        "Feeds to which clients can subscribe at the WebSub hub (/-/hub): own (the upstream's), known (all"
+        " stored public feeds), off.",
         "Needs public_url. With `known` a subscriber can find out which feeds are stored here.",
         choices=("own", "known", "off"),
     )
     rsscloud_hub: str = option(
         "known",
-        "Feeds that the rssCloud hub accepts: own (the upstream's), known (all stored public feeds), off.",
+        "Feeds to which clients can subscribe by rssCloud: own (the upstream's), known (all stored public feeds), off.",
         choices=("own", "known", "off"),
     )
     cnws_publisher: str = option(
         "known",
-        "Feeds that the change notification service at /-/cnws accepts: own (the upstream's), known (all stored"
-        " public feeds), off.",
+        "Feeds to which clients can subscribe at the change notification service (/-/cnws): own (the"
+        " upstream's), known (all stored public feeds), off.",
         choices=("own", "known", "off"),
     )
     announce: tuple[str, ...] = option(
         (),
-        "Push services that the publisher's feeds name in reverse mode: hub (WebSub, all feeds), cloud"
-        " (rssCloud, RSS 2.0).",
-        "Readers then subscribe by push. Needs public_url.",
+        "Push services that feedproxy writes into the publisher's feeds in reverse mode: hub (WebSub, all"
+        " formats), cloud (rssCloud, RSS 2.0).",
+        "Readers can then subscribe there and are notified of changes. Needs public_url.",
         per_feed=True,
     )
     ping_sinks: tuple[str, ...] = option(
         (),
-        "URLs that are pinged when one of the upstream's feeds changes.",
+        "URLs that feedproxy pings when one of the upstream's feeds changes.",
         "For publishers, see docs/how-to/tell-others.md.",
     )
     purge_sinks: tuple[str, ...] = option(
         (),
-        "Caches in front (a CDN, Varnish) that are purged when one of the upstream's feeds changes, moves or ends.",
+        "Caches in front (a CDN, Varnish) from which feedproxy purges a feed of the upstream that changes,"
+        " moves or ends.",
         "For publishers, see docs/how-to/behind-a-cdn.md.",
     )
     purge_fields: tuple[str, ...] = option(
         (),
-        "Fields, each NAME: VALUE, that are sent with every purge.",
+        "Request fields, each NAME: VALUE, that feedproxy sends with every purge.",
         "If a field is a secret, such as a CDN's key, only feedproxy's user may read the configuration file.",
     )
 
@@ -569,51 +597,53 @@ class Settings:
     admin_token: str = option(
         "",
         "Token for the admin listener.",
-        "With this option, only feedproxy's user may read the configuration file.",
+        "If you set it here, only feedproxy's user may read the configuration file.",
         restart=True,
     )
     admin_token_file: str = option(
         "",
-        "File with the admin token, in place of admin_token.",
+        "File that contains the token for the admin listener, in place of admin_token.",
         "For secrets that Docker, Kubernetes or systemd provide as files.",
         restart=True,
     )
     admin_hosts: tuple[str, ...] = option(
         (),
-        "Further host names that the admin listener accepts.",
-        "feedproxy refuses all other names. This prevents DNS rebinding, by which a web page could reach the listener.",
+        "Further host names at which the admin listener answers.",
+        "It refuses requests with any other name in Host. This prevents DNS rebinding, by which a web page in"
+        " the operator's browser could use the listener.",
         restart=True,
     )
     log_format: str = option(
         "text",
-        "Format of the line per request: text, json, combined (as Apache and nginx write it) or off.",
+        "Format of the log's line for each request: text, json, combined (as Apache and nginx write it) or off.",
         "The log contains no addresses of readers. Only text and json contain the reason of an answer.",
         choices=("text", "json", "combined", "off"),
     )
     log_level: str = option(
         "info",
-        "Lowest level of logged lines: debug (with mitmproxy's messages), info, warning or error.",
-        "Lines of requests have level info.",
+        "Lowest level of the lines in the log: debug (with mitmproxy's messages), info, warning or error.",
+        "Lines about requests have the level info.",
         choices=("debug", "info", "warning", "error"),
     )
     reuse_port: bool = option(
         False,
         "Permit a second feedproxy of the same user to listen on the same ports.",
-        "It can then replace the first without a gap: docs/how-to/restart-without-a-gap.md. Both processes"
-        " need the option.",
+        "The second can then replace the first without a gap: docs/how-to/restart-without-a-gap.md. Both"
+        " processes need the option.",
         restart=True,
     )
     record: str = option(
         "",
-        "HAR file in which requests and responses are recorded.",
-        "For replay and grading (docs/how-to/record-traffic.md). The file contains no secrets, and"
-        " pseudonyms replace the addresses of readers. During a recording, hits cost more.",
+        "HAR file in which feedproxy records requests and responses.",
+        "Use the file for replays and grades (docs/how-to/record-traffic.md). It contains no secrets, and"
+        " pseudonyms in place of the addresses of readers. During a recording, hits take longer.",
         restart=True,
     )
     record_keep: tuple[str, ...] = option(
         (),
-        "Data that is recorded unchanged: addresses (of readers), secrets (credentials, contents of private feeds).",
-        "Before you add a value, consider where the file will go.",
+        "Data that feedproxy records unchanged: addresses (of readers), secrets (credentials, contents of"
+        " private feeds).",
+        "Before you add a value, consider to whom you will give the file.",
         restart=True,
     )
 

@@ -27,73 +27,78 @@ NOUNS = {bool: "true or false", int: "whole number", str: "text", tuple: "list o
 
 OPTIONS_HEAD = """# Options
 
-An option is a key of the configuration file (`--config`), an argument of `--set NAME=VALUE`, or an environment
-variable `FEEDPROXY_NAME` ([how to configure feedproxy](../how-to/configure-it.md)). Options of mitmproxy are set in the
-same way. Durations and sizes may have units: `30m`, `4GiB`.
+You can set an option in the configuration file (`--config`), by `--set NAME=VALUE`, or by the environment variable
+`FEEDPROXY_NAME` ([how to configure feedproxy](../how-to/configure-it.md)). You can set options of mitmproxy in the same
+way. Durations and sizes may have units: `30m`, `4GiB`.
 
-An option marked *rule* may also be set in a rule of `feeds:`, for the feeds that it matches. An option marked *restart*
-is read at the start only. All others are also read at a reload (SIGHUP).
+A rule under `feeds:` may set the options marked *rule* for the feeds that the rule matches. feedproxy reads the options
+marked *restart* only at the start, and all others also at a reload (SIGHUP).
 
 This page is made by `make docs` from `feedproxy/settings.py`.
 """
 
 METRICS_HEAD = """# Metrics
 
-Prometheus reads these metrics at `/metrics` on the admin listener. The labels `outcome` and `detail` have the terms of
-[Cache-Status](cache-status.md). Metrics contain no URLs and no readers. `conf/grafana.json` is a dashboard.
+Prometheus reads these metrics at `/metrics` on the admin listener. The values of the labels `outcome` and `detail` are
+the terms of [Cache-Status](cache-status.md). Metrics contain no URLs, and nothing about single readers.
+`conf/grafana.json` is a dashboard for Grafana.
 
 This page is made by `make docs` from `feedproxy/telemetry/metrics.py`.
 """
 
 FAULTS_HEAD = """# Faults
 
-A replay injects these faults of origins:
+A fault is a failure or an unusual behaviour of an origin. A [replay](../how-to/replay-a-week.md) can inject the faults
+on this page, to test how a feed reader reacts to them:
 
     feedproxy replay week.har --fault gzip-tag --fault 500@2h..3h --fault '429@10%'
 
-Some faults have a value, which `NAME=VALUE` sets. Several faults are applied in the order of the command line. If two
-faults replace the response, the later fault applies. The part after `@` says
-[when](../how-to/replay-a-week.md#inject-faults) a fault applies. Random choices are the same in every run with the
-same `--seed`. A recording of the replay (`--record`) names the faults of each response.
+Some faults have a value, which you can set with `NAME=VALUE`. The part after `@` states
+[when](../how-to/replay-a-week.md#inject-faults) a fault applies. If you give several faults, they are applied in the
+order of the command line. If two of them replace the whole response, the later one takes effect. With the same
+`--seed`, random choices are the same in every run. A recording of the replay (`--record`) names the faults in each
+response.
 
-feedproxy hides most of these faults from readers. `tests/lab/test_faults.py` tests each fault, with and without
-feedproxy.
+If a reader polls through feedproxy, it does not notice most of these faults. `tests/lab/test_faults.py` tests each
+fault, with and without feedproxy.
 
 This page is made by `make docs` from `feedproxy/lab/replay/faults/`.
 """
 
 FEEDS_HEAD = """# Promises about feeds
 
-These are feedproxy's promises about hints, deltas, moves and readers. The public tests of HTTP caches do not cover
-them. Each promise has one or more rows, which are its test cases. The tests play each row at every layer that answers
-clients, with a manual clock and an origin in memory:
+This page lists what feedproxy promises about hints, deltas, moves and readers. The [public tests of HTTP
+caches](conformance.md) do not test these promises. Each promise has one or more test cases (*rows*). The tests run each
+case at every layer of feedproxy that answers clients, with a clock that the test sets, and an origin in memory:
 
     make test TEST_ARGS=tests/spec/test_supplement.py
 
-A time limit is tested one second before it ends, when it ends, and usually one second later. A promise with the source
-*feedproxy* follows no specification.
+If a promise has a time limit, there are cases one second before the limit, at the limit, and usually one second after
+it. Below each promise is its source: the specification that requires it, or *feedproxy* if no specification does.
 
 This page is made by `make docs` from `tests/spec/supplement/`.
 """
 
 FINDINGS_HEAD = """# Findings about readers
 
-The commands `score` and `lab run` and the page `/readers` report these findings about a reader. Findings at *bad* and
-*warn* lower the [grade](../explanation/grades.md). Findings at *info* and *good* do not. Each finding is reported with
-requests that show it. `tests/lab/test_score.py` has a reader for each finding, which causes only this finding.
+The commands `score` and `lab run` and the page `/readers` report these findings about a reader. Each finding has a
+level. Findings of the levels *bad* and *warn* lower the [grade](../explanation/grades.md). Findings of the levels
+*info* and *good* do not. A report shows each finding with the requests that caused it. `tests/lab/test_score.py` has,
+for each finding, a reader that causes only this finding.
 
-The signs ⟨ and ⟩ enclose values that differ between reports, such as the number of requests: ⟨3 requests⟩.
+The text between ⟨ and ⟩ is an example: a report has its own value there, such as the number of requests (⟨3 requests⟩).
 
 This page is made by `make docs` from `feedproxy/scoring/`.
 """
 
 NOTES_HEAD = """# Notes about feeds
 
-[feedproxy check](../how-to/check-your-feed.md) reports these notes about a feed. They are listed by subject, the worst
-first. The command exits with 1 after a note at *bad* or *warn*, and otherwise with 0. `tests/check/` has an origin or a
-document for each note.
+The command [feedproxy check](../how-to/check-your-feed.md) reports these notes about a feed. Each note has a level:
+*bad*, *warn*, *info* or *good*. Within a subject, the worst notes come first. If there is a note of the level *bad* or
+*warn*, the exit code of the command is 1, otherwise 0. `tests/check/` has an origin or a document that causes each
+note.
 
-The signs ⟨ and ⟩ enclose values that differ between reports.
+The text between ⟨ and ⟩ describes a value, which a report has in its place.
 
 This page is made by `make docs` from `feedproxy/check/`.
 """

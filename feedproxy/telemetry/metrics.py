@@ -158,11 +158,11 @@ class Metrics:
         )
         self._store_failures = Counter(
             "feedproxy_store_failures",
-            "Reads and writes of the store that failed, and transactions of the notification database.",
+            "Failed reads and writes of the store, and failed transactions of the notification database.",
             registry=self.registry,
         )
         self.stored = Gauge("feedproxy_stored_resources", "Targets in the store.", registry=self.registry)
-        self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes under way.", registry=self.registry)
+        self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes in progress.", registry=self.registry)
         self.connections = Gauge("feedproxy_connections", "Open connections of clients.", registry=self.registry)
         self.subscribers = Gauge(
             "feedproxy_subscribers",
