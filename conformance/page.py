@@ -80,8 +80,8 @@ def write(folder: Path) -> None:
 def _results(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## Results\n"
     yield (
-        "The tables state how many tests each cache passed. This number alone can mislead: a cache that never reuses a\n"
-        "response passes every test that forbids reuse. Some tests therefore depend on other tests. The number in\n"
+        "The tables state how many tests each cache passed. This number alone can mislead: a cache that never reuses\n"
+        "a response passes every test that forbids reuse. Some tests therefore depend on other tests. The number in\n"
         "brackets leaves out each test that depends on a test that the cache failed. For checks, the tables state how\n"
         "many had the answer yes.\n"
     )
@@ -135,8 +135,8 @@ def _where(found: Sequence[Report], reports: Sequence[Report]) -> str:
 
 def _checks(reports: Sequence[Report], notes: Mapping[str, Any]) -> Iterator[str]:
     yield "## What the checks find\n"
-    yield "These tests have no wrong answer. Each paragraph states what feedproxy does. The answers are those of the"
-    yield "first run above.\n"
+    yield "A test of the kind *check* asks what a cache does, and has no wrong answer. Each paragraph states what"
+    yield "feedproxy does, and lists the tests to which its answer was yes or no in the first run above.\n"
     answers: dict[str, list[str]] = {}
     for one in reports:
         for each in one.tests:

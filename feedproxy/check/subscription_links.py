@@ -361,7 +361,7 @@ class CLOUD_SILENT(Note):
     level = Level.WARN
     category = Category.NOTIFICATION
     summary = "The feed's rssCloud does not respond: %(reason)s."
-    advice = "Readers cannot register and continue to poll. Repair the rssCloud, or remove the cloud element."
+    advice = "Readers cannot register, so they continue to poll. Repair the rssCloud, or remove the cloud element."
     reference = "RSS 2.0, cloud"
 
 
