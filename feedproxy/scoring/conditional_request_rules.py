@@ -202,7 +202,7 @@ def _issued_names(state: ReaderState) -> str:
 class UNCONDITIONAL_REPEAT(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s were unconditional and fetched the whole feed again."
+    summary = "%(times)s had no conditions and fetched the whole feed again."
     advice = """\
     The server had sent ETag or Last-Modified, but the reader did not return them, so the server could not answer
     `304 Not Modified`. Store ETag and Last-Modified with the feed, also across restarts, and send them as
