@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import datetime
+import errno
 import fcntl
 import os
 import socket
@@ -10,6 +11,7 @@ import ssl
 import sys
 import termios
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -236,6 +238,21 @@ def test_socket_of_a_worker_with_tls_reports_any_input_after_it_listens_again() 
         assert listen_socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
 
 
+def test_socket_without_a_changeable_low_water_mark_listens() -> None:
+    class Unchangeable(socket.socket):
+        def setsockopt(self, level: int, option: int, *value: Any) -> None:
+            if (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT):
+                raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+            super().setsockopt(level, option, *value)
+
+    with Unchangeable() as listen_socket:
+        listen_socket.bind(("127.0.0.1", 0))
+
+        start_listening(listen_socket)
+
+        socket.create_connection(listen_socket.getsockname()).close()
+
+
 async def test_incomplete_handshake_times_out_earlier_than_an_idle_connection(front: Opened, tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
     proxy = await front(tls_certificate=certificate, tls_key=key, head_timeout=15)
@@ -369,7 +386,9 @@ def test_fast_reader_of_a_large_response_leaves_time_for_others(
 
     monkeypatch.setattr(os, "write", taken)
     monkeypatch.setattr(os, "read", given)
-    reader = TlsConnection(-1, "192.0.2.1", "192.0.2.1", None, ReloadingCertificate(certificate, key).context)
+    client_socket = socket.socket()
+    context = ReloadingCertificate(certificate, key).context
+    reader = TlsConnection(client_socket.fileno(), "192.0.2.1", "192.0.2.1", None, context)
     for _ in range(2):
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
@@ -383,6 +402,7 @@ def test_fast_reader_of_a_large_response_leaves_time_for_others(
     with contextlib.suppress(ssl.SSLWantReadError):
         while piece := client.read(1 << 20):
             got += piece
+    client_socket.close()
 
     assert len(turns) == 4
     assert got == b"head" + content

@@ -104,8 +104,7 @@ class ClientConnection:
         The kernel keeps the last packet until the socket is closed, and sends it together with the FIN. One packet less
         saves up to a fifth of the CPU time of a connection (benchmark row "304, one connection per request").
         """
-        # With all arguments given, the constructor is cheap. sendmsg() does not use the address family.
-        client_socket = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
+        client_socket = self._borrow_socket()
         try:
             return client_socket.sendmsg((head, body), (), socket.MSG_MORE)
         finally:
@@ -113,7 +112,7 @@ class ClientConnection:
 
     def _send_file(self, head: bytes, body: bytes, file: int) -> int:
         """Send a response with the body in a file (body_files.py). Return the number of bytes sent. Raises OSError."""
-        client_socket = socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
+        client_socket = self._borrow_socket()
         try:
             sent = client_socket.send(head, socket.MSG_MORE)
         finally:
@@ -122,6 +121,14 @@ class ClientConnection:
             with contextlib.suppress(BlockingIOError):
                 sent += os.sendfile(self.fd, file, 0, len(body))
         return sent
+
+    def _borrow_socket(self) -> socket.SocketType:
+        """Return a socket object with this connection's descriptor. The caller must detach it.
+
+        With all arguments given, the constructor makes no system call. The address family may be wrong, and the methods
+        that are used here ignore it.
+        """
+        return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
 
     def send_unsent(self) -> bool:
         """Send more of the unsent bytes. Return True if none remain. Raises OSError."""
@@ -152,7 +159,7 @@ class ClientConnection:
     def half_close(self) -> None:
         """Shut down the sending side. Raises OSError."""
         self.send_close()
-        client_socket = socket.socket(fileno=self.fd)
+        client_socket = self._borrow_socket()
         try:
             client_socket.shutdown(socket.SHUT_WR)
         finally:

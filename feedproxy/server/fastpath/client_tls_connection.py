@@ -97,7 +97,7 @@ def set_low_water_mark(listen_socket: socket.socket) -> None:
 class TlsConnection(ClientConnection):
     """A TLS connection. Input advances the handshake until it is complete.
 
-    `has_low_water_mark` is true if the socket has LOW_WATER_MARK.
+    The socket has LOW_WATER_MARK (`set_low_water_mark`).
     """
 
     __slots__ = (
@@ -112,18 +112,9 @@ class TlsConnection(ClientConnection):
 
     secure = True
 
-    def __init__(
-        self,
-        fd: int,
-        peer: str,
-        address: str,
-        table: Any,
-        context: ssl.SSLContext,
-        *,
-        has_low_water_mark: bool = False,
-    ) -> None:
+    def __init__(self, fd: int, peer: str, address: str, table: Any, context: ssl.SSLContext) -> None:
         super().__init__(fd, peer, address, table)
-        self._has_low_water_mark = has_low_water_mark
+        self._has_low_water_mark = True
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self.handshake_pending, self._close_sent = True, False
@@ -153,8 +144,7 @@ class TlsConnection(ClientConnection):
             self._has_low_water_mark = False
 
     def _set_option(self, level: int, option: int, value: int) -> None:
-        # If a family is given, the constructor makes no system call to find it out. The family is not used.
-        client_socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=self.fd)
+        client_socket = self._borrow_socket()
         try:
             client_socket.setsockopt(level, option, value)
         finally:

@@ -242,9 +242,7 @@ class Listener:
             if self._certificate is None:
                 connection = ClientConnection(descriptor, peer, address, cache)
             else:
-                connection = TlsConnection(
-                    descriptor, peer, address, cache, self._certificate.context, has_low_water_mark=True
-                )
+                connection = TlsConnection(descriptor, peer, address, cache, self._certificate.context)
                 if not settings.head_timeout:
                     connection.remove_low_water_mark()  # no deadline removes it if no request follows the handshake
         except OSError:

@@ -92,8 +92,10 @@ def start_listening(bound: socket.socket) -> None:
     with contextlib.suppress(OSError):
         # A worker that has exited may have left its filter on the socket.
         bound.setsockopt(socket.SOL_SOCKET, _DETACH_FILTER, 0)
-    # A worker that has exited may have listened with TLS (client_tls_connection.py).
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+    with contextlib.suppress(OSError):
+        # A worker that has exited may have listened with TLS (client_tls_connection.py). A system that cannot change
+        # the option has kept its default, 1.
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
     # Accepted connections inherit these options.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with contextlib.suppress(AttributeError, OSError):
