@@ -10,6 +10,7 @@ import logging
 import pytest
 
 from feedproxy.http.message import Fields, Request, Response
+from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.listener import LINGERING_TIMEOUT
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from tests.server.conftest import Opened, until
@@ -186,6 +187,31 @@ async def test_last_response_arrives_although_the_client_sent_more(front: Opened
             line.writer.close()
     await until(lambda: len(proxy.listener._connections) == 1)  # the connection of `warm`
     assert not proxy.listener._deadlines
+
+
+async def test_connection_is_searched_for_unread_input_only_if_some_may_remain(
+    front: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = await front()
+    await proxy.warm()
+    request = proxy.get("/feed.rss", "Connection: close")
+    searches: list[bool] = []
+
+    def search(_: ClientConnection) -> bool:
+        searches.append(True)
+        return False
+
+    monkeypatch.setattr(ClientConnection, "has_unread_input", search)
+    line = await proxy.line()
+    await line.ask(request)
+    assert await line.ended()
+    assert not searches
+
+    monkeypatch.setattr("feedproxy.server.fastpath.client_connection.READ_SIZE", len(request))
+    line = await proxy.line()
+    await line.ask(request)
+    assert await line.ended()
+    assert searches
 
 
 async def test_recorded_read_of_a_reader_is_never_older_than_a_repeated_poll(front: Opened) -> None:

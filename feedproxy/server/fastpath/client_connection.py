@@ -25,6 +25,7 @@ class ClientConnection:
     without a response yet, and `unsent` contains output bytes that the socket has not accepted yet. Input is read only
     if nothing is unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline`
     is true while the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet.
+    `has_read_all` is true if the last read returned less than READ_SIZE bytes, and no event was awaited since.
     `closes` is true if the current response is the last one. `lingering` is true after the last response, when input is
     discarded.
     """
@@ -35,6 +36,7 @@ class ClientConnection:
         "closes",
         "fd",
         "has_deadline",
+        "has_read_all",
         "last_read",
         "lingering",
         "network",
@@ -59,6 +61,7 @@ class ClientConnection:
         self.registered = False
         self.read_paused = False
         self.has_deadline = False
+        self.has_read_all = False
         self.lingering = False
         self.last_read = 0.0
 
@@ -69,9 +72,11 @@ class ClientConnection:
     def read(self) -> bytes | None:
         """Return the bytes that have arrived, None if none has arrived, or b"" at the end of input. Raises OSError."""
         try:
-            return os.read(self.fd, READ_SIZE)
+            data = os.read(self.fd, READ_SIZE)
         except BlockingIOError:
             return None
+        self.has_read_all = len(data) < READ_SIZE
+        return data
 
     def remove_low_water_mark(self) -> None:
         """Make the kernel report input of any length from now on. Raises OSError."""

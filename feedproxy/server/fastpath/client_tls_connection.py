@@ -128,6 +128,7 @@ class TlsConnection(ClientConnection):
             return None
         if not received:
             return b""
+        self.has_read_all = len(received) < READ_SIZE
         self._incoming.write(received)
         if self.handshake_pending:
             self._handshake()

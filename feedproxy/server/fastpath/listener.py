@@ -274,6 +274,7 @@ class Listener:
         """Register the connection for its next event: input, room for output, or a disconnect while its task runs."""
         if connection.fd < 0:
             return
+        connection.has_read_all = False  # more input may arrive before the next read
         if connection.unsent and connection not in self._deadlines:
             self._deadlines[connection] = (self._loop.time() + self._app.settings.answer_timeout, True)
         events_wanted = OUT if connection.unsent else 0 if connection.task is not None else IN
@@ -300,12 +301,14 @@ class Listener:
 
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
         not be able to read the last HTTP response." -- RFC 9112, section 9.6. If input is unread, this method shuts
-        down the sending side first, and discards input for LINGERING_TIMEOUT seconds.
+        down the sending side first, and discards input for LINGERING_TIMEOUT seconds. For a response that is sent at
+        once, the length of the last read tells whether input is unread, as in nginx. A system call for this question
+        takes a tenth of the time of a connection.
         """
         if connection.fd < 0:
             return
         try:
-            if not connection.unparsed and not connection.has_unread_input():
+            if not connection.unparsed and (connection.has_read_all or not connection.has_unread_input()):
                 self.close_connection(connection)
                 return
             connection.half_close()
