@@ -130,8 +130,10 @@ def _header(
 ) -> bytes:
     def plain(value: Any) -> object:
         """Return a value as types that the JSON encoder supports, for example a sorted list for a set."""
-        if isinstance(value, (Fields, PackedSequence)):
+        if isinstance(value, Fields):
             return list(value)
+        if isinstance(value, PackedSequence):
+            return list(iter(value))  # list(value) asks for the length first, which unpacks the sequence once more
         if isinstance(value, frozenset):
             return sorted(value)
         if isinstance(value, bytes):

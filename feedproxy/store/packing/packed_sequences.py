@@ -36,6 +36,9 @@ class PackedSequence[Value](Sequence[Value]):
     def __len__(self) -> int:
         return len(self._values())
 
+    def __bool__(self) -> bool:
+        return bool(self._data)  # without this method, Python would call __len__, which unpacks the values
+
     @overload
     def __getitem__(self, index: int) -> Value: ...
 
@@ -46,8 +49,11 @@ class PackedSequence[Value](Sequence[Value]):
         return self._values()[index]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, type(self)):
+        # Compare the type, because isinstance() takes a microsecond for a subclass of an abstract class.
+        if type(other) is type(self):
             return self._data == other._data
+        if other == ():
+            return not self._data
         return isinstance(other, Sequence) and self._values() == tuple(other)
 
     def __hash__(self) -> int:
