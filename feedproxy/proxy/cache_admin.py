@@ -124,6 +124,7 @@ class CacheAdmin:
             clock,
             self._own_planned_refresh,
             self._refresh_ahead,
+            plan_due=self._planned_refresh_of_due_feed,
             lane_of=self._lane_of,
             surprises=counts.rhythms.take_surprises,
         )
@@ -453,7 +454,15 @@ class CacheAdmin:
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
     def _own_planned_refresh(self, target: str) -> next_refresh.Plan:
-        resource = self._lookup.peek(target) if self.owns(target) else None
+        return self._plan_if_owned(target, self._lookup.peek)
+
+    def _planned_refresh_of_due_feed(self, target: str) -> next_refresh.Plan:
+        # The refresh needs the resource as well. A lookup that counts as a use unpacks it, or reads it from disk, once
+        # for both.
+        return self._plan_if_owned(target, self._lookup.get)
+
+    def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> next_refresh.Plan:
+        resource = look_up(target) if self.owns(target) else None
         if resource is None:
             return next_refresh.Rest("this process does not schedule it")
         return self.planned_refresh(resource)

@@ -68,9 +68,10 @@ def _unknown(_: str) -> Instant | None:
 class RefreshScheduler:
     """The schedule of refreshes ahead of readers.
 
-    `plan_for` returns the plan for one feed. `refresh` fetches a feed and returns after the fetch. `lane_of` returns
-    the lane of a feed, usually its site. `surprises` returns the feeds with readers that have polled at other times
-    than the last plan expected. Such feeds are planned again within SLEEP_MAX seconds.
+    `plan_for` returns the plan for one feed. `plan_due` does the same just before a refresh of the feed would start; by
+    default it is `plan_for`. `refresh` fetches a feed and returns after the fetch. `lane_of` returns the lane of a
+    feed, usually its site. `surprises` returns the feeds with readers that have polled at other times than the last
+    plan expected. Such feeds are planned again within SLEEP_MAX seconds.
     """
 
     def __init__(
@@ -79,11 +80,13 @@ class RefreshScheduler:
         plan_for: Callable[[str], Plan],
         refresh: Callable[[str], Awaitable[object]],
         *,
+        plan_due: Callable[[str], Plan] | None = None,
         lane_of: Callable[[str], str] | None = None,
         surprises: Callable[[], list[str]] = _no_targets,
     ) -> None:
         self._clock = clock
         self._plan_for = plan_for
+        self._plan_due = plan_due or plan_for
         self._refresh = refresh
         self._lane_of = lane_of
         self._surprises = surprises
@@ -273,7 +276,7 @@ class RefreshScheduler:
         wake_event.set()
 
     def _start_refresh(self, target: str, lane: str, due: Instant) -> None:
-        match self._plan_for(target):
+        match self._plan_due(target):
             case Refresh():
                 self._busy[lane] = self._busy.get(lane, 0) + 1
                 task = asyncio.ensure_future(self._run_refresh(target, lane, due))

@@ -70,6 +70,23 @@ async def test_each_feed_is_refreshed_at_its_instant(world: World) -> None:
     assert world.refreshed == ["b", "a"]
 
 
+async def test_due_feed_is_planned_as_one_that_is_refreshed_next(world: World) -> None:
+    planned: list[str] = []
+
+    def plan_due(target: str) -> Plan:
+        planned.append(target)
+        return world.plan_for(target)
+
+    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due)
+    world.due = {"a": NOON + 100}
+    world.scheduler.reschedule("a")
+    assert not planned
+
+    await world.pass_time(110)
+
+    assert planned == world.refreshed == ["a"]
+
+
 async def test_feed_refreshed_by_another_process_is_rescheduled(world: World) -> None:
     world.due = {"a": NOON + 100}
     world.scheduler.reschedule("a")
