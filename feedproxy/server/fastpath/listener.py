@@ -302,8 +302,7 @@ class Listener:
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
         not be able to read the last HTTP response." -- RFC 9112, section 9.6. If input is unread, this method shuts
         down the sending side first, and discards input for LINGERING_TIMEOUT seconds. For a response that is sent at
-        once, the length of the last read tells whether input is unread, as in nginx. A system call for this question
-        takes a tenth of the time of a connection.
+        once, the length of the last read tells whether input is unread, as in nginx. This saves a system call.
         """
         if connection.fd < 0:
             return
