@@ -27,8 +27,8 @@ STARTS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A test plan. Durations are in seconds. `every` and `jitter` are used only if the command is started for each
-    poll."""
+    """A test plan. Durations are in seconds. `every` is the interval between two starts of the command. `every` and
+    `jitter` have no effect if the command keeps running."""
 
     source: str = ""
     """Path of a recording or of a folder with dated versions, relative to the plan's folder. If it is empty, a feed
@@ -38,7 +38,7 @@ class Plan:
     change: Seconds = 14_400
     """Seconds between two entries of a generated feed."""
     at: str = ""
-    """First virtual instant, in the syntax of `feedproxy replay --at`."""
+    """Virtual time at which the run begins, in the syntax of `feedproxy replay --at`."""
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
@@ -59,10 +59,10 @@ class Plan:
     the end."""
     grade: int = 0
     without: tuple[str, ...] = field(default=())
-    """Names of findings that make the run fail."""
+    """Names of findings. The run fails if the score of a reader contains one of them."""
 
     def start(self, world: ReplayWorld) -> Instant:
-        """Return the first virtual instant. Raises UsageError if `at` is invalid."""
+        """Return the virtual time at which the run begins. Raises UsageError if `at` is invalid."""
         return parse_instant(self.at, world.first) if self.at else world.first
 
 

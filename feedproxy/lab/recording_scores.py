@@ -66,8 +66,8 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
 
 
 def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], PollContent | None]) -> Poll:
-    """Return the input of scoring that an exchange contains. `read_content` returns the parsed content of an exchange,
-    or None."""
+    """Convert an exchange to a Poll, the input of scoring, and return it. `read_content` returns the parsed content of
+    an exchange, or None."""
     return Poll(
         number=number,
         at=exchange.at,

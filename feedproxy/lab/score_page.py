@@ -1,4 +1,5 @@
-"""Scores as a self-contained HTML page: no scripts, no other resources, light and dark, also for phones.
+"""Scores as a self-contained HTML page, without scripts or other resources. It has a light and a dark form, and fits on
+phones.
 
 A chart for each feed shows the publisher's side above the reader's polls: versions, skipped hours and days, and faults.
 Each outcome of polls has its own row, so that the chart can be read without colours.

@@ -44,7 +44,7 @@ class Exchange:
     size: int = 0
     """Size of the response's content on the wire, in bytes, including its content coding."""
     seconds: Seconds = 0.0
-    """Seconds from the request to the end of the response, by the clock of `at`."""
+    """Seconds from the request to the end of the response, measured with the same clock as `at`."""
     reader: str = ""
     """Network address of the reader, or a stable pseudonym of the address. Empty on the origins' side."""
     connection: str = ""
@@ -57,7 +57,7 @@ class Exchange:
     public: str = ""
     """The address that the reader requested in reverse mode, if it differs from the target; otherwise empty."""
     raw: bool = False
-    """True if the stored content is the body before decoding, because it does not match its Content-Encoding."""
+    """True if the content is stored as received, because the body could not be decoded by its Content-Encoding."""
     faults: tuple[str, ...] = ()
     """Names of the faults that changed this response, in a replay."""
     failure: str = ""
@@ -83,7 +83,7 @@ class Recording:
         return tuple(exchange for exchange in self.exchanges if exchange.side is side)
 
     def content(self, exchange: Exchange) -> bytes:
-        """Return the decoded content of the response, or the undecoded body if `raw` is true.
+        """Return the decoded content of the response, or the undecoded body if `exchange.raw` is true.
 
         Return empty bytes if there was no content, or if it was not stored.
         """

@@ -1,8 +1,10 @@
 """Reading and writing of HAR 1.2, a format that browsers' tools and mitmproxy open.
 
-Of several entries with the same content, the first contains it, as base64 unless it is ASCII. Later entries refer to it
-by digest (`_feedproxy.digest`). The object `_feedproxy` also has what HAR lacks: the side, the reader, and the faults
-of a replay. An entry without this object comes from another tool and is read as an exchange with an origin.
+If several entries have the same content, only the first entry contains it. Later entries refer to it by its digest
+(`_feedproxy.digest`). Content that is not ASCII is written as base64.
+
+The object `_feedproxy` of an entry also has data for which HAR has no member: the side, the reader, and the faults of a
+replay. An entry without this object comes from another tool and is read as an exchange with an origin.
 
 Contents are decoded, as HAR requires; the recorded fields name the content coding. A body that does not match its
 Content-Encoding is stored undecoded (`_feedproxy.raw`).
@@ -35,7 +37,7 @@ HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
 ).encode()
 TAIL = b"\n]}}\n"
-"""The end of a file to which entries may still be appended."""
+"""The closing brackets of a file that is still being written. The next entry replaces them."""
 SEPARATOR = b",\n"
 """Separator of entries. Each entry is a line, so that an incomplete file can be read line by line."""
 
@@ -206,7 +208,7 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
 
 
 def _has_other_scheme(har_entry: Any) -> bool:
-    """Return True for an entry of a browser for a data: URL, or a URL of an extension."""
+    """Return True if another tool wrote the entry for a URL that is not http or https, such as a data: URL."""
     if not isinstance(har_entry, Mapping) or OWN_KEY in har_entry:
         return False
     request = har_entry.get("request")

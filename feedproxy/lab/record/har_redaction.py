@@ -6,8 +6,8 @@ every recording. The key is not recorded.
 Fields that contain a secret keep their names and get the value `redacted`. The content of a response is left out if the
 request had credentials, cookies or a secret in its address, or if the response is private or no-store. The reason is
 that private feeds often have secret addresses in their items. The path of a private target is also replaced by a
-placeholder. For errors, the path is replaced only if the request had credentials, because feedproxy's own errors are
-no-store.
+placeholder. If the status is an error, this is done only for a request with credentials, because all errors that
+feedproxy itself generates are no-store.
 """
 
 import hashlib
@@ -47,8 +47,8 @@ _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
 """Matches the target of a link in the field Link.  RFC 8288, section 3"""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""Minimum length in characters of a secret that is also replaced in other texts. Shorter secrets may be part of
-words."""
+"""Minimum length in characters of a secret of an address that is also replaced in fields and error messages. A shorter
+secret may occur there as a part of an ordinary word."""
 
 
 def _is_private(exchange: Exchange) -> bool:
@@ -58,7 +58,8 @@ def _is_private(exchange: Exchange) -> bool:
 
 
 def _has_credentials(exchange: Exchange) -> bool:
-    """Return True if a field contains credentials, or the target identifies a stored credential."""
+    """Return True if a field of the request contains credentials, or the target has a fragment that names a stored
+    credential (access/origin_credentials.py)."""
     request = exchange.request
     return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
 
@@ -145,7 +146,7 @@ class Redactor:
         return self._redact_text(value, secrets)
 
     def _redact_text(self, text: str, secrets: set[str]) -> str:
-        """Return the text with a placeholder instead of each secret in `secrets`."""
+        """Return the text with a placeholder instead of each secret in `secrets` that is long enough."""
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _REPEATED_SECRET_MIN:
                 text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")

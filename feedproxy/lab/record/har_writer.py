@@ -4,8 +4,9 @@ One write replaces the closing brackets by the next exchange and new brackets. I
 exchange being written is lost, and `har_format.read` skips the incomplete line. The file is not synced, so a power
 failure may lose more exchanges.
 
-An existing file is renamed, so that each file contains all contents to which its entries refer. If several processes
-write to one name, the first process gets the name, and the others write to `week-2.har` and so on.
+An existing file is renamed and not continued, so that each file contains all contents to which its entries refer. If
+several processes are told to write to `week.har`, the first process does, and the others write to `week-2.har`,
+`week-3.har` and so on.
 """
 
 import contextlib
@@ -124,7 +125,8 @@ def _open(path: Path) -> int:
 
 
 def _open_exclusively(path: Path) -> tuple[Path, int]:
-    """Open and lock an empty file with this name, or with the next free number appended. Raises UsageError."""
+    """Open and lock an empty file with this name, or with the next free number appended. Return its path and its
+    descriptor. Raises UsageError."""
     for number in range(1, PROCESSES_MAX + 1):
         candidate = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
@@ -136,7 +138,8 @@ def _open_exclusively(path: Path) -> tuple[Path, int]:
 
 
 def _lock(path: Path) -> int | None:
-    """Open an empty file and lock it. Return None if another process writes to it. Raises OSError."""
+    """Open an empty file, lock it, and return its descriptor. Return None if another process writes to a file of this
+    name. Raises OSError."""
     while True:
         file = _open(path)
         try:
@@ -162,7 +165,7 @@ def _is_same_file(path: Path, status: os.stat_result) -> bool:
 
 
 def _move_aside(path: Path, last: Instant) -> None:
-    """Rename a file, with the second of its last exchange appended to the name. Raises OSError."""
+    """Rename a file: append the time of its last exchange to the name. Raises OSError."""
     stamp = datetime.fromtimestamp(last, UTC).strftime("%Y%m%dT%H%M%SZ")
     number, candidate = 1, path.with_name(f"{path.stem}-{stamp}{path.suffix}")
     while candidate.exists():

@@ -1,7 +1,8 @@
 """Insertion and removal of schedule hints in a feed's document. All other bytes remain.
 
-`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` is possible in any XML feed. Documents without an editable
-channel are not changed: OPML, JSON, HTML, and documents in an encoding that is not a superset of ASCII.
+`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` stands for the elements of the RSS 1.0 syndication module,
+which may occur in any XML feed. Documents without an editable channel are not changed: OPML, JSON, HTML, and documents
+in an encoding that is not a superset of ASCII.
 """
 
 import re

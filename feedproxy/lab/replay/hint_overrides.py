@@ -31,7 +31,7 @@ _VALUES = {
 _NONSENSE = {name: f"; for invalid values use --fault {fault}=…" for name, fault in hint_edits.FAULT_NAMES.items()}
 
 _FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
-"""Fields that only the sender of a response sets. They cannot be added."""
+"""Fields that --add does not accept, because they depend on how and when each response is sent."""
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 

@@ -97,7 +97,8 @@ class ReplayOrigin:
     def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
         """Rewrite Location in a recorded redirect so that the client's next request also goes to the replay.
 
-        A client that reaches the replay by Host, or as a proxy, gets the recorded Location.
+        The recorded Location remains if the client uses the replay as a proxy, or reaches it under the recorded host
+        name: the next request then goes to the replay in any case.
         """
         location = representation.fields.get("location")
         home = self._names.get(urlsplit(incoming.target).path) if incoming.form is Form.ORIGIN else None
@@ -219,7 +220,8 @@ def _gzip(body: bytes) -> bytes:
 
 
 def _parse_target(head: ReplayRequestHead) -> tuple[Form, str, str]:
-    """Return the form of a request's target, the target, and the prefix of addresses in that form."""
+    """Return the form of a request's target, the target URI, and the gateway's prefix (`http://HOST/`), or "" for other
+    forms."""
     if not head.target.startswith("/"):
         return Form.ABSOLUTE, uri.normalise(head.target), ""
     host = head.fields.get("host") or ""

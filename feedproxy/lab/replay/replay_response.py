@@ -77,7 +77,7 @@ class Representation:
     compresses: bool = False
     """True if clients that accept gzip get the content compressed."""
     raw: tuple[str, ...] = ()
-    """Codings in Content-Encoding that the content does not have."""
+    """Codings that the recorded Content-Encoding names, although the content does not have them."""
     reason: str = ""
 
     @classmethod

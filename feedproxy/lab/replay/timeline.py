@@ -73,7 +73,8 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class ReplayWorld:
-    """All timelines of a replay: `targets` by address, `paths` by path for any host."""
+    """All timelines of a replay. `targets` maps addresses to timelines. `paths` maps paths to timelines that every host
+    serves."""
 
     targets: Mapping[str, Timeline] = field(default_factory=dict)
     paths: Mapping[str, Timeline] = field(default_factory=dict)

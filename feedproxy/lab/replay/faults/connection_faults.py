@@ -8,7 +8,7 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 
 class SlowFirstByte(Fault):
-    """The server sends the first byte after a delay, which is the value in seconds of real time (default: 3).
+    """The server sends the first byte late. The fault's value is the delay in seconds of real time (default: 3).
 
     A good reader waits about half a minute and polls its other feeds meanwhile.
     """
@@ -24,7 +24,8 @@ class SlowFirstByte(Fault):
 
 
 class SlowBody(Fault):
-    """The server sends the head at once and the body slowly. The value is the duration in real seconds (default: 3).
+    """The server sends the head at once and the body slowly. The fault's value is the time for the body, in seconds of
+    real time (default: 3).
 
     A good reader has a deadline for the whole response, not only between two bytes, and discards a response that is
     incomplete at the deadline.
@@ -73,12 +74,13 @@ class TruncatedGzip(Fault):
 
 
 class WrongLength(Fault):
-    """Content-Length exceeds the content by the value, in bytes (default: 100), and the connection is closed.
+    """Content-Length is larger than the content, and the server closes the connection after the content.
 
-    With a negative value, Content-Length is smaller, and the remaining bytes follow.
+    The fault's value is the difference in bytes (default: 100). If the value is negative, Content-Length is smaller
+    than the content, and the server also sends the bytes beyond Content-Length.
 
-    A good reader treats the first case as a failure (RFC 9112, section 8). In the second case it never reads the
-    remaining bytes as the answer to its next request.
+    A good reader treats a Content-Length that is too large as a failure (RFC 9112, section 8). If Content-Length is too
+    small, the reader never takes the surplus bytes for the answer to its next request.
     """
 
     name = "wrong-length"

@@ -34,8 +34,8 @@ def with_content(representation: Representation, content: bytes, mark: str, cont
 class CharsetLie(Fault):
     """Content-Type names an encoding that the document does not have.
 
-    The encoding is the value. The default is iso-8859-1 for a document in UTF-8, and utf-8 for any other. The usual
-    cause is a default charset of the server, such as nginx's `charset`, or of PHP.
+    The fault's value is the encoding that is named. The default is iso-8859-1 for a document in UTF-8, and utf-8 for
+    any other document. The usual cause is a default charset of the server, such as nginx's `charset`, or of PHP.
 
     A good reader follows a byte order mark first. RFC 7303 then gives priority to Content-Type. If the document is
     invalid in that encoding, a good reader tries the encoding that the document declares.
@@ -76,7 +76,7 @@ class _Edit(Fault):
 
 
 class Ttl(_Edit):
-    """The value is the `ttl` of the channel, in minutes (default: 0, which is invalid).
+    """The feed has an unusual `ttl`. The fault's value is the ttl in minutes (default: 0, which is invalid).
 
     Other unusual values are `ttl=-5`, `ttl=soon` and `ttl=99999999`.
 
@@ -90,7 +90,8 @@ class Ttl(_Edit):
 
 
 class SkipHours(_Edit):
-    """The value is the `skipHours` of the channel: hours in GMT, from 0 to 23 (default: all 24, which is invalid).
+    """The feed has unusual `skipHours`. The fault's value lists the hours in GMT, from 0 to 23 (default: all 24, which
+    is invalid).
 
     A good reader does not poll in those hours, counts them in GMT and not in its own time zone, treats 24 as 0, and
     ignores a list of all hours.
@@ -102,7 +103,8 @@ class SkipHours(_Edit):
 
 
 class SkipDays(_Edit):
-    """The value is the `skipDays` of the channel: English names of days in GMT (default: all seven, which is invalid).
+    """The feed has unusual `skipDays`. The fault's value lists English names of days in GMT (default: all seven, which
+    is invalid).
 
     A good reader does not poll on those days, and ignores a list of all days.
     """

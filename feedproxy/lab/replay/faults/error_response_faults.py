@@ -29,7 +29,7 @@ def _replace_reply(
 class ChallengePage(Fault):
     """The response is a page that tests for a browser, with status 403.
 
-    The value sets another status. Servers also use 200, 202 and 503 for such pages.
+    The fault's value sets another status. Servers also use 200, 202 and 503 for such pages.
 
     A good reader keeps its copy, tells its user after some days, and polls less often. It does not show the page as an
     entry, and does not imitate a browser.
@@ -76,7 +76,7 @@ class _RetryAfter(Fault):
 
 
 class RetryAfterSeconds(_RetryAfter):
-    """The response is 429 with Retry-After in seconds (default: two hours).
+    """The response is 429 with Retry-After in seconds. The fault's value is this number (default: two hours).
 
     A good reader does not poll before that time has passed (RFC 9110, section 10.2.3). If possible, it polls none of
     the site's feeds until then. Afterwards it polls as before.
@@ -90,7 +90,8 @@ class RetryAfterSeconds(_RetryAfter):
 
 
 class RetryAfterDate(_RetryAfter):
-    """The response is 503 with a date in Retry-After. The value is the wait in seconds (default: two hours).
+    """The response is 503 with a date in Retry-After. The fault's value is the time until this date, in seconds
+    (default: two hours).
 
     A good reader supports both forms of Retry-After (RFC 9110, section 10.2.3). If its clock differs from the server's,
     it measures the time from Date.

@@ -11,7 +11,8 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
-"""Maximum absolute value of a number, in seconds: three centuries. HTTP dates end with the year 9999."""
+"""Maximum absolute value of a number in a fault's value: in seconds, three centuries. A time that differs by this much
+from today can still be written as an HTTP date, because HTTP dates end with the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)

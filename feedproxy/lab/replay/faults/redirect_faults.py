@@ -78,7 +78,7 @@ class Redirect308(_Redirect):
 class RedirectChain(Fault):
     """Several redirects lead to the feed one after another.
 
-    The value lists their statuses (default: 301,308,302,307).
+    The fault's value lists their statuses (default: 301,308,302,307).
 
     A good reader follows at least five redirects. It adopts the last address that is reached by permanent redirects
     only.
@@ -102,7 +102,7 @@ class RedirectChain(Fault):
 
 
 class RedirectLoop(Fault):
-    """Two addresses redirect to each other. The value is the status (default: 302).
+    """Two addresses redirect to each other. The fault's value is the status (default: 302).
 
     A good reader detects the loop, stops, and treats it as a failure: it keeps its copy and the old address.
     """

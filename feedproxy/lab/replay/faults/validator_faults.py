@@ -117,9 +117,10 @@ class Frozen304(Fault):
 
 
 class ClockSkew(Fault):
-    """The server's clock is wrong: Date and Expires differ from the real time by the value, in seconds.
+    """The server's clock is wrong, and therefore Date and Expires are, too.
 
-    The default is one hour behind. A negative value is behind, a positive value ahead.
+    The fault's value is the difference from the real time in seconds, negative for a clock that is behind (default: one
+    hour behind).
 
     A good reader measures max-age from the time when it received the response, by its own clock. It returns
     Last-Modified unchanged and never sends a date of its own.
@@ -140,12 +141,12 @@ class ClockSkew(Fault):
 
 
 class FutureLastModified(Fault):
-    """Last-Modified is in the future by the value, in seconds (default: one year).
+    """Last-Modified is in the future. The fault's value is the time until then, in seconds (default: one year).
 
     Typical causes are a local time that is sent as GMT, and items with a future date.
 
     A good reader returns the date unchanged. A reader that corrects the date by its own clock gets no 304, or misses
-    items that are published until then.
+    items that are published before the date.
     """
 
     name = "future-last-modified"
