@@ -1,6 +1,6 @@
 """Conversion of reader accounts to lines of JSON and back. Workers exchange accounts in this form.
 
-Evidence of praise is left out, because the page of readers does not show it.
+The example requests for praise are left out, because the page of readers does not show them.
 """
 
 import json

@@ -98,7 +98,8 @@ def _has_contact(agent: str) -> bool:
 def observe_subscribers(poll: Poll, _: ReaderState) -> Observation | None:
     """Return an observation on the number of subscribers that the User-Agent claims.
 
-    If the request came through a shared proxy and claims no number, the observation says so. Return None otherwise.
+    If the User-Agent claims no number, but a field such as X-Forwarded-For shows that a proxy forwarded the request,
+    return an observation that the number is missing. Return None for all other requests.
     """
     if (subscribers := _observe_claim(poll.fields.get("user-agent") or "")) is not None:
         return subscribers
@@ -129,7 +130,7 @@ def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
 def strip_cache_busters(target: str, at: Instant) -> str:
     """Return the target without query parameters that defeat caches, or that track how the client found the link.
 
-    `at` is the time of the request. A parameter with about this time as its value is also removed.
+    A parameter with the approximate time of the request (`at`) as its value also defeats caches, and is removed.
     """
     if "?" not in target or not (parts := urlsplit(target)).query:
         return target

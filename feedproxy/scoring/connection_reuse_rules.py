@@ -10,10 +10,12 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Rule
 from feedproxy.scoring.scored_request import Poll
 
 BURST_GAP: Seconds = 10
-"""Seconds in which a second request to the same host could have used the connection of the first request."""
+"""Maximum time in seconds from one request of a burst to the next. Within this time, the next request to the same host
+could have used an open connection."""
 
 CONNECTIONS_MAX = 6
-"""Connections that a reader may open to one host at a time. Most browsers open as many with HTTP/1.1."""
+"""Number of connections that a reader may open to one host in a burst. It is the limit of most browsers for
+HTTP/1.1."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Live scores: evaluation of readers while they poll, for a bounded number of readers.
 
-New readers are scored while there is room. A reader without a request for two days may be dropped. Therefore readers
-that poll often are the most likely to be scored. Memory is bounded in readers and in bytes. Network addresses are
-hashed under a random key of the process, or of its group of workers.
+The number of readers and the bytes of memory are bounded. At the bound, a new reader is scored only if it can replace a
+reader that has sent no request for two days. Therefore readers that poll often are the most likely to be scored.
+Network addresses are hashed under a random key of the process, or of its group of workers.
 """
 
 import hashlib
@@ -29,8 +29,8 @@ ADDRESSES_MAX = 4096
 """Maximum number of network addresses with a cached pseudonym."""
 
 UNSCORED_MAX = 65_536
-"""Maximum number of stored hashes of unscored readers, and of unscored feeds. A request with a stored hash costs one
-set lookup."""
+"""Maximum number of stored hashes of unscored readers, and of unscored feeds. A stored hash avoids further work for the
+next request of the same reader, or of the same reader for the same feed."""
 
 IDLE_TIMEOUT: Seconds = 2 * 86_400
 """Seconds without a request after which a reader or a feed may be dropped to make room."""
@@ -40,10 +40,10 @@ SWEEP_INTERVAL: Seconds = 60
 
 
 class LiveScores:
-    """Scores of at most `size` readers; 0 disables scoring.
+    """Scores of at most `size` readers. 0 disables scoring.
 
-    `partial` is true if other workers answer the same readers. Until half of `bytes_max` is in use, each reader may
-    have FEEDS_MAX feeds. After that, each reader may have an equal share of the other half.
+    `partial` is true if other workers answer requests of the same readers. `bytes_max` limits the memory. Until half of
+    the memory is in use, each reader may have FEEDS_MAX feeds. The other half is divided equally among the readers.
     """
 
     def __init__(self, size: int = 0, *, partial: bool = False, bytes_max: int = sys.maxsize) -> None:
@@ -58,7 +58,8 @@ class LiveScores:
         self._unscored: set[int] = set()
         self._swept_at: Instant = 0.0
         self._skipped: set[int] = set()
-        """Hashes of readers with a target that is not scored. They are cleared every SWEEP_INTERVAL seconds."""
+        """Hashes of a reader together with a target that is not scored for this reader. All hashes are cleared every
+        SWEEP_INTERVAL seconds."""
         self._skipped_since: Instant = 0.0
         self._number = 0
         self._step = 1

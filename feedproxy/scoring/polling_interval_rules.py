@@ -1,7 +1,8 @@
 """Rules on the time between polls.  RFC 9111, section 4.2; RSS 2.0; RSS 1.0 syndication module.
 
-The latest answer determines the interval. It is at most one day: a reader that polls once a day is never too early.
-Intervals begin at the origin, so the Age of an answer from a cache counts towards them.
+The latest answer states the interval that a reader should wait. No interval is longer than a day, so a reader that
+polls once a day is never too early. An interval begins when the origin sends the answer. If the answer comes from a
+cache, its Age is therefore subtracted from the interval.
 """
 
 import math
@@ -31,7 +32,7 @@ HOUR_EDGE: Seconds = 10
 """Seconds after the full hour within which most cron jobs start."""
 
 HOURS_MIN = 6
-"""Number of polls from which the rule HOUR applies."""
+"""Minimum number of polls to which the rule HOUR applies. Fewer polls may come on the hour by chance."""
 
 
 def timer_tolerance(wait: Seconds) -> Seconds:
@@ -40,7 +41,7 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation for each interval that had not passed since the last success.
+    """Return a violation for each interval of the feed that had not passed since the last success.
 
     Return None if there was no success yet, or if the request follows a redirect.
     """
@@ -60,8 +61,8 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     """Return the intervals that a feed specifies.
 
-    Each element has the seconds from the last success, the kind of Note for a violation, and the reason. The seconds
-    may be negative: the answer was older than the interval.
+    Each element has the seconds to wait after the last success, the kind of Note for a violation, and the reason. The
+    seconds are negative if the answer was already older than the interval.
     """
     assert state.last_success is not None
     # "a number of minutes that indicates how long a channel can be cached before refreshing from the source" -- RSS 2.0

@@ -1,8 +1,8 @@
 """Accounts of readers: the counts and findings from which scores are computed, in a form that workers exchange.
 
-If several workers answer the same reader, their accounts are merged by addition. A violation seen by any worker counts.
-Praise counts only for rules that a single request can show, because a worker does not see the requests that other
-workers answer.
+If several workers answer requests of the same reader, the counts in their accounts are added. A violation that any
+worker has seen counts. Praise counts only for rules about single requests, because a worker does not see the requests
+that other workers answer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -17,7 +17,7 @@ FEEDS_MAX = 10_000
 class Reader:
     """A reader with at most `feeds_max` feeds. Beyond this number, the least recently requested feed is forgotten.
 
-    `partial` is true if other workers answer the same reader.
+    `partial` is true if other workers answer requests of the same reader.
     """
 
     def __init__(

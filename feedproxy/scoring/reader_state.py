@@ -15,13 +15,14 @@ from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
-"""Maximum number of ETags, and of dates, that are stored for a feed. Older ones count as never issued."""
+"""Maximum number of ETags, and of dates, that are stored for a feed. Older values are forgotten, and then count as
+never issued."""
 
 ADDRESSES_MAX = 32
 """Maximum length of each list of a feed's addresses."""
 
 FOLLOW_TIMEOUT: Seconds = 600
-"""Seconds after a redirect within which a request for its target counts as following it."""
+"""Seconds after a redirect within which a request for its target counts as following the redirect."""
 
 RETRY_MAX: Seconds = 2 * 86_400
 """Upper limit for Retry-After, in seconds. Longer values count as mistakes of the server and are cut to the limit."""
@@ -103,7 +104,8 @@ class ServerRefusal:
 
 @dataclass(slots=True)
 class RelocationSightings:
-    """The number and times of answers that announced the same permanent move, or the end of the feed."""
+    """The number of answers that announced the same permanent move, or the end of the feed, and the times of the first
+    and the last answer."""
 
     location: str
     xml: bool
@@ -117,12 +119,12 @@ class ReaderState:
     """The facts from earlier requests that the evaluators use. `learn` updates them after each evaluated request."""
 
     partial: bool = False
-    """True if other workers answer the same reader. A request is no violation if an answer of another worker may
-    explain it."""
+    """True if other workers answer requests of the same reader. A request is then no violation if an answer of another
+    worker may explain it."""
     stored: Validators = Validators("", "")
     """Validators of the last complete answer."""
     confirmed: Validators = Validators("", "")
-    """Validators that are as good as `stored`: those of a 304 to the same content, or of a redirect document."""
+    """Validators that the reader may send instead of `stored`: those of a later 304, or of a redirect document."""
     stored_at: Instant = 0.0
     stored_is_delta: bool = False
     """True if the last complete answer was a 226."""
@@ -271,7 +273,8 @@ class ReaderState:
             self.permanent[poll.target] = RelocationSightings(target, xml, 1, poll.at, poll.at)
 
     def _discount_moves(self, addresses: tuple[str, ...]) -> None:
-        """Subtract one announcement from the moves of these addresses, because the last one led to no feed."""
+        """Subtract one from the number of announcements of each move from these addresses, because following the last
+        announcement led to no feed."""
         for target in set(addresses):
             if (sightings := self.permanent.get(target)) is not None:
                 sightings.count = max(0, sightings.count - 1)

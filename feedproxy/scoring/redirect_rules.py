@@ -72,7 +72,8 @@ def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if the reader requests a feed that is gone, and its last request was less than a week ago.
+    """Return a violation if a request for a feed that is gone comes less than GONE_CHECK_INTERVAL seconds after the
+    last answer that declared the feed gone.
 
     Return None if the feed is not known to be gone.
     """

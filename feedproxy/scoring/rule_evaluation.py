@@ -107,8 +107,8 @@ class TrafficCost:
 class FeedEvaluation:
     """The evaluation of one reader and feed.
 
-    At most `evidence_max` requests are stored for each finding. `partial` is true if other workers answer the same
-    reader.
+    At most `evidence_max` requests are stored for each finding. `partial` is true if other workers answer requests of
+    the same reader.
     """
 
     def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
@@ -127,7 +127,8 @@ class FeedEvaluation:
         self.hourly: list[Evidence] = []
         self._evidence_max = evidence_max
         self._plain_evidence: Evidence | None = None
-        """Evidence of the current request without a reason; all praise for this request shares the object."""
+        """Evidence of the current request without a reason. All praise for this request shares the object to save
+        memory."""
 
     def evaluate(self, poll: Poll) -> None:
         """Evaluate a request by all rules, then update the state from its answer."""

@@ -30,7 +30,8 @@ class Rule(StrEnum):
 
     @property
     def weight(self) -> int:
-        """Return the rule's weight. The weights of the rules that applied are scaled so that their sum is 100 %."""
+        """Return the rule's weight. It is relative: a grade divides it by the sum of the weights of all rules that
+        applied."""
         return WEIGHTS[self]
 
     @property
