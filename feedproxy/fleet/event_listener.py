@@ -20,8 +20,8 @@ RESUBSCRIBE_DELAY: Seconds = 0.2
 """Seconds from the end of a subscription to the next attempt to subscribe."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Number of consecutive checks that find missed events before the connection is replaced. A message from Redis starts
-the count again."""
+"""Number of consecutive checks with missed events after which the connection is replaced. A message from Redis resets
+the count to 0."""
 
 
 class EventListener:

@@ -20,14 +20,16 @@ WAITING_MAX = 10_000
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. If the first fetch was invalidated, a second fetch may hold the same lease."""
+    """A lease of this process. If the target is invalidated during a fetch, a second fetch may begin before the first
+    ends. Both fetches then hold the same lease."""
 
     token: int
     holders: int = 1
 
 
 class LeaseEffects(Protocol):
-    """The effects of leases, invalidations and reserved slots on this machine's store and on other machines."""
+    """Operations that change this machine's store or inform other machines, as results of leases, invalidations and
+    reserved slots."""
 
     def stored_token(self, target: str) -> int:
         """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
@@ -72,7 +74,8 @@ class FleetCoordination:
 
     @property
     def generation(self) -> int:
-        """Return the generation of this machine's store. A change by another machine counts when it is stored here."""
+        """Return a number that differs after every change of this machine's store. A change by another machine counts
+        when it is stored here."""
         return self.local.generation
 
     def invalidation_epoch(self, target: str) -> int:
@@ -90,10 +93,12 @@ class FleetCoordination:
         return lease.token if lease is not None else 0
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False, after a short wait, if another process holds it.
+        """Acquire the fetch lease of `target`. Return False if another process holds it, after a short wait if that
+        process is on another machine.
 
-        If another machine fetched a copy during the wait, the copy is stored here before the call returns. It counts as
-        a completed fetch.
+        A `local` lease excludes only processes of this machine. Any other lease comes with the copy in Redis. If this
+        copy is later than this machine's copy, it is stored here before the call returns, and counts as a completed
+        fetch.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
@@ -124,7 +129,8 @@ class FleetCoordination:
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """Release the lease after a fetch with a stored result. The result is then sent to Redis."""
+        """Release the lease after a fetch with a stored result. Redis then gets the result. `local` must be the value
+        that was passed to `acquire_lease`."""
         self.local.release_lease(target, local=local)
         lease = None if local else self._leases.get(target)
         if lease is not None:
@@ -134,11 +140,12 @@ class FleetCoordination:
                 self._effects.on_lease_released(target, lease.token)
 
     def abandon_lease(self, target: str) -> None:
-        """Release the lease on this machine, without a result."""
+        """Release the lease on this machine, without a result of the fetch."""
         self.local.abandon_lease(target)
 
     def completion_count(self, target: str) -> int:
-        """Return a number that changes with each completed fetch of the target on any machine."""
+        """Return a number that changes with each completed fetch of the target on this machine. A fetch of another
+        machine counts if this process waits for it, or stores its copy when it acquires the lease."""
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 
     def on_peer_completed(self, target: str) -> None:
@@ -165,7 +172,8 @@ class FleetCoordination:
 
 
 class FleetSiteThrottle:
-    """The request slots of sites: those of this machine, and those that other machines announce."""
+    """Request slots of each site: the instants at which feedproxy may request one of the site's feeds. Slots that other
+    machines announce are taken into account."""
 
     def __init__(self, local: SiteThrottle, effects: LeaseEffects) -> None:
         self._local = local

@@ -54,8 +54,8 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""Return the stored version of a copy. If it is later than the caller's version, also return the copy, or false after a
-purge.
+"""Return the stored version of a copy. If it is later than the caller's version, also return the copy, or false if the
+copy was purged.
 
 KEYS: copy. ARGV: caller's version.
 """
@@ -77,7 +77,8 @@ version.
 
 If the stored version is later than the caller's version, also return the copy.
 
-KEYS: lease, copy, fence. ARGV: milliseconds, caller's version, caller's token.
+KEYS: lease, copy, fence. ARGV: duration of the lease in milliseconds, caller's version, token of the caller's earlier
+lease or 0.
 """
 
 RENEW_LEASE = Script("""
@@ -85,9 +86,9 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""Renew a lease. Return 1 if it still has this token, else 0.
+"""Renew a lease. Return 1 if the lease still has the caller's token, else 0.
 
-KEYS: lease. ARGV: token, milliseconds.
+KEYS: lease. ARGV: caller's token, duration of the lease in milliseconds.
 """
 
 RELEASE_LEASE = Script("""
@@ -95,7 +96,8 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""Release a lease and publish a message. A late call does not release the lease of another machine.
+"""Release a lease and publish a message. If the lease has another token, because another machine has acquired it
+meanwhile, the lease remains.
 
 KEYS: lease. ARGV: token, channel, message.
 """
@@ -120,10 +122,11 @@ return {1, text(version)}
 )
 """Store a copy. Return two values: 1 if the copy was accepted, or else 0; and the version that is stored afterwards.
 
-Older versions are refused, and so are fetches that began before all targets were purged.
+A copy that is not later than the stored version is refused, and so is a copy from a fetch that began before the last
+purge of all targets.
 
 KEYS: copy, lease, barrier, sequence, log. ARGV: version, copy, token of a lease to release or nothing, token to compare
-with the barrier, milliseconds, channel, length of the log, message.
+with the barrier, lifetime of the copy in milliseconds, channel, length of the log, message.
 """
 
 PURGE_COPY = Script(
@@ -143,7 +146,8 @@ return text(version)
 )
 """Delete a copy. Its version remains, so that copies of earlier fetches are refused.
 
-KEYS: copy, fence, sequence, log. ARGV: version (0 for now), milliseconds, channel, length of the log, message.
+KEYS: copy, fence, sequence, log. ARGV: version (0 for now), lifetime of the version in milliseconds, channel, length of
+the log, message.
 """
 
 INVALIDATE_ALL = Script(
@@ -195,16 +199,16 @@ CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""Return 1 if the machine is the first to claim a change, else 0.
+"""Claim the deliveries of a change for a machine. Return 1 if no other machine has claimed them, else 0.
 
-KEYS: claim. ARGV: machine, milliseconds.
+KEYS: claim. ARGV: machine, lifetime of the claim in milliseconds.
 """
 
 SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
 return {found[1], found[2]}
 """)
-"""Return the next cursor of a scan, and keys. ARGV: cursor, pattern."""
+"""Return the next cursor of a scan, and the keys that this step has found. ARGV: cursor, pattern."""
 
 RECORD_READER = Script("""
 local when, max_length, life, width = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
@@ -232,7 +236,8 @@ return 1
 """)
 """Record a reader of a feed.
 
-The readers are a set with instants. Above a maximum, they are one HyperLogLog for each part of the window.
+The readers are stored as a sorted set, with the instant of the last request as the score. If the set exceeds a maximum,
+one HyperLogLog for each part of the window replaces the set.
 
 KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys in
 milliseconds, length of each part of the window in milliseconds, beginning of the window.
@@ -258,7 +263,7 @@ return 1
 """)
 """Record the number of subscribers that a service claims for a feed.
 
-KEYS: claims. ARGV: service with feed and machine, number with instant, milliseconds.
+KEYS: claims. ARGV: service with feed and machine, number with instant, lifetime of the key in milliseconds.
 """
 
 GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")

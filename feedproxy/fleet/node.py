@@ -37,8 +37,8 @@ CLAIM_LIFETIME: Seconds = 7 * 86_400
 """Seconds for which Redis remembers which machine has claimed the deliveries of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Maximum number of seconds by which another machine's slot may lie in the future. A later slot is moved to this limit,
-because the clock of that machine may be ahead."""
+"""Maximum number of seconds by which a request slot that another machine has reserved may lie in the future. A later
+slot is moved to this limit, because the clock of that machine may be ahead."""
 
 
 class FleetNode:

@@ -33,7 +33,8 @@ REFUSALS_MAX = 32
 """Maximum number of different refusals that are remembered, so that each is logged once in LOG_INTERVAL seconds."""
 READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
-"""Parts of Redis's messages about values that another program has written. They do not name the key."""
+"""Parts of the error messages with which Redis reports a value of an unexpected type, which another program has
+written. Such a message does not name the key."""
 
 START_TIMEOUT: Seconds = 2
 """Timeout in seconds of requests to Redis at the start, when no client waits for them."""
@@ -43,7 +44,7 @@ type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
 
 
 class RedisUnavailable(StoreError):
-    """Raised if Redis is unreachable or does not answer in time. It may have executed the request."""
+    """Raised if Redis is unreachable or does not answer in time. Redis may have executed the request."""
 
 
 class RedisTimeout(RedisUnavailable):
@@ -66,9 +67,10 @@ def host_and_port(url: str) -> str:
 
 
 class RedisConnection:
-    """Client for requests to Redis while Redis is available. One event loop uses it.
+    """Client of one Redis for one event loop. While Redis is unavailable, a request fails at once.
 
-    `timeout` limits each request in seconds. `up` is false from the first failure until `probe` succeeds.
+    `timeout` limits each request in seconds. `up` is false until `probe` succeeds, and again from a failure until the
+    next successful `probe`.
     """
 
     def __init__(self, url: str, *, timeout: Seconds) -> None:
@@ -142,7 +144,8 @@ class RedisConnection:
         return results
 
     def refuse(self, message: str) -> RedisRefused:
-        """Record that Redis refused a request, or has a value in another form. Return the exception for it."""
+        """Record that Redis refused a request, or returned a value of an unexpected form. Return the exception to
+        raise."""
         now = asyncio.get_running_loop().time()
         self.refusal_count += 1
         self._refusal, self._refused_at = message, now
@@ -160,7 +163,7 @@ class RedisConnection:
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Return True if Redis answers. Requests are then sent again."""
+        """Return True if Redis answers. If it does, `run` and its variants send requests again."""
         try:
             await self._send_with_timeout(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -324,8 +327,8 @@ def _short_message(error: BaseException) -> str:
 
 
 def _refusal_message(error: BaseException, calls: Iterable[ScriptCall]) -> str:
-    """Return an error of Redis in a few words. For values of another program, name the keys that may have them, without
-    the target."""
+    """Return an error of Redis in a few words. If the error is about a value that another program has written, the text
+    names the kinds of keys that may have this value, and no targets."""
     message = _short_message(error)
     if not any(part in message for part in FOREIGN_DATA):
         return message

@@ -108,7 +108,7 @@ class RedisOperations:
         return StoredCopy(self._integer(version), data)
 
     async def get_if_later_slow(self, target: str, known_version: int) -> StoredCopy:
-        """Return the result of `get_if_later`, with TRANSFER_TIMEOUT_FACTOR times its timeout."""
+        """Return the same as `get_if_later`, and allow TRANSFER_TIMEOUT_FACTOR times as long."""
         version, data = await self.connection.run(
             lua_scripts.GET_IF_LATER, [self._copy(target)], known_version, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
@@ -147,7 +147,8 @@ class RedisOperations:
         """Store a copy unless a later copy is stored. Return True if it was accepted, and the version that is stored
         now.
 
-        `token` is the token of the lease under which the copy was fetched, or 0. With `release`, the lease ends.
+        `token` is the token of the lease under which the copy was fetched, or 0 without a lease. If `release` is True,
+        the lease ends.
         """
         names = self.keys
         keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]

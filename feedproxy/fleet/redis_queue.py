@@ -1,7 +1,8 @@
 """The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable.
 
-At most two messages are queued for each target: that it was purged, and that its copy is to be sent. The copy is read
-when it is sent, so that the queue contains only names. A message that is sent twice has no effect the second time.
+At most two messages are queued for each target: the purge of the target, and the request to send its copy. The copy is
+read from the store when it is sent, so that the queue contains only names of targets. A message that is sent twice has
+no effect the second time.
 """
 
 import asyncio
@@ -32,7 +33,8 @@ type SendEvent = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """The queued messages about a target: a purge (its time in microseconds), its copy, and the release of a lease."""
+    """The queued messages about a target. `purged` is the time of a purge in microseconds, or 0. `has_copy` is true if
+    the copy is to be sent, and `release` if the lease with the token `token` is to be released."""
 
     purged: int = 0
     has_copy: bool = False
@@ -98,7 +100,7 @@ class RedisQueue:
         self.wake()
 
     def is_purge_pending(self, target: str) -> bool:
-        """Return whether a purge of this target is queued."""
+        """Return True if a purge of this target is queued."""
         update = self._updates.get(target)
         return update is not None and update.purged > 0
 
@@ -206,5 +208,6 @@ class RedisQueue:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Largest time in microseconds for which a purge may wait in the queue and still take effect when Redis receives it.
-After a longer wait, it is sent with the time of its request, so that copies fetched since then remain."""
+"""Maximum time in microseconds that a purge may wait in the queue and still delete all copies that Redis has when it
+receives the purge. A purge that has waited longer deletes only copies that were fetched before the purge was
+requested."""

@@ -1,4 +1,5 @@
-"""Polls of readers for the rhythms of all machines (subscribers/poll_rhythms.py): at most one event a second.
+"""Exchange of readers' polls, from which every machine learns when readers poll (subscribers/poll_rhythms.py). A
+machine sends at most one event a second.
 
 The events have pseudonyms and never addresses. Redis passes them on, but does not keep them in the log of events. A
 machine that misses some polls of a reader learns the reader's rhythm from later polls. A reader of a feed is reported

@@ -9,8 +9,8 @@ a whole window without a reader.
 Pseudonyms change with each period. Each reader is recorded under its pseudonyms of the current and of the previous
 period, and counted by the previous one. A reader therefore counts once even if the window spans two periods.
 
-Subscriber numbers that services claim are sent as this machine accepts them (subscribers/claim_confirmation.py). Of
-each service, the largest number counts.
+For each service that claims a number of subscribers, a machine sends the number that it has confirmed
+(subscribers/claim_confirmation.py). The largest number that any machine has sent for a service and its feed id counts.
 """
 
 import json
@@ -113,7 +113,8 @@ class SubscriberSums:
         return sums if sums is not None and now - sums.at < self._window else None
 
     def sum_of(self, target: str) -> tuple[int, int]:
-        """Return the last fetched numbers of direct readers and of claimed readers on all machines."""
+        """Return two numbers for all machines, as fetched last: the direct readers, and the subscribers that services
+        claim. Both are 0 if none were fetched."""
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
 
@@ -188,9 +189,8 @@ class SubscriberSums:
             self._sums.put(target, _Sum(int(direct), self._add_claims(claims, now), now))
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
-        """Return the sum of the claims of all services. For each service, the largest claims for its feed ids are added
-        up, to at most `claim_max`.
-        """
+        """Return the sum of the claims of all services. The claim of a service is the sum over its feed ids, for each
+        of which the largest claim of any machine counts. Above `claim_max`, a service's claim is cut to `claim_max`."""
         largest: dict[tuple[str, str], int] = {}
         for member, count_and_time in zip(claims[::2], claims[1::2], strict=True):
             try:
