@@ -1,11 +1,11 @@
-"""Autodiscovery of the feeds of a page, and of the address at which a feed should be subscribed to.
+"""Autodiscovery: find the feeds of a page, and the address that a feed states for subscriptions.
 
 A page names its feeds by links with `rel=alternate` and the media type of a feed, in its head or in the field Link of
-its response. A feed names its own address by its self link, and its page by the channel's link (USM). A client can
-follow these links in turn, feed → page → feed: "So, we can always find where the feed originated, even after we've
-moved it."
+its response. A feed names its own address by its self link, and its page by the channel's link. A client can therefore
+get from a saved feed to its page, and from there to the feed's current address: "So, we can always find where the feed
+originated, even after we've moved it" (USM).
 
-A page is parsed without a tree, up to BYTES_MAX. Addresses that cannot be fetched are ignored.
+A page is parsed without a tree, up to BYTES_MAX. Addresses that are not valid http or https URLs are ignored.
 """
 
 import re
@@ -29,16 +29,17 @@ FEED_TYPES = (
     "application/rdf+xml",
     "application/x-cdf",
 )
-"""Media types of feeds: those of links to feeds, and of clients that prefer feeds."""
+"""Media types of feeds. They identify a page's links to feeds, and clients that prefer feeds to pages (Accept)."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Older media types of feeds that other documents have, too. They count if the page names no feed of FEED_TYPES."""
+"""Media types that feeds share with other documents. Links with these types count only in a page that has no link with
+a type in FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
 """Number of bytes of a page that are parsed. In known pages, the head with the links ends within 200 KB."""
 
 FEEDS_MAX = 32
-"""Maximum number of feeds of one page. Known pages name a dozen, one for each section."""
+"""Maximum number of feeds that are read from one page. Known pages name a dozen, one for each section."""
 
 _LINKS_MAX = 10_000
 _PIECE = 32 * 1024
@@ -48,8 +49,8 @@ _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-
 _META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""Matches the address of WordPress's API. Pages of WordPress link to it with the type application/json, but it is not a
-feed."""
+"""Matches addresses of WordPress's API. Pages of WordPress link to this API with the type application/json, but it has
+no feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ def discover_feeds(
 def self_address(channel: Channel, base: str = "") -> str:
     """Return the address that the feed names for subscriptions. Return an empty text if it names none.
 
-    "The value "self" is preferred … The value "start" is also acceptable." A relative address is ignored without
-    `base`, the address of the feed.
+    "The value "self" is preferred … The value "start" is also acceptable" (USM). `base` is the address of the feed.
+    If `base` is empty, relative addresses are ignored.
     """
     for link in sorted(channel.self_links, key=_rank):
         if address := _resolve(base, link.href):
@@ -114,7 +115,8 @@ def prefers_feeds(accept: str | None) -> bool:
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
-"""The types between which a client chooses. A page is first: a client without a preference gets the page."""
+"""The media types from which a client's Accept field chooses. Those of pages are first, so that a client without a
+preference gets the page."""
 
 
 # -- parsing a page

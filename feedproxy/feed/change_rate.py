@@ -18,20 +18,20 @@ from feedproxy.clock import Instant, Seconds
 
 PRIOR_CHANGES = 0.25
 PRIOR_EXPOSURE: Seconds = 1.5 * 3600
-"""Seconds of observation in the prior: PRIOR_CHANGES in an hour and a half, which is one change in six hours. Of the
-feeds surveyed in May 2026, one in five changes more often. The prior has little weight, because rates differ by
-orders of magnitude."""
+"""Seconds of observation in the prior. A quarter of a change (PRIOR_CHANGES) in an hour and a half is a rate of one
+change in six hours. Of the feeds surveyed in May 2026, one in five changes more often. The time is short, so that a
+few observed changes outweigh the prior: the rates of feeds differ by orders of magnitude."""
 
 MEMORY: Seconds = 30 * 86_400
-"""Seconds after which the weight of an observation has fallen to 1/e. A month includes several weekends, but not the
-previous season."""
+"""Seconds after which the weight of an observation has fallen to 1/e. A month averages over weekdays and weekends, and
+is short enough to follow changes between seasons."""
 
 _FORM = struct.Struct("<ddd")
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRate:
-    """Observed changes and seconds of observation, both decayed to the instant `at`."""
+    """Weighted number of observed changes, and weighted seconds of observation, as of the instant `at`."""
 
     changes: float = 0.0
     exposure: Seconds = 0.0
@@ -73,8 +73,9 @@ def load(data: bytes) -> ChangeRate:
 def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
-    `since` is the instant at which the feed was first fetched, or None. If a change is older, observation begins with
-    the oldest change. This change is not counted, because the time without changes before it is unknown.
+    `since` is the instant at which the feed was first fetched, or None. Observation begins with the oldest change, if
+    that is earlier than `since`. The oldest change is then not counted, because the time without changes before it is
+    unknown.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])
@@ -87,8 +88,8 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
     """Return the expected staleness in seconds of a copy of this age: the time since the first change that it lacks.
 
-    The time t from the copy to the first change has the density r exp(-r t). The mean of max(0, age - t) is therefore
-    age - (1 - exp(-r age)) / r.
+    With r changes per second, the time t from the copy to the first change has the density r exp(-r t). The mean of
+    max(0, age - t) is therefore age - (1 - exp(-r age)) / r.
     """
     if age <= 0:
         return 0.0

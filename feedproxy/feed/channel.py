@@ -84,8 +84,8 @@ class Channel:
     version: str
     """Version of the format: `2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty if the document does not declare it."""
     well_formed: bool
-    """True if the document has no fault. After a channel scan, faults within items are unknown
-    (feed/parse/channel_scan.py)."""
+    """True if the document has no syntax error. If only the channel was parsed (feed/parse/channel_scan.py), errors
+    within items are not detected."""
     title: str = ""
     link: str = ""
     schedule: Schedule = field(default_factory=Schedule)
@@ -94,5 +94,5 @@ class Channel:
     cloud: Cloud | None = None
     items: int = 0
     content_digest: str = ""
-    """Digest in hexadecimal; two documents with the same digest have the same content. After a channel scan, it is a
-    marker for a digest that is computed later (feed/content_digest.py)."""
+    """Digest of the content in hexadecimal; two documents with the same digest have the same content. If only the
+    channel was parsed, the field contains a marker for a digest that is computed later (feed/content_digest.py)."""

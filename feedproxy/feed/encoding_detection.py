@@ -47,7 +47,7 @@ _HIGH_CONTROLS = re.compile(rb"[\x80-\x9f]")
 of Windows."""
 
 _ISO_8859 = frozenset({"latin_1", "iso8859_9", "iso8859_11", "tis_620"})
-"""Encodings in which these control characters never cause an error."""
+"""Encodings that decode the bytes of _HIGH_CONTROLS without an error, to control characters."""
 
 _DECLARATION_SEARCH_MAX = 1024
 """Number of bytes that are searched for a declaration. Warnings of PHP may precede it."""

@@ -24,7 +24,7 @@ _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
 class DocumentKind(StrEnum):
-    """Kinds of documents."""
+    """Kinds of documents, by syntax: XML and JSON may be feeds or not."""
 
     EMPTY = "empty"
     XML = "xml"

@@ -56,9 +56,9 @@ def hint_expiry(
 ) -> HintExpiry | None:
     """Return the expiry according to the hints if it is later than HTTP's. Return None otherwise.
 
-    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime; None
-    without one. A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max`
-    seconds from their beginning. The expiry may be in the past: then the copy is stale.
+    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None
+    if HTTP gives none. A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most
+    `skip_max` seconds from their beginning. The expiry may be in the past: then the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
     if longest and expires is not None and longest.until <= expires:

@@ -40,7 +40,8 @@ _PIECE = 64 * 1024
 """Number of bytes passed to the parser in one call. Most feeds are one piece; items are removed after each piece."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
-"""Number of bytes without a `>` from which the length of a tag is checked."""
+"""Number of bytes without a `>` after which the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX). Only attacks
+and pictures in attributes have so many."""
 
 _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes may contain pictures, and an attribute is in memory four times
@@ -59,8 +60,8 @@ takes a small part of the time.
 """
 
 ATTRIBUTES_MAX = 256
-"""Maximum number of attributes of one element that are read, the first ones. lxml searches each value from the first
-attribute on. Known feeds have a dozen."""
+"""Maximum number of attributes that are read from one element; later ones are ignored. To find a value, lxml searches
+all attributes before it, so the time grows with the square of their number. Known feeds have a dozen."""
 
 _NAMESPACE_MAX = 256
 """Maximum length of a namespace name, in bytes. In the tree, each element of a namespace repeats its name in full.
@@ -103,11 +104,11 @@ _AMPERSAND_IN_CONTENT = re.compile(
     + _NO_REFERENCE
     + rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
 )
-"""Matches an ampersand that begins no reference, with a group. Other matches are CDATA sections, comments and
-instructions, in which an ampersand is allowed."""
+"""Matches an ampersand that begins no reference, and sets the first group. Without this group, the match is a CDATA
+section, a comment or an instruction, in which an ampersand is allowed."""
 
 _BARE_AMPERSANDS_MAX = 10_000
-"""Maximum number of such ampersands that are read as text in one document."""
+"""Maximum number of ampersands without a reference that are read as text in one document."""
 
 _ERROR_LEVEL = 2
 """Value of etree.ErrorLevels.ERROR. From this level on, a document is not (namespace-)well-formed."""
@@ -184,11 +185,11 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
 
 
 def escape_bare_ampersands(data: bytes) -> bytes:
-    """Return a document in UTF-8 with the first _BARE_AMPERSANDS_MAX ampersands that begin no reference as `&amp;`.
+    """Return a document in UTF-8 in which ampersands that begin no reference are replaced by `&amp;`.
 
-    Such a document is ill-formed (XML 1.0, section 2.4), but they are common in addresses, and libxml2 would drop them
-    with the name behind them: `?a=1&b=2` would become `?a=1=2`, which is another address. A well-formed document is
-    returned unchanged.
+    The first _BARE_AMPERSANDS_MAX ampersands are replaced. They make a document ill-formed (XML 1.0, section 2.4), but
+    are common in addresses. libxml2 would drop each of them with the name behind it: `?a=1&b=2` would become `?a=1=2`,
+    which is another address. A well-formed document is returned unchanged.
     """
     pieces, done = list[bytes](), 0
     matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
@@ -270,8 +271,9 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 def safe_length(data: bytes) -> int:
     """Return the number of bytes before the first construct that occurs only in attacks. These bytes are safe to parse.
 
-    The parser buffers a tag up to its `>`, so a huge tag defeats parsing in pieces. Attribute defaults of an internal
-    subset would be added to every element.
+    These constructs are huge tags, namespace declarations that exceed a limit or refer to entities, and attribute
+    defaults in a document type. The parser buffers a tag up to its `>`, so a huge tag would need much memory although
+    it is parsed in pieces. Attribute defaults would be added to every element.
     """
     end = _safe_namespaces_length(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
@@ -280,7 +282,7 @@ def safe_length(data: bytes) -> int:
 
 
 def _safe_namespaces_length(data: bytes) -> int:
-    """Return the offset of the first namespace declaration that exceeds a limit.
+    """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity.
 
     Return the length of `data` if there is none.
     """

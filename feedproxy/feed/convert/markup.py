@@ -48,7 +48,7 @@ alone and repeats all namespaces, so this product determines the size of the res
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """Return the text in the model's form, in which HTML without a tag is plain text. Return None if it is empty."""
+    """Return the value as a text of the model. HTML without a tag becomes plain text. Return None if it is empty."""
     value = valid_text(value).strip()
     if not value:
         return None
@@ -58,7 +58,7 @@ def make_text(value: str, *, is_html: bool) -> Text | None:
 
 
 def as_html(text: Text) -> str:
-    """Return the text as HTML. Line breaks remain."""
+    """Return the text as HTML. Line breaks of plain text remain line feeds."""
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 

@@ -13,7 +13,8 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""Maximum number of persons with the same name or address with which a person is compared."""
+"""Maximum number of persons with the same name or email address with which a person is compared. It bounds the time for
+a feed that repeats a name thousands of times."""
 
 
 def parse(text: str) -> Person | None:
@@ -44,8 +45,8 @@ def is_email(text: str) -> bool:
 
 
 def without_repeated_name(person: Person) -> Person:
-    """Return the person without its name if the name only repeats the email address. If the person has no email address
-    and the name is one, the name becomes the email address.
+    """Return the person without its name if the name repeats the email address, the URI or the picture's address. A
+    name that is itself an email address becomes the email address of a person that has none.
     """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")

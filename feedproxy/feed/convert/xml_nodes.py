@@ -142,8 +142,8 @@ NAMESPACES_MAX = 64
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
     """Return the nodes without those that would increase the number of `namespaces` beyond NAMESPACES_MAX.
 
-    `namespaces` are those of earlier nodes, and get the namespaces of the returned nodes. The limit bounds the time of
-    writing: each element of a document is looked up among all namespaces that the root declares.
+    `namespaces` are the namespaces of earlier nodes. Those of the returned nodes are added to this set. The limit
+    bounds the time of writing, because each element is looked up among all namespaces that the root declares.
     """
     parts = []
     for node in nodes:

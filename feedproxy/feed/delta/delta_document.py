@@ -5,9 +5,9 @@ whole feed. A feed reader that merges entries by their ids needs nothing else. O
 the white space (in JSON the comma) between them. In RSS 1.0, each `rdf:li` that names a removed item is removed, too,
 because the document must contain every item that an `rdf:li` names.
 
-A delta cannot express that an entry was removed. Complete feeds (RFC 5005; Simple List Extensions) therefore have no
-delta: a feed reader would delete its other entries. Signed feeds have no delta, because the signature would become
-invalid.
+In complete feeds (RFC 5005; Simple List Extensions), a missing entry means that the publisher has removed it. They have
+no delta, because a feed reader would delete all entries that the delta leaves out. Signed feeds have no delta, because
+the signature would become invalid.
 """
 
 from collections.abc import Collection, Iterator
@@ -74,7 +74,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
 
 
 def _json_cuts(items: tuple[ItemSpan, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the ranges to remove.
+    """Yield the byte ranges to remove: every item for which `keeps` is False, with one comma.
 
     Items before the first remaining item are removed with the comma after them, later items with the comma before them.
     """

@@ -39,9 +39,9 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
     """Return the entries of a feed's document, in order.
 
     `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
-    one. Return None for CDF, and for a document in which the ranges would not be exact. Such a document is ill-formed,
-    declares entities, has an encoding in which the decoded text does not give the same bytes again, has items in an
-    unexpected place, or has more than ENTRIES_MAX items.
+    one. Return None for CDF, for more than ENTRIES_MAX items, and for a document in which the byte ranges would not be
+    exact. Such a document is ill-formed, declares entities, has items in an unexpected place, or has bytes that
+    decoding and encoding do not restore.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:
@@ -57,7 +57,7 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
 
 def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[EncodedDocument, Outline] | None:
-    """Return the document and the offsets of its items in the UTF-8 form. Return None if these would not be exact."""
+    """Return the document and its items with their offsets in UTF-8. Return None if the offsets would not be exact."""
     if not channel.well_formed or channel.kind is Kind.CDF or channel.items > ENTRIES_MAX:
         return None
     document = open_document(body, charset)

@@ -156,7 +156,7 @@ class _ItemFinder:
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item, and let this finder handle the events after it."""
+        """Add a complete item. This finder, not the item's reader, handles the next events."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end

@@ -38,7 +38,7 @@ def _find(text: str) -> Outline:
 
 
 def _name(item: dict[str, object]) -> str:
-    """Return the id, or the url if there is no id. A number as id counts as the same text (JSON Feed 1.1, items)."""
+    """Return the id, or the url if there is no id. A number as id is converted to text (JSON Feed 1.1, items)."""
     return qualify_name("id", _text(item.get("id"))) or qualify_name("link", _text(item.get("url")))
 
 

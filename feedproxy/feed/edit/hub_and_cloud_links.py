@@ -120,9 +120,10 @@ def _element(
 
 
 def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:
-    """Return the offset after the channel's own link, because some feed readers use the first `link`.
+    """Return the offset at which to insert a link: after the channel's own `link`, or else after a self link or the
+    channel's start tag.
 
-    Without such a link, it is the offset after a self link, or after the channel's start tag.
+    Some feed readers use the first element `link` as the address of the page, so the inserted link must follow it.
     """
     if offsets.own_link is not None:
         return offsets.own_link
@@ -156,9 +157,10 @@ def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
 
 
 def _find_hubs(text: str, at: int) -> int | None:
-    """Return the offset at which the list of hubs begins, in an object with members from the offset `at` on.
+    """Return the offset of the first element in the list of hubs of a JSON object.
 
-    Return None if there is none. Raises ValueError if `hubs` is not a list, or the text is not JSON.
+    `at` is the offset of the object's first member. Return None if the object has no member `hubs`. Raises ValueError
+    if `hubs` is not a list, or the text is not JSON.
     """
     decoder = json.JSONDecoder()
     while text[at := _skip_space(text, at)] != "}":

@@ -1,18 +1,18 @@
-"""Addition or correction of the self link of a feed: the address for subscriptions in a saved file (USM, Atom Link
-Construct).
+"""Addition or correction of the self link of a feed (USM, Atom Link Construct).
 
-The link is inserted directly after the channel's own `link`, because some feed readers use the first `link` of any
-namespace ("The <channel/atom:link> Bug"). In a channel without `link`, it is inserted directly after the start tag. No
-other byte changes.
+The self link states the address for subscriptions, which a feed reader cannot know otherwise when it opens a saved
+file. The link is inserted directly after the channel's own `link`, because some feed readers use the first `link` of
+any namespace ("The <channel/atom:link> Bug"). In a channel without `link`, it is inserted directly after the start tag.
+No other byte changes.
 
-`add` replaces an address that is not absolute, because a reader cannot resolve it in a saved file. `correct` also
-corrects href, type, namespace and rel of each self link. In RSS it corrects a title that differs from the channel's
-("The title attribute should be set to the title of the RSS channel"). An equivalent address (RFC 3986, section 6.2.2)
-is correct. A relative address is wrong: "The RSS file may have been downloaded and saved in a new location."
+In the mode `add`, a link is added if the feed has none. A relative address is replaced, because a feed reader cannot
+resolve it: "The RSS file may have been downloaded and saved in a new location."
 
-A missing type is added in RSS (USM). In Atom, the type is advisory (RFC 4287, section 4.2.7.3). application/rdf+xml "is
-specifically allowed" in RSS 1.0. A title is not added to an existing link: "RSS readers can safely ignore this
-attribute."
+In the mode `correct`, href, type, namespace and rel of each self link are also corrected. An equivalent address
+(RFC 3986, section 6.2.2) counts as correct. In RSS, a title that differs from the channel's is corrected ("The title
+attribute should be set to the title of the RSS channel"). A missing title is not added: "RSS readers can safely ignore
+this attribute." A missing type is added in RSS (USM), but not in Atom, in which the type is advisory (RFC 4287, section
+4.2.7.3). In RSS 1.0, the type application/rdf+xml "is specifically allowed".
 
 Some documents are not edited: formats without a self link (RSS 0.90 and 0.91, CDF), JSON Feed, signed documents,
 ill-formed documents, documents with entities of their own, and documents in an unknown encoding.
@@ -52,7 +52,10 @@ class EditResult:
 
 @dataclass(frozen=True, slots=True)
 class _LinkForm:
-    """The correct form of a self link in one format. The first of `types` is written."""
+    """The correct form of a self link in one format. `rels` and `types` are all accepted values of its attributes.
+
+    `rel` and the first of `types` are written.
+    """
 
     namespace: str
     rel: str
@@ -80,8 +83,9 @@ def apply_self_link(
 ) -> EditResult:
     """Return the document with a self link to `href`, an absolute URI.
 
-    `channel` is the channel parsed from `body`. `mode` is add, correct or off. If `link_text` is True, the channel's
-    link becomes the text of an added element. `charset` is the parameter of the origin's Content-Type, if there is one.
+    `channel` is the channel parsed from `body`. `mode` is `add`, `correct` or `off`. If `link_text` is True, an element
+    that is added to RSS contains the page's address as text. `charset` is the parameter of the origin's Content-Type,
+    if there is one.
     """
     if reason := _refusal_reason(channel, href, mode):
         return EditResult(body, reason=reason)
@@ -255,7 +259,7 @@ def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
 
 
 def _is_usable(href: str | None) -> bool:
-    """Return True for an absolute address, which a reader of a saved file can use."""
+    """Return True for an absolute address, which a feed reader can use when it opens a saved file."""
     return _ABSOLUTE.match((href or "").strip()) is not None
 
 

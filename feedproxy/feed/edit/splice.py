@@ -26,7 +26,7 @@ class EncodedDocument:
     codec: str
     utf8: bytes
     is_certain: bool = True
-    """True if no other encoding is declared for the document."""
+    """True if the first bytes show the encoding, or if Content-Type and the document do not name different ones."""
 
     @property
     def is_utf8(self) -> bool:

@@ -21,8 +21,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of a CDF document. Return None if the document is not recognised as CDF.
 
-    If the root is `CHANNEL` in capitals, any element of CDF in it is enough. In other spellings, the names `channel`
-    and `item` occur in many vocabularies, so an address in an attribute or a distinctive element is required.
+    A root `CHANNEL` in capitals is recognised if it contains any element of CDF or an `href`. Many other vocabularies
+    have elements `channel` and `item`. A root in another spelling is therefore recognised only if it has an `href`, or
+    if the root or its first item contains a name in _DISTINCTIVE.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
@@ -47,7 +48,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 def _interval(root: Element) -> Seconds | None:
     """Return the interval of the schedule in seconds, the sum of the units of `INTERVALTIME`.
 
-    Return 0 if a number is invalid.
+    Return None if the schedule has no interval, and 0, which is no valid interval, if a number is invalid.
     """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):

@@ -38,9 +38,9 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
 
 
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
-    """Return the result of `_read_streaming` in a third of the time.
+    """Return the channel of a small document, which is parsed into one tree.
 
-    Return None for a document that must be streamed.
+    The result is that of `_read_streaming`, in a third of the time. Return None if the document must be streamed.
     """
     parsed = xml_parser.parse_small(text)
     if parsed is None:

@@ -1,7 +1,8 @@
 """Check whether a document has the structure of a feed, and not only the name of a feed's root element.
 
-Other vocabularies also use `rss`, `feed` and `channel`: for memory in use, animals, television. Such documents may
-differ for each client, so the name alone does not make a feed.
+Other vocabularies also have root elements `rss` (resident set size), `feed` (for animals) and `channel` (of
+television). Such documents may contain data of one client, but copies of feeds are shared between clients. Therefore
+the name of the root element is not sufficient.
 
 A version number or a namespace declares the vocabulary, and one element of it confirms the declaration. Without a
 declaration, the elements decide: one element that only feeds have, two other elements of feeds, or the absence of

@@ -1,4 +1,8 @@
-"""Reduction of extracted statements to a channel or an item of the model."""
+"""Choice between the statements that a document makes about a channel or an item.
+
+from_xml.py extracts all statements, which may repeat or contradict each other. The functions of this module select the
+statements that become part of the model.
+"""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +26,7 @@ _DIGITS_MAX = 9
 
 
 def item(statements: Extract) -> Item:
-    """Return the item that these statements describe. Of several differing statements, one is chosen."""
+    """Return the item that these statements describe. Of contradicting statements, one is chosen."""
     extensions = apply_identifier(statements, _with_fallbacks(statements))
     if statements.duration is not None and not statements.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)
@@ -96,7 +100,10 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, with the page first. If there are several pages, an HTML page is first."""
+    """Return each link once, with the link to the page first. Of several links to pages, one to HTML is first.
+
+    A link with rel="alternate" to the feed's own address is left out, because it does not lead to a page.
+    """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
         if by_meaning.get((link.href, link.rel), Link(link.href, link.rel)) == Link(link.href, link.rel):
@@ -134,7 +141,10 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size of a Media RSS thumbnail, and the remaining extensions."""
+    """Return the channel's picture with the size that a Media RSS thumbnail of the same picture states.
+
+    The second result is the extensions without this thumbnail.
+    """
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -158,10 +168,11 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use Dublin Core's identifier as the item's id if the item's IRI equals it or was generated.
+    """Use the item's dc:identifier as its id if it is the original id, and return the remaining extensions.
 
-    Return the remaining extensions. A generated IRI is a name-based UUID (RFC 9562, section 5.5). Other identifiers may
-    be those of a book or an article.
+    A dc:identifier is the original id if the item's IRI (atom:id or rdf:about) equals it, or is a name-based UUID (RFC
+    9562, section 5.5), which feedproxy's renderings generate. Any other dc:identifier may be that of a book or an
+    article.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -190,7 +201,7 @@ def drop_inherited(item: Item, channel: Feed) -> Item:
 
 
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
-    """Return content and summary. RSS's description is the content of an item without other texts."""
+    """Return content and summary. If RSS's description is the item's only text, it is the content."""
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
     description = statements.texts.get("summary")
@@ -202,7 +213,7 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
     """Return the dates of publication and of the update.
 
-    RSS's single date counts as publication, unless it equals the update.
+    RSS has a single date. It counts as the date of publication, unless it equals the date of the update.
     """
     instants = statements.dates
     updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")

@@ -35,7 +35,7 @@ def read(body: bytes, content_type: str | None = None, *, address: str = "") -> 
 
 
 def _limit_feed(feed: Feed) -> Feed:
-    """Return the feed without extensions that exceed NAMESPACES_MAX (xml_nodes.py)."""
+    """Return the feed without the extensions that belong to more than NAMESPACES_MAX namespaces (xml_nodes.py)."""
     namespaces: set[str] = set()
     items = tuple(_with_namespaces(item, namespaces) for item in feed.items)
     return dataclasses.replace(_within_bounds(feed, namespaces), items=items)
@@ -89,7 +89,7 @@ class _ModelReader:
         self._items: list[Item] = []
 
     def on_element(self, element: xml_parser.Element) -> None:
-        """Read an element, once it is complete, if it is an item."""
+        """Read a complete element if it is an item. Ignore other elements."""
         if len(self._items) >= ITEMS_MAX or xml_parser.qualified_name(element)[1].lower() != self._local:
             return
         parent = element.getparent()
@@ -138,9 +138,10 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the document's address, or, if it is unknown, its self link or its page.
+        """Return the base of relative links: the document's address, or if it is unknown, the self link or the page.
 
-        The result is fixed at the first call: all items must get the same base, even if later elements name another.
+        The first call determines the result of all later calls. All items therefore get the same base, even if a self
+        link or page follows the first item.
         """
         if self._base is None:
             root = next(reversed(list(element.iterancestors())), element)

@@ -104,7 +104,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
 
 
 def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
-    """Return an item. A number as id counts as the same text (JSON Feed 1.1, items)."""
+    """Return an item. If its id is a number, the id is converted to text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
     links = [Link(markup.resolve(base, _text(document, "url")))]

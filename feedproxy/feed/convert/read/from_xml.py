@@ -261,9 +261,9 @@ def _ambiguous(statements: Extract, element: Element) -> Text | None:
 
 
 def _construct(element: Element, base: str) -> Text | None:
-    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3). In Atom 0.3, `mode` specifies its form.
+    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3). Return None if the text is empty.
 
-    Return None if it is empty.
+    In Atom 0.3, the attribute `mode` states whether the text consists of elements, is escaped, or is in Base64.
     """
     kind = (element.get("type") or "text").strip().lower()
     src = markup.resolve(base, element.get("src") or "")
@@ -284,7 +284,7 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Decode text that Atom 0.3 writes with mode="base64". Return None for other content, which remains encoded."""
+    """Decode text that Atom 0.3 writes with mode="base64". Return None if it is invalid or of another media type."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

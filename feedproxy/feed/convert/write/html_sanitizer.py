@@ -42,6 +42,6 @@ def sanitize(text: Text | None) -> Markup:
 
 
 def harmless_address(url: str) -> str:
-    """Return the address if its scheme is harmless. Return an empty text otherwise."""
+    """Return the address if its scheme is http, https or mailto, or an empty text otherwise."""
     scheme, colon, _ = url.strip().partition(":")
     return url if colon and scheme.lower() in _SCHEMES else ""

@@ -1,4 +1,7 @@
-"""An item's picture and files from all vocabularies of the feed, for formats with a single element for them."""
+"""The picture and the files of an item, taken from all vocabularies (RSS, Atom, Media RSS, iTunes).
+
+Formats with a single element for pictures, or for files, need these functions.
+"""
 
 from collections.abc import Iterator
 

@@ -68,7 +68,10 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
-    """Return a unique `item_id` and add it to `previous_ids`, the ids of the previous items."""
+    """Return the item's id as an IRI and add it to `previous_ids`, the ids of the items before it.
+
+    An id that the item states itself remains, even if it is not unique. Any other id is made unique.
+    """
     identity = item_id(item, feed)
     if identity in previous_ids and not item.id:
         identity = _name_based_uuid(f"{identity} {len(previous_ids)}")

@@ -1,7 +1,7 @@
 """Rendering of the model as a safe HTML page, for screens of any size and for light and dark themes.
 
-The HTML in feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids all scripts: a
-mistake in one of these two measures has no effect. The page itself has no script.
+The HTML in feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids all scripts. If one
+of these two measures fails, the other one still protects. The page itself has no script.
 """
 
 from datetime import UTC, datetime

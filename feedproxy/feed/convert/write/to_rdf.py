@@ -1,4 +1,4 @@
-"""Rendering of the model as RSS 1.0, with elements of Dublin Core, Atom and RSS 2.0 for parts that it lacks.
+"""Rendering of the model as RSS 1.0, with elements of Dublin Core, Atom and RSS 2.0 for parts that RSS 1.0 lacks.
 
 The specification is RDF Site Summary 1.0, with the modules dc, content and syndication.
 """

@@ -1,7 +1,8 @@
 """Rendering of the model as data of a scripting language: a literal that most languages can read without running it.
 
 Each literal is the same tree of dictionaries, lists, texts and whole numbers (model_as_dict.py). Literals are in ASCII,
-so that interpreters need no encoding. No text can end the literal or be interpolated.
+which interpreters read correctly in any source encoding. Texts are escaped: no text of a feed can end the literal, or
+start an interpolation.
 """
 
 import json
@@ -95,7 +96,7 @@ class _Language:
 
 
 class _Table(dict[int, str]):
-    """A translation table of characters that is filled on demand. Characters beyond the BMP are not cached."""
+    """A table for `str.translate` that is filled on demand. It caches only characters of the BMP, to limit its size."""
 
     def __init__(self, special: str, escape: Callable[[int], str]) -> None:
         super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})

@@ -42,16 +42,18 @@ COLUMNS = (
 FORMULA_SIGNS = (
     "=+-@\u2212\u207a\u207b\u207c\u208a\u208b\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 )
-"""Characters that begin a formula, including the minus sign and the full-width, small and raised forms."""
+"""Characters that begin a formula: `=`, `+`, `-`, `@`, and their variants in Unicode (minus sign, full-width forms,
+small forms, superscripts, subscripts)."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
 """Characters that spreadsheets drop before a formula: blanks, control characters, joiners."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
-    """Return a pattern for every place at which a cell may begin: dropped characters, and the sign of a formula.
+    """Return a pattern that matches every place at which a cell may begin.
 
-    The sign is optional in the pattern, so that a run of separators and blanks is matched only once.
+    The first group matches the separators and the characters that spreadsheets drop. The second group matches the sign
+    of a formula. It is optional, so that a run of separators and blanks is matched only once.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 
@@ -116,8 +118,10 @@ def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
 
 
 def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """Return the text of a CSV cell without the apostrophes. With `tsv`, it is a TSV cell, in which the escapes must
-    have been decoded before."""
+    """Return the text of a cell of a CSV file, without the apostrophes that this module inserts.
+
+    With `tsv`, the cell is that of a TSV file, and the caller must have decoded its escapes (`\\n`, `\\t`).
+    """
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):
         cell = cell.removeprefix("'")

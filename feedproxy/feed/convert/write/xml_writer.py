@@ -210,7 +210,7 @@ def image_size(channel: Element, picture: Image | None) -> None:
 
 
 def identifier(element: Element, item: Item, name: str) -> None:
-    """Write the item's id, unless `name`, the IRI that the format requires for the item, is the same.
+    """Write the item's id, unless it equals `name`, the IRI of the item in atom:id or rdf:about.
 
     A permalink is written as RSS's `guid`, any other id as dc:identifier. If the item already has a dc:identifier, any
     id is written as `guid`.
