@@ -1,8 +1,9 @@
 """Snapshot of a worker's metrics, in memory that outlives the worker.
 
-The memory belongs to the supervisor. A worker writes its metrics to this memory every few seconds, and when they are
-read. The worker that replaces it continues from them. Two areas alternate, so that a process that is killed during a
-write leaves the previous snapshot.
+The memory belongs to the supervisor. A worker writes its metrics to this memory every few seconds, and at each scrape.
+If the worker exits, the next worker with the same number continues counting from the last snapshot. Snapshots are
+written to two areas in turn. If a process is killed during a write, the previous snapshot therefore remains in the
+other area.
 """
 
 import os
@@ -13,13 +14,12 @@ SIZE_MAX = 1024 * 1024
 """Largest snapshot in bytes: about twenty times the size of the metrics."""
 
 _HEAD = struct.Struct("<QII")
-"""Number of the snapshot, length, and CRC-32 of number and data."""
+"""Head of a snapshot: its number, the length of its data, and the CRC-32 of number and data."""
 
 
 class MetricsSnapshot:
-    """The last metrics of one worker, in memory that the worker's successors use, too. `descriptor` is the file
-    descriptor of this memory.
-    """
+    """The last metrics of one worker, in memory that remains for the next worker with the same number. `descriptor` is
+    the file descriptor of this memory."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEARTBEAT = struct.Struct("<d")
-"""Binary form of the time of a worker's last heartbeat, on the monotonic clock that all processes share; 0.0 before it
-is ready."""
+"""Binary form of the time of a worker's last heartbeat, on the monotonic clock that all processes share. The time is
+0.0 until the worker is ready."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Coherence of the store does not depend on this exchange: workers coordinate thro
 event loop (store/worker_coordination.py). The data that workers exchange here may be a second late. Each worker answers
 the others by HTTP, over a socket in their folder:
 
-    GET  /families   its metrics, after it has sent its reads
+    GET  /families   its metrics; before it answers, it sends its reads to all others
     POST /news       reads of feeds (subscribers/read_events.py)
     GET  /readers    its accounts of tracked readers (scoring/account_serialization.py)
     GET  /fetches    its last fetches of a target
@@ -47,11 +47,11 @@ from feedproxy.workers.worker_context import WorkerContext
 SYNC_INTERVAL: Seconds = 1.0
 """Seconds between two exchanges of reads and changed feeds. Counts and the schedule need no shorter interval."""
 PEER_TIMEOUT: Seconds = 2.0
-"""Seconds after which a worker that does not answer is left out."""
+"""Maximum seconds to wait for another worker's answer. A later answer is ignored."""
 SNAPSHOT_INTERVAL: Seconds = 5.0
 """Seconds between two snapshots of the metrics. A killed worker loses the counts since its last snapshot."""
 MESSAGE_MAX = 64 * 1024 * 1024
-"""Largest message from another worker in bytes: more than the reads that can be queued."""
+"""Maximum size of a message from another worker in bytes. It exceeds the size of all reads that a worker can queue."""
 
 ACCOUNTS_PER_ITERATION = 10
 """Number of readers' accounts that are sent or read before other tasks run."""
@@ -93,8 +93,8 @@ class WorkerPeers:
         self._last_snapshot: Seconds = 0.0
         metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[ReadRecord] | None = None
-        """Reads that arrive while another worker's counts are being loaded. The loaded counts replace those of this
-        worker. Then these reads are added."""
+        """Reads that other workers report while this worker starts and loads another worker's counts. The loaded counts
+        replace this worker's counts. These reads are added afterwards, because the loaded counts may lack them."""
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
         """Number of workers that did not answer the last request."""
@@ -141,10 +141,9 @@ class WorkerPeers:
         self._sync_task = asyncio.ensure_future(self._sync_loop())
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metrics of the other workers and of exited workers. The call also takes over the changes and reads
-        that the other workers report.
+        """Return the metrics of the other workers and of exited workers, including those that had this worker's number.
 
-        Metrics of former workers with this worker's number are included.
+        The call also applies, in this worker, the changes and reads that the other workers report.
         """
         self._process_changes()
         answers = await asyncio.gather(*(self._request(session, "families") for session in self._sessions))
@@ -241,7 +240,8 @@ class WorkerPeers:
             self._snapshots[self._worker.index].write(json.dumps(metrics_aggregation.plain_families(merged)).encode())
 
     def _process_changes(self) -> None:
-        """Emit the targets that other workers changed, and schedule those that this worker refreshes."""
+        """Emit the targets that other workers changed, and reschedule the refreshes of those targets that this worker
+        owns."""
         if self._shared is None or self._shared.generation == self._generation:
             return
         self._generation, changed = self._shared.changes_since(self._generation)
