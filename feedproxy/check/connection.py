@@ -9,9 +9,8 @@ from feedproxy.notes import Category, Level, Note
 
 DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
-"""Seconds before the expiry of a certificate at which a Note begins to warn. A certificate of 90 days is usually
-renewed after 60 days, with 30 days left. With 14 days left, the renewal is probably failing.
-"""
+"""Seconds before the expiry of a certificate from which a Note warns. A certificate of 90 days is usually renewed after
+60 days, with 30 days left. With 14 days left, the renewal is probably failing."""
 SLOW_RESPONSE = 3.0
 """Seconds that the first response may take. A user waits for the response when subscribing."""
 

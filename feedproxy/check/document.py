@@ -263,7 +263,8 @@ def _wrong_namespaces(channel_element: xml_parser.Element) -> Iterator[str]:
 
 
 def _text_with_markup(element: xml_parser.Element) -> str:
-    """Return the text of an element. If the element contains XHTML elements, the text begins with `<xhtml>`."""
+    """Return the text of an element. If the element contains XHTML elements (`type="xhtml"`), `<xhtml>` precedes the
+    text, so that checks recognize the text as markup."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml_parser.text_of(element)
 

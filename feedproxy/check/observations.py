@@ -28,7 +28,7 @@ class ProbeExchange:
     """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Token of the error (errors.py), or `too-large`, or "" without an error."""
+    """Short name of the error (errors.py), `too-large` for a response above the size limit, or "" without an error."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0

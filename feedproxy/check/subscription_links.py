@@ -20,9 +20,9 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values of a cloud's attribute protocol that RSS 2.0 allows. They are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Link relations that a self link may have in formats that allow fewer of them than SELF_RELATIONS. The key is the
-format, with True for Atom 0.3 and False for other versions. Atom 1.0 does not allow `start`, which means the first of
-several pages there."""
+"""Link relations that a self link may have in a format, if not all of SELF_RELATIONS are allowed. The key is the kind
+of the feed, with True for Atom 0.3 and False for all else. In Atom 1.0, `start` is not allowed, because it names the
+first of several pages."""
 
 
 def check(

@@ -25,8 +25,8 @@ from feedproxy.settings import Settings, from_options, listen_address
 DEFAULT = Settings().admin
 
 TIMEOUT: Seconds = 330
-"""Seconds to wait for an answer: five times the default of `fetch_timeout`, and half a minute. A refresh follows
-redirects, and each request may take `fetch_timeout` seconds."""
+"""Maximum seconds to wait for an answer: five times the default of `fetch_timeout`, plus half a minute. A refresh may
+send several requests, because it follows redirects, and each of them may take `fetch_timeout` seconds."""
 
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
@@ -122,7 +122,8 @@ def ask(
 
 
 def address_or_pattern(text: str) -> dict[str, str]:
-    """Return the parameter for the subject of a command: a URL, or a pattern with asterisks.
+    """Return the query parameter that names the feeds for a command: `url` for an address, `pattern` for a text with
+    asterisks.
 
     Raises UsageError if the text is neither.
     """
@@ -140,7 +141,8 @@ def print_json(result: object) -> None:
 
 
 def _base(admin: str) -> str:
-    """Return the listener's URL. A listener on every interface gets a loopback address in it."""
+    """Return the URL of the admin listener. If the listener accepts connections on every interface, the URL has a
+    loopback address."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):

@@ -2,8 +2,8 @@
 
 The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
 Association between MIME types and applications; XDG Base Directory Specification). It records the previous state, so
-that `uninstall` can restore it exactly. If another program has changed the list since, only feedproxy's entry is
-removed, and the previous program is restored.
+that `uninstall` can restore it exactly. If another program has changed the list since the installation, `uninstall`
+only replaces feedproxy's entry by the previous program.
 """
 
 import json
@@ -69,8 +69,11 @@ class Folders:
 
 @dataclass(frozen=True, slots=True)
 class InstallationRecord:
-    """The record of an installation: the list before the installation (or None) and after it, and the folders that it
-    created."""
+    """The record of an installation.
+
+    `before` and `after` are the list of default programs before and after the installation; `before` is None if there
+    was no list. `made` lists the folders that the installation created.
+    """
 
     reader: str = ""
     through: str = ""
@@ -93,7 +96,8 @@ def read_record(folders: Folders) -> InstallationRecord | None:
 
 
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
-    """Register feedproxy, in place of an earlier registration. Raises FeedproxyError if a file cannot be written."""
+    """Register feedproxy, and record the options `reader` and `through` for later use. An earlier registration is
+    removed first. Raises FeedproxyError if a file cannot be written."""
     if read_record(folders) is not None:
         uninstall(folders)
     try:
@@ -206,7 +210,7 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 def _without_entry(now: str | None, before: str | None) -> str | None:
     """Return a list that another program has changed, with the previous programs in place of feedproxy's entry.
 
-    Return None if nothing remains and there was no list before.
+    Return None if the other program has deleted the list.
     """
     if now is None:
         return None
@@ -219,7 +223,8 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
 
 
 def _default(text: str, kind: str) -> list[str]:
-    """Return the programs that open this type. The desktop uses the first program that exists."""
+    """Return the programs that the list `text` names for the media type `kind`. The desktop uses the first of them that
+    exists."""
     lines, at = text.splitlines(), _line_of(text, kind)
     return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 

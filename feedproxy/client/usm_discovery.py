@@ -2,7 +2,8 @@
 address or by the path of a file.
 
 The feed's self link comes first. If the feed has no self link, its page is requested: "the algorithm falls back and
-performs a second HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that it names.
+performs a second HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that the page
+names by autodiscovery.
 """
 
 import re

@@ -158,7 +158,8 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 
 def read_recording(path: Path) -> Any:
-    """Return the recording in a HAR file, or in a flow file of mitmproxy, which takes time to import."""
+    """Return the recording in a HAR file, or in a flow file of mitmproxy. Only a flow file makes this function import
+    mitmproxy, which takes time."""
     from feedproxy.lab.record import har_format  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:

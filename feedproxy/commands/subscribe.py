@@ -1,4 +1,4 @@
-"""feedproxy subscribe: open a downloaded feed in the user's reader, as a client of USM does."""
+"""feedproxy subscribe: open a downloaded feed in the user's reader, in the way that USM describes."""
 
 import argparse
 import asyncio

@@ -70,7 +70,8 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _path_after_token(pattern: str, options: dict[str, Any]) -> str:
-    """Return the path after the token: the feed, if the pattern names a single feed."""
+    """Return the path that follows the token in the secret address: the path of the feed if the pattern names a single
+    feed, otherwise `/…`."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)

@@ -5,8 +5,8 @@
     links     RSS 1.0 with sy:hourly/2; Last-Modified alone
     status    JSON Feed; no validators, no hints, and an origin that never compresses
 
-Each feed has a self link (USM). Therefore feedproxy does not edit it, and received content can be compared byte for
-byte.
+Each feed has a self link (USM). Therefore feedproxy adds none, and the content that readers receive can be compared
+with the published content byte for byte.
 """
 
 from bisect import bisect_right

@@ -16,7 +16,7 @@ class Figures:
     """The figures of one run."""
 
     requests: int
-    """Number of requests at the origins. The next three numbers count some of these requests."""
+    """Number of requests that the origins received. The next three attributes count parts of these requests."""
     conditional: int
     not_modified: int
     skipped_hours: int

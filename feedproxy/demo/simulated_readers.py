@@ -104,8 +104,8 @@ class SimulatedPoll:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """The polls to send, in order. `planned` is the number of all planned polls: if there are too many, some are left
-    out."""
+    """The polls to send, in order. `planned` is the number of polls before some were left out, which happens above
+    POLLS_MAX."""
 
     polls: Sequence[SimulatedPoll]
     planned: int

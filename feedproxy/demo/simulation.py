@@ -29,13 +29,14 @@ CONNECTIONS = 6
 """Number of connections that the readers share."""
 
 ITERATIONS = 8
-"""Number of iterations of the event loop that woken tasks get to start their refreshes."""
+"""Number of iterations of the event loop after each change of the clock. In these iterations, tasks that the clock has
+woken start their refreshes."""
 
 SETTLE_MAX: Seconds = 0.5
-"""Seconds of real time to wait for scheduled refreshes."""
+"""Maximum seconds of real time to wait for scheduled refreshes to end."""
 
 ANSWER_TIMEOUT: Seconds = 30
-"""Seconds of real time to wait for the answers of one instant."""
+"""Maximum seconds of real time to wait for the answers to all polls of one simulated instant."""
 
 type Progress = Callable[[str, int, int], None]
 """Callback that gets the name of the run, the number of finished polls, and the number of all polls."""
