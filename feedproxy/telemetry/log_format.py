@@ -51,16 +51,18 @@ class LineFormatter(logging.Formatter):
 
 
 class CombinedLines(LineFormatter):
-    """Formatter of access lines without a prefix, and of other lines as text."""
+    """Formatter for `log_format=combined`. Access lines get no prefix, because they are complete. Other lines get the
+    text form."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(record.getMessage()) if record.name == REQUESTS else super().format(record)
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of every line as a JSON object. Access lines are JSON objects already (`AccessLine.as_json`).
+    """Formatter that writes every line as a JSON object. Access lines are JSON objects already (`AccessLine.as_json`).
 
-    Other lines have the members of the record's `fields`, or else its `message`.
+    The object of any other line has the members `time` and `level`, and those of the record's attribute `fields`.
+    Without this attribute, it has `message` instead.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -198,7 +200,7 @@ class LineHandler(logging.StreamHandler[Any]):
     def __init__(self, stream: Any) -> None:
         super().__init__(non_blocking(stream, self._dropped_line))
         self._prefix_of = ("", 0)
-        """Logger and second that `_prefix` is for."""
+        """Name of the logger, and the second, for which `_prefix` was made."""
         self._prefix = ""
 
     def close(self) -> None:
@@ -208,7 +210,7 @@ class LineHandler(logging.StreamHandler[Any]):
         super().close()
 
     def _dropped_line(self, count: int) -> str:
-        """Return a line that states how many lines are missing where it stands."""
+        """Return a log line that takes the place of dropped lines and states their number (`count`)."""
         message = "log: %d lines dropped while the log was not read"
         return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, message, (count,), None)) + "\n"
 

@@ -1,7 +1,7 @@
 """Writing of the log to a pipe, a socket or a terminal without waiting for the program that reads it.
 
-A write to a full pipe waits until its reader has read. If journald, Docker or a pager stops reading, the event loop
-would wait with it, and no client would get an answer.
+A write to a full pipe waits until the program at the other end has read. If this program, such as journald, Docker or a
+pager, stops reading, the event loop would wait, and no client would get an answer.
 """
 
 import contextlib
@@ -17,19 +17,20 @@ from typing import Any
 from feedproxy.clock import Seconds
 
 CHUNK = select.PIPE_BUF
-"""Bytes that a pipe takes without a wait if poll(2) reports room in it: one page."""
+"""Number of bytes that a pipe takes without a wait if poll(2) reports that it is writable: one page of memory."""
 
 BACKLOG_MAX = 4 * 1024 * 1024
-"""Bytes that wait for a reader of the log. Further lines are dropped."""
+"""Maximum number of bytes that wait until the log is read. Further lines are dropped."""
 
 CLOSE_TIMEOUT: Seconds = 2
-"""Seconds for which the end of the process waits for a reader of the log."""
+"""Maximum seconds that the process waits at its end until the log is read."""
 
 
 class NonBlockingStream:
-    """A stream with a `write` that returns at once. While the reader does not read, a thread writes the backlog.
+    """A stream with a `write` that returns at once. Lines for which there is no room go to a backlog, which a thread
+    writes.
 
-    `report` returns a line of the log that states a number of dropped lines.
+    `report` returns the log line that states a number of dropped lines.
     """
 
     def __init__(self, stream: Any, report: Callable[[int], str]) -> None:
@@ -46,7 +47,7 @@ class NonBlockingStream:
 
     def _reset(self) -> None:
         self._backlog: deque[bytes | int] = deque()
-        """Lines, and at each gap in them the number of dropped lines."""
+        """The lines that are not yet written. A number takes the place of dropped lines: it is their count."""
         self._backlog_size = 0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -63,7 +64,7 @@ class NonBlockingStream:
             self._start_thread()
 
     def flush(self) -> None:
-        """Do nothing, because nothing is buffered that can be written."""
+        """Do nothing. `write` has written all that there was room for, and the thread writes the backlog."""
 
     def close(self) -> None:
         """Return after the backlog is written, or after CLOSE_TIMEOUT."""
@@ -78,7 +79,7 @@ class NonBlockingStream:
         return encoded
 
     def _append(self, lines: bytes) -> None:
-        """Add lines to the backlog. Without room for them, count them where they are missing."""
+        """Add lines to the backlog. If it has no room for them, drop the lines and put their number in their place."""
         if self._backlog_size + len(lines) <= BACKLOG_MAX:
             self._backlog.append(lines)
             self._backlog_size += len(lines)
@@ -90,7 +91,7 @@ class NonBlockingStream:
             self._backlog.append(dropped)
 
     def _start_thread(self) -> None:
-        """Start the thread if there is a backlog. Without memory for a thread, the next line tries again."""
+        """Start the thread if there is a backlog. If the system cannot start a thread, the next `write` tries again."""
         if self._thread is not None or not self._backlog:
             return
         thread = threading.Thread(target=self._write_backlog, name="feedproxy-log", daemon=True)
@@ -112,8 +113,9 @@ class NonBlockingStream:
     def _write_at_once(self, chunk: bytes) -> int:
         """Write a chunk, and return the number of bytes written. Raises BlockingIOError if there is no room.
 
-        The room that poll(2) has reported may be taken by another worker. Then write(2) would wait. Linux before 6.4
-        cannot write to a pipe or a socket without waiting, unless all processes that share it do so.
+        If another worker has used the room that poll(2) reported, write(2) would wait. Therefore RWF_NOWAIT is used.
+        Linux before 6.4 does not support this flag for pipes and sockets, and write(2) is used there. O_NONBLOCK is no
+        alternative, because it affects all processes that share the pipe.
         """
         if self._has_nowait:
             try:
@@ -148,19 +150,21 @@ class NonBlockingStream:
 
 
 def _end_of_chunk(lines: bytes, start: int) -> int:
-    """Return the end of the last line that begins at `start` or later and ends within CHUNK bytes, or of one longer
-    line.
+    """Return the position after the last line that ends within CHUNK bytes from `start`. If the first line is longer,
+    return the position after this line.
 
-    Several workers write to one pipe. It keeps writes of at most PIPE_BUF bytes together.
+    A write therefore contains only whole lines. If several workers write to one pipe, the system does not mix a write
+    of at most PIPE_BUF bytes with other writes.
     """
     end = lines.rfind(b"\n", start, start + CHUNK) + 1 or lines.find(b"\n", start) + 1
     return end or len(lines)
 
 
 def non_blocking(stream: Any, report: Callable[[int], str]) -> Any:
-    """Return a stream that writes to the same place and never waits for a reader. A file is returned unchanged.
+    """Return a stream that writes to the same place and never waits until the log is read. A stream to a file is
+    returned unchanged.
 
-    `report` returns a line of the log that states a number of dropped lines.
+    `report` returns the log line that states a number of dropped lines.
     """
     try:
         mode = os.fstat(stream.fileno()).st_mode

@@ -38,11 +38,12 @@ disable_created_metrics()
 BUCKETS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
-"""Details of refreshes that are not failures."""
+"""Values of the attribute `detail` of a refresh that was no failure."""
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Outcomes, and details of Cache-Status, by which requests that stream through are recognized."""
+"""Details in Cache-Status that show that a request was streamed through. The outcomes in PASSED_OUTCOMES show the
+same."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
 """Permitted values of the label `status`. An origin may send any three digits, and each value would stay in memory."""
@@ -54,7 +55,8 @@ COUNTERS_MAX = 1024
 """Maximum number of counters of one metric that are cached by their labels. Fewer combinations of labels occur."""
 
 FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
-"""Gauges that have no value without a fleet. With the value 0, the alert of a split fleet would fire."""
+"""Gauges that are left out if there is no fleet. If they had the value 0, the alert for a fleet without Redis would
+fire."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
 """Seconds after which the same failure of the store is logged again."""
@@ -68,8 +70,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Totals:
     """Counts since the start.
 
-    feedproxy's own responses, such as refusals, and CONNECT are counted in `answered` only. `passed` is the number of
-    forwarded requests that streamed through.
+    `answered` counts all requests. `hits` and `forwarded` do not count CONNECT and the responses that feedproxy
+    generates itself, such as refusals. `passed` is the number of forwarded requests that were streamed through.
     """
 
     answered: int
@@ -93,15 +95,15 @@ class Totals:
 
 
 class Metrics:
-    """Counters and gauges of one App. It is an observer of refreshes."""
+    """Counters and gauges of one App. The object is also an observer that is called for each refresh."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.target_updated: Signal[str] = Signal()
         """Emits the target of each refresh that has ended, here or in another process."""
         self.collected: Signal[list[Metric]] = Signal()
-        """Emits the metric families at each scrape. A worker stores them, so that counters do not fall after the worker
-        has exited."""
+        """Emits the metric families at each scrape. A worker stores them, so that counters do not decrease when another
+        worker replaces it."""
         self._store_errors: dict[str, Seconds] = {}
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.

@@ -41,21 +41,21 @@ class PeerMetrics(Protocol):
         ...
 
     async def readers(self) -> Sequence[ReaderAccount]:
-        """Return the accounts of readers of all workers. Several workers may have an account of the same reader."""
+        """Return the other workers' accounts of readers. Several workers may have an account of the same reader."""
         ...
 
     async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        """Return the last fetches of a target by all workers."""
+        """Return the last fetches of a target by the other workers."""
         ...
 
     @property
     def journals(self) -> Sequence[Mapping[str, Any]]:
-        """Return the recent activity of each worker as of the last call of `families` (recent_activity.py)."""
+        """Return the recent activity (recent_activity.py) of each other worker, as of the last call of `families`."""
         ...
 
     @property
     def histories(self) -> Sequence[History]:
-        """Return the history of each worker as of the last call of `families`."""
+        """Return the traffic history of each other worker, as of the last call of `families`."""
         ...
 
     @property
@@ -65,7 +65,7 @@ class PeerMetrics(Protocol):
 
 
 class NoPeers:
-    """The default for a single process."""
+    """The metrics of the other workers if there are none: every result is empty."""
 
     async def families(self) -> Sequence[Plain]:
         return ()
@@ -103,7 +103,7 @@ def plain_families(families: Iterable[Metric]) -> Plain:
 
 
 def counters(families: Plain) -> Plain:
-    """Return only the counters and histograms. They stay valid after their process has exited."""
+    """Return only the counters and histograms, which stay valid after their process has exited. Gauges do not."""
     return [family for family in families if family[2] in ("counter", "histogram")]
 
 

@@ -28,8 +28,8 @@ FETCHES_MAX = 50
 """Maximum number of stored fetches of each feed."""
 
 FETCH_SIZE = 320
-"""Memory of a fetch in bytes. All fetches together take at most `MemoryLimits.fetches` bytes. The fetches of the feed
-that was fetched longest ago are removed first."""
+"""Estimated memory of a stored fetch in bytes. All fetches together may take `MemoryLimits.fetches` bytes. Above this
+limit, the fetches of the feed that was fetched longest ago are removed first."""
 
 FAILED_MAX = 100
 """Maximum number of stored addresses that never returned a feed."""
@@ -125,7 +125,7 @@ class RecentActivity:
         self._metrics.on_refresh_scheduled(target)
 
     def on_feed_discovered(self, target: str) -> None:
-        """Remove a page that names a feed from the addresses that never worked."""
+        """Remove the target from the addresses that never returned a feed, because it is a page that names a feed."""
         self._metrics.on_feed_discovered(target)
         self._failed.drop(target)
 

@@ -1,8 +1,8 @@
 """Stored counts of the traffic by hour and by day (UTC).
 
-Counters begin at zero in each process. Therefore each worker has its own history. Once a minute, the growth of its
-counters is added to the current hour and day (`HistoryRecorder.record`). The sum of all histories is the traffic of the
-proxy. After a restart, nothing is counted twice.
+Each worker has its own history, because the counters of each process begin at zero. Once a minute, the growth of the
+worker's counters is added to the current hour and day (`HistoryRecorder.record`). Only the growth is added, so nothing
+is counted twice after a restart. The sum of all histories is the traffic of the proxy.
 """
 
 import contextlib
@@ -23,7 +23,8 @@ DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Number of workers for which the store is searched for a history: more than usual machines have processors."""
+"""Upper limit of the worker numbers for which the store is searched for a history. It exceeds the number of processors
+of usual machines."""
 
 
 @dataclass(frozen=True, slots=True)
