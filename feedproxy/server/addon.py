@@ -1,4 +1,4 @@
-"""Bases of the addons. Each addon uses the App of its mitmproxy master."""
+"""Base classes of the addons. Each addon uses the App of its mitmproxy master."""
 
 from typing import ClassVar
 

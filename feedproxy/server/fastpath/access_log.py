@@ -1,8 +1,9 @@
 """Access log, metrics and reader counts of the fast path.
 
-Most of the log line of a cached hit is constant. The line is therefore formatted once for each client and each state of
-the hit. Lines are written in batches. Hits are counted in the response templates (response_template.py). The counts are
-added to the metrics once a second, and when the metrics are read.
+The log line of a cached hit stays the same while the response is not rewritten for a new age. The line is therefore
+formatted once for each client and each hit state (proxy/repeated_hit.py). Lines are written in batches. Hits are
+counted in the response templates (response_template.py). The counts are added to the metrics once a second, and when
+the metrics are read.
 """
 
 import asyncio
@@ -44,13 +45,15 @@ Without this limit, a client that requests each feed with ever new User-Agents c
 """
 
 DROP_BATCH = 4096
-"""Maximum number of expired log lines that are dropped each second, in at most a millisecond. While new lines are
-cached, each of them also drops one expired line."""
+"""Maximum number of expired log lines that are dropped in the check of each second, which takes at most a millisecond.
+Each new line that is cached also drops one expired line."""
 
 
 class ClientIdentity(NamedTuple):
-    """The names of a client in the log and in the counts: User-Agent, quoted User-Agent, pseudonym, and the pseudonym
-    as text."""
+    """The names of a client in the log and in the subscriber counts.
+
+    `quoted` is the User-Agent in quotation marks for the log. `pseudonym_text` is the pseudonym in hexadecimal.
+    """
 
     user_agent: str
     quoted: str
@@ -61,7 +64,7 @@ class ClientIdentity(NamedTuple):
 
 
 class AccessLogger:
-    """Logger of fast-path responses. It also counts them in the metrics and records reads."""
+    """Logger of fast-path responses. It also counts responses in the metrics, and reads of feeds for each reader."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -77,7 +80,7 @@ class AccessLogger:
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
-        """The templates with cached log lines, one item for each line, and the end of the hit state of the line."""
+        """One pair for each cached log line: the instant until which the line is valid, and its template."""
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
@@ -89,8 +92,8 @@ class AccessLogger:
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
         """Return the log line of a client's first hit in the template's current hit state, and record the read.
 
-        The read is not recorded if the same reader's last read was recorded less than REPEAT seconds ago, because it
-        counts as the same poll. Recording would take a third of the time of this hit (benchmark row "10,000 feeds").
+        A read less than REPEAT seconds after the same reader's last recorded read is not recorded, because both count
+        as one poll. Recording would take a third of the time of this hit (benchmark row "10,000 feeds").
         """
         client = self._identify(address, user_agent_line, now)
         if template.schedule is not None:
@@ -183,7 +186,7 @@ class AccessLogger:
             write_all(logger, enabled_lines)
 
     def drop_expired_lines(self, now: Instant) -> None:
-        """Drop cached log lines of hit states that have ended, at most DROP_BATCH lines."""
+        """Drop cached log lines that are no longer valid, at most DROP_BATCH lines."""
         for _ in range(DROP_BATCH):
             if not self._cached_lines or self._cached_lines[0][0] >= now:
                 return
@@ -241,6 +244,6 @@ class AccessLogger:
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """Return the fields that these field lines contain."""
+    """Parse field lines and return the fields."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

@@ -14,7 +14,7 @@ READ_SIZE = 8_192
 """Bytes per read: more than the request head of any common feed reader."""
 
 _INPUT_SIZE = bytearray(4)
-"""Buffer for the number of unread bytes."""
+"""Buffer in which the system call FIONREAD returns the number of unread bytes. All connections share it."""
 
 
 class ClientConnection:

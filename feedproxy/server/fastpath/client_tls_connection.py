@@ -72,7 +72,11 @@ class ReloadingCertificate:
             self.context = self._load()
 
     def _load(self) -> ssl.SSLContext:
-        """Return a new context. A failure would leave another one with the new certificate and without a key."""
+        """Return a new context with the certificate and the key.
+
+        The files are not loaded into the context in use: if the key were invalid, that context would be left with the
+        new certificate and without its key.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

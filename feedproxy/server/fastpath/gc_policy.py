@@ -26,8 +26,8 @@ YOUNG_THRESHOLD = 500
 of the middle generation, 0.6 ms."""
 
 MIDDLE_THRESHOLD = 0
-"""Number of collections of the young generation that do not begin a collection of the middle generation. With 0, every
-second collection is of the middle generation."""
+"""Number of collections of the young generation that must be exceeded before the next collection is of the middle
+generation. With 0, every second collection is of the middle generation."""
 
 NEVER = 1_000_000
 """Number of collections of the middle generation before Python itself collects older objects. It is never reached:
@@ -44,8 +44,8 @@ FULL_INTERVAL: Seconds = 21_600
 
 FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
 """Growth of the resident memory since the last full collection, as a fraction and in bytes, after which a full
-collection runs even if clients are not idle. The larger of the two applies. In the first minute after a start with a
-million feeds, the schedule makes memory grow by 80 %."""
+collection runs even if clients are not idle. The larger of the two applies. The fraction exceeds the growth by 80 % in
+the first minute after a start with a million feeds, while the refresh schedule is built."""
 
 RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
 """Growth of the resident memory since the last collection, as a fraction and in bytes, after which a recent collection
@@ -53,8 +53,8 @@ runs. The larger of the two applies. Some connections through mitmproxy leave ki
 could otherwise fill the memory."""
 
 RECENT_INTERVAL: Seconds = 600
-"""Seconds after which a recent collection runs even if memory has not grown, so that none has to search many objects.
-"""
+"""Seconds after which a recent collection runs even if memory has not grown. The interval limits the number of objects
+that a collection has to search."""
 
 INTERVAL_MIN: Seconds = 60
 """Minimum seconds between two full collections, and between two recent ones, also if memory keeps growing."""
@@ -105,9 +105,9 @@ def without_collections() -> Iterator[None]:
 
 
 def freeze_startup_objects() -> None:
-    """Exclude all present objects from garbage collection, and later the survivors of each recent or full collection.
+    """Exclude all present objects from later garbage collections, and set the thresholds of Python's own collections.
 
-    A GcScheduler runs these collections.
+    Python itself then collects only new objects. A GcScheduler runs all other collections.
     """
     gc.collect()
     gc.freeze()

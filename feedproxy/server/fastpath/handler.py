@@ -83,8 +83,10 @@ class FastPathHandler:
         self._head_max = app.settings.header_max
 
     def start_iteration(self) -> None:
-        """Read the clock. Change the generation if settings or stored responses have changed: each template is then
-        checked again before its next use."""
+        """Read the clock, and update the generation, a number that changes with settings and stored responses.
+
+        A template with another generation is checked again before its next use.
+        """
         now = self._clock()
         if now < self.now:
             self._clock_steps += 1  # the clock was set back: earlier hit states are invalid

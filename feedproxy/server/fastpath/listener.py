@@ -54,7 +54,8 @@ seconds without input (lingering_timeout)."""
 ACCEPT_PAUSE: Seconds = 1
 """Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
 RESERVED = 128
-"""Number of descriptors that idle connections leave to exchanges with origins, of which at most 200 are in progress."""
+"""Number of file descriptors that idle client connections leave free for connections to origins. If a new client gets
+one of the last RESERVED descriptors, idle connections are closed."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
@@ -88,7 +89,7 @@ class Listener:
         self._complaints = RateLimitedLog()
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._reserved_from = limit - RESERVED if limit != resource.RLIM_INFINITY else sys.maxsize
-        """Number of the first descriptor that an idle connection does not keep."""
+        """Lowest file descriptor at which a new client connection causes idle ones to be closed (RESERVED)."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
         """Deadline of each connection on the loop's clock, and its kind: True for the sending of a response, False for
@@ -225,7 +226,7 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count a new connection and return it, or None if the limiter refuses it."""
+        """Count a new connection and return it. Return None if a limit refuses it, or if it is already lost."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -356,7 +357,10 @@ class Listener:
         return True
 
     def _close_idle(self) -> bool:
-        """Close the connections that have been idle for longest, to make room. Return False if none is idle."""
+        """Close the connections that have been idle for longest, a thirty-second of the idle ones but at least one.
+
+        Return False if none is closed.
+        """
         idle = [
             connection
             for connection in self._connections.values()

@@ -1,9 +1,9 @@
 """Check of mitmproxy's internal names that the fast path uses.
 
-mitmproxy registers each subclass of its modes and server instances, so that new ones can be added. Two other parts are
-internal and may change with any release: how its HTTP/1 server shows that it is idle, and how a connection handler is
-started. If a name is missing, mitmproxy's own listener answers all requests, as with `fast_path: false`, and a warning
-names the missing names.
+mitmproxy registers each subclass of its modes and server instances, so that new ones can be added. The fast path also
+depends on two internal parts, which may change with any release: the states by which the HTTP/1 server shows that it is
+idle, and the start of a connection handler. If a name is missing, mitmproxy's own listener answers all requests, as
+with `fast_path: false`, and a warning lists the missing names.
 """
 
 import functools
@@ -44,7 +44,7 @@ REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
     "mitmproxy.proxy.server:LiveConnectionHandler": ("Client(", "super().__init__(context)"),
     "mitmproxy.proxy.mode_servers:ServerInstance": ("register_connection", "make_top_layer", "handle_client()"),
 }
-"""Texts that the source of a class must contain, by the class's name."""
+"""Pieces of source code that a class of mitmproxy must contain, by the class's name."""
 
 
 def find_missing() -> list[str]:

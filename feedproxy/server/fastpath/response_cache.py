@@ -28,7 +28,8 @@ HASHES_PER_GENERATION = 16_384
 is dropped."""
 
 SAMPLE_AFTER = 1024
-"""Number of consecutive new values after which a sampling AdmissionFilter records only one in SAMPLE_ONE_IN."""
+"""Number of consecutive new values after which a sampling AdmissionFilter saves time: it then records only one in
+SAMPLE_ONE_IN further values."""
 
 SAMPLE_ONE_IN = 8
 """Number of further new values of which an AdmissionFilter records one, after SAMPLE_AFTER new values in a row."""
@@ -48,8 +49,8 @@ class AdmissionFilter:
     """Filter that admits a value to a cache when the value occurs again. It stores the hashes of earlier values, in two
     generations.
 
-    With `sampled`, only one in SAMPLE_ONE_IN values is recorded after SAMPLE_AFTER new values in a row. Some values are
-    then admitted later than at their second occurrence.
+    With `sampled`, only one in SAMPLE_ONE_IN values is recorded and looked up after SAMPLE_AFTER new values in a row.
+    Some values are then admitted later than at their second occurrence.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -59,7 +60,7 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes | RequestKey) -> bool:
-        """Record the value. Return True if it occurred before."""
+        """Record the value. Return True if it occurred before. With sampling, some earlier values are missed."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -95,10 +96,10 @@ class Interner:
 
 
 class FastPathCache:
-    """Templates for requests from equally trusted peers over the same kind of connection (plain or TLS).
+    """Templates for the requests of one listener, either from trusted proxies or from all other peers.
 
-    `sibling` is the cache for all other peers. `size_max` limits both caches together, because usually only one of them
-    is used.
+    `sibling` is the cache for the other kind of peers: the same bytes of a request can have another meaning if its
+    forwarding fields are trusted. `size_max` limits both caches together, because usually only one of them is used.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:

@@ -152,8 +152,10 @@ class ResponseTemplate:
             self._slots = _pack(_shift(_SLOT_FORMAT.iter_unpack(self._slots), hit_state))
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
-        """Return the hit from which this template was made. `resource` is its resource, which the template does not
-        refer to."""
+        """Return the hit from which this template was made.
+
+        The caller passes the stored `resource`, because the template itself has no reference to it.
+        """
         return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> None:
@@ -216,7 +218,7 @@ def _shared(slots: bytes) -> bytes:
 
 
 def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
-    """Return the slots with the offsets and lengths that they have in `hit_state`."""
+    """Return the slots with the offsets and lengths that they have when the head states the values of `hit_state`."""
     shifted, shift = [], 0
     for kind, at, length in slots:
         new_length = len(_slot_value(kind, hit_state))

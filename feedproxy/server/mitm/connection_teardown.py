@@ -16,12 +16,12 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from feedproxy.clock import Seconds
 
 RETRY_FIRST: Seconds = 1
-"""Seconds after which the cycles are broken if a request is still being answered at the end of the connection. Each
-further attempt waits twice as long."""
+"""Seconds until the second attempt to break the cycles, if a request is still being answered at the end of the
+connection. Each further attempt waits twice as long."""
 
 RETRY_LAST: Seconds = 128
-"""Longest wait for an attempt, in seconds. All waits together are longer than the usual `fetch_timeout`. After them,
-the garbage collector frees the layers."""
+"""Longest wait before an attempt, in seconds. All waits together are longer than the usual `fetch_timeout`. If the last
+attempt fails, the garbage collector frees the layers later."""
 
 
 class _ClosedLayer(layer.Layer):

@@ -85,7 +85,10 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request."""
     usual_path: str = ""
-    """Path to which a 401 redirects, relative to the prefix of endpoints, or "" if the path has its usual form."""
+    """The usual form of the requested endpoint path, relative to the prefix of endpoints, or "" if the path has it.
+
+    A redirect to the usual form is sent in place of a 401, so that a browser asks for the password there.
+    """
 
 
 class FlowHandler:
@@ -242,8 +245,11 @@ class FlowHandler:
         )
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
-        """Let the next request be fetched if the origin refuses this streamed one. Only for fetches, the proxy waits as
-        Retry-After says, and after a refused credential of the operator."""
+        """Let the next request for the target be fetched, not streamed, if the origin refuses this one.
+
+        Only between fetches, feedproxy makes the pauses that an origin's Retry-After, or the refusal of a credential of
+        the operator, requires.
+        """
         assert state.routed_request is not None
         request = state.routed_request.request
         if request.method not in CACHED_METHODS:
@@ -462,10 +468,11 @@ class FlowHandler:
         state.status, state.is_streaming, state.parent = status, True, parent
 
     def _with_credentials(self, state: FlowState) -> Request:
-        """Return the streamed request. A GET or HEAD gets the fields of the credential that the operator has configured
-        for its user.
+        """Return the request to stream upstream.
 
-        A credential in a query parameter is left out, because the streamed address is logged and recorded.
+        A GET or HEAD gets the credential that the operator has configured for the target and the client's user, if the
+        credential consists of fields. A credential in a query parameter is left out, because the address of a streamed
+        request is logged and recorded.
         """
         assert state.routed_request is not None
         request, access = state.routed_request.request, self.app.access_control

@@ -96,8 +96,11 @@ class FeedStream(HttpStream):
     """The stream of one request and its response."""
 
     events_in_progress = 0
-    """Number of calls in progress that handle events of this stream. The last event of a pipelined request starts the
-    handling of the next request. Meanwhile the stream has ended, but is still in use."""
+    """Number of calls in progress that handle events of this stream.
+
+    mitmproxy handles the next pipelined request within the call for the last event of this stream. Until that call
+    returns, the stream has ended, but must not be taken apart.
+    """
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
         super().__init__(context, stream_id)

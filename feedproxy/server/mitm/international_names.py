@@ -1,9 +1,11 @@
 """International host names in requests to mitmproxy.
 
 mitmproxy decodes A-labels (`xn--…`) by IDNA 2003, and answers 400 if that fails. IDNA 2003 has no names with `ß`, `ς`
-or a zero-width joiner, which have been registered since IDNA 2008. Here, a name that it cannot decode remains as it is.
+or a zero-width joiner, which have been registered since IDNA 2008. With this module, a name that cannot be decoded by
+IDNA 2003 stays encoded and is accepted.
 
-mitmproxy has no interface for this correction. Therefore this module replaces two of its functions, once per process.
+mitmproxy has no interface for this correction. Therefore this module replaces two of mitmproxy's functions, once per
+process.
 """
 
 from typing import Any
@@ -31,9 +33,9 @@ def is_valid_host(host: str | bytes) -> bool:
 
 
 def parse_authority(authority: str | bytes, check: bool) -> tuple[str, int | None]:
-    """Return host and port of an authority.
+    """Return host and port of an authority. The port is None if the authority has none.
 
-    If it is invalid, return the authority, or raise ValueError if `check` is True.
+    For an invalid authority, raise ValueError if `check` is True. Otherwise return it unchanged in place of the host.
     """
     text = _as_bytes(authority)
     try:

@@ -25,7 +25,7 @@ CONNECT_TIMEOUT: Seconds = 10
 
 
 class ParentProxyHost(str):
-    """The host of a server behind a parent proxy. As a string, it is the parent's host."""
+    """The host of a server behind a parent proxy. Its value as a string is the host name of the parent proxy."""
 
     __slots__ = ("_policy", "is_plain", "origin", "parent", "requested_host")
 

@@ -73,7 +73,7 @@ class ConnectApprovals:
 
 
 class BodyCounter:
-    """Counter of streamed content. With `replacement`, it replaces the content."""
+    """Counter of streamed content. If `replacement` is given, the client gets it in place of the content."""
 
     __slots__ = ("_replacement", "size")
 
@@ -185,8 +185,11 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
 
 
 def _set_target(request: http.Request, target: str) -> None:
-    """Set scheme, host, port and path of a request. mitmproxy's own `url` would decode an international name, so that
-    `enforce` would not recognise the approved server."""
+    """Set scheme, host, port and path of a request.
+
+    Setting mitmproxy's attribute `url` would decode an international name, so that `enforce` would not recognise the
+    approved server.
+    """
     parts = urlsplit(target)
     request.scheme, request.path = parts.scheme, target.removeprefix(f"{parts.scheme}://{parts.netloc}")
     request.host, request.port = uri.split_host_port(target)

@@ -159,8 +159,9 @@ def route(
 def usual_endpoint_path(path: str, client: ClientContext) -> str:
     """Return the usual form of an endpoint's path that ends with a gateway target, or "" if it already has this form.
 
-    `path` is relative to the prefix, and includes the query. With another form, a browser could send the password for
-    this address to other hosts (gateway_address.lacks_path).
+    `path` is relative to the prefix, and includes the query. The target in the usual form has a scheme, and a slash
+    after its host. For an address in another form, a browser could send the password to addresses of other hosts, too
+    (gateway_address.lacks_path).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:
@@ -215,7 +216,7 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """Return a request with this proxy in its absolute-form as a request for the gateway.
+    """Return a request for the gateway, made from a request with an absolute-form that names this proxy.
 
     "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
     received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112,
@@ -251,7 +252,7 @@ def target_of_path(path: str, settings: Settings) -> str:
 
 
 def _normalize_path(path: str) -> str:
-    """Return the normalized path. A path with `..` stays within the upstream's path."""
+    """Return the path with its dot segments removed. A path with `..` cannot leave the upstream's own path."""
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
