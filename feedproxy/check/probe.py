@@ -145,7 +145,7 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Request the addresses in the feed, and the feed by HEAD and https.
+        """Request the addresses in the feed, and the feed itself by HEAD and by https.
 
         Return the observations with these exchanges.
         """

@@ -144,8 +144,8 @@ def own_command() -> list[str]:
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command that opens feed: addresses in the registered reader, or an empty list without a registered
-    reader."""
+    """Return the command by which the registered reader opens an address with the scheme `feed:`, or an empty list if
+    no reader is registered."""
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []

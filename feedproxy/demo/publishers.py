@@ -120,8 +120,8 @@ class DemoFeed:
         return version
 
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
-        """Return True if the feed's hints permit using a copy from the instant `fetched` at `now`: it is younger than
-        ttl or sy:* permits, or `now` is in skipHours."""
+        """Return True if the feed's hints permit the use of a copy at `now` that was fetched at `fetched`. They do if
+        the copy is younger than ttl or sy:* permits, or if `now` is in skipHours."""
         return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 
     def find_version_number(self, body: bytes) -> int | None:

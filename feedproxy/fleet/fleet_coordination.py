@@ -58,8 +58,8 @@ class LeaseEffects(Protocol):
 
 
 class FleetCoordination:
-    """Fetch leases: one for each target among this machine's processes and, while Redis is available, among all
-    machines."""
+    """Fetch leases of targets. One process of this machine at a time can hold the lease of a target and, while Redis is
+    available, one process of all machines."""
 
     def __init__(self, local: Coordination, redis_operations: RedisOperations, effects: LeaseEffects) -> None:
         self.local = local

@@ -160,7 +160,8 @@ class FleetNode:
         self.store.redis_queue.send_event(lambda: self.redis_operations.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim those deliveries of a change that only one machine makes. Return True if this machine makes them."""
+        """Claim the deliveries of a change that a single machine must make. Return True if this machine has to make
+        them, also if Redis is unavailable."""
         try:
             return await self.redis_operations.claim(
                 f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME

@@ -158,7 +158,8 @@ class RedisConnection:
 
     @property
     def refusal(self) -> str:
-        """Return the last refusal within LOG_INTERVAL seconds, or an empty string."""
+        """Return the message of the last refusal, or an empty string if Redis has refused nothing for LOG_INTERVAL
+        seconds."""
         now = asyncio.get_running_loop().time()
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 

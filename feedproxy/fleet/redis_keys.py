@@ -9,7 +9,8 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one fleet. If Redis is divided into shards, the part in braces keeps all keys on one shard."""
+    """The keys of one fleet. Each key begins with the prefix in braces. If Redis is divided into shards, it stores all
+    keys with the same part in braces on one shard."""
 
     prefix: str
 
@@ -39,7 +40,8 @@ class RedisKeys:
 
     @property
     def barrier(self) -> str:
-        """Return the key of the barrier: a purge of all targets sets it, and copies with a lower token are refused."""
+        """Return the key of the barrier, a token that a purge of all targets sets. Copies with a lower token are
+        refused."""
         return f"{self._base}:barrier"
 
     @property

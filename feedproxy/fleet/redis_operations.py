@@ -42,7 +42,7 @@ class StoredCopy:
 
     version: int
     data: bytes | None
-    """The copy in the form of Redis, for `decompress`."""
+    """The copy as stored in Redis, which `decompress` reads, or None."""
 
 
 def compress(data: bytes) -> bytes:
@@ -87,7 +87,7 @@ class FleetEvent:
 
 
 class RedisOperations:
-    """The shared data.
+    """The operations on the shared data in Redis.
 
     `lease` is the duration of a lease in seconds. `expiry` is the time in seconds for which a copy, or the record of a
     purge, is stored.
@@ -162,7 +162,7 @@ class RedisOperations:
         return bool(accepted), self._integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
-        """Delete the copies of a target that were fetched before `version`. The version 0 stands for now."""
+        """Delete the copies of a target that were fetched before `version`. 0 stands for the current time."""
         names = self.keys
         keys = [self._copy(target), names.fencing_counter, names.sequence, names.log]
         event_values = (names.channel, LOG_MAX, self._message("purge", target))

@@ -55,7 +55,8 @@ class CopySource(Protocol):
 
 
 class RedisQueue:
-    """The queue by target, and the task that processes it. `copies` is the source of the copies to send."""
+    """The queued messages about each target, the queued events, and the task that sends them. `copies` is the source of
+    the copies to send."""
 
     def __init__(self, redis_operations: RedisOperations, copies: CopySource, clock: Clock) -> None:
         self._redis_operations = redis_operations
@@ -83,7 +84,7 @@ class RedisQueue:
         self.wake()
 
     def enqueue_purge(self, target: str) -> None:
-        """Enqueue that the target was purged now."""
+        """Enqueue a purge of the target, with the current time."""
         update = self._update_of(target)
         update.purged, update.has_copy = self.now(), False
         self.wake()

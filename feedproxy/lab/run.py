@@ -70,8 +70,8 @@ async def run(
 ) -> RunResult:
     """Run the plan and return the recording.
 
-    In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced. Raises UsageError if the
-    command cannot be started, or the source lacks the plan's feed.
+    In the command, the placeholders `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the
+    values of the run. Raises UsageError if the command cannot be started, or the source lacks the plan's feed.
     """
     start = plan.start(world)
     known_as, feed = _select_feed(plan, world)

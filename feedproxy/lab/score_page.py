@@ -176,8 +176,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """Yield the instants of new versions.
 
-    The instant is Last-Modified if it lies between this response and the previous response. Otherwise it is the time of
-    the response.
+    The instant of a version is Last-Modified if this lies between the first response with the version and the response
+    before it. Otherwise it is the time of the first response.
     """
     digest, before = "", 0.0
     for observation in observations:
@@ -276,7 +276,7 @@ def with_code(text: str) -> Markup:
 
 
 def _time_labels(begin: Instant, end: Instant, x_of: Any) -> Iterable[tuple[float, str]]:
-    """Yield time labels with their positions: full days or hours, at most LABELS."""
+    """Yield at most LABELS labels for full days or full hours, each with its position in pixels."""
     steps = (3600, 10_800, 21_600, 43_200, 86_400, 604_800, 2_592_000, 1e9)
     step = next(size for size in steps if (end - begin) / size <= LABELS)
     # Labels too near to the end would be cut off.

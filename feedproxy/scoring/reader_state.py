@@ -333,10 +333,7 @@ def _resolve(poll: Poll, reference: str) -> tuple[str, bool]:
 
 
 def _url_prefixes(target: str, public: str) -> tuple[str, str]:
-    """Remove the path segments with which both addresses end.
-
-    Return the remaining prefixes of target and public address.
-    """
+    """Remove the path segments with which `target` and `public` both end, and return the rest of each address."""
     target_parts, public_parts = target.split("/"), public.split("/")
     while len(target_parts) > 3 and len(public_parts) > 3 and target_parts[-1] == public_parts[-1]:
         target_parts.pop()

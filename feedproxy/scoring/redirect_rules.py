@@ -119,7 +119,7 @@ def _is_observable(redirect: Poll, state: ReaderState) -> bool:
 
 
 def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
-    """Return True if another worker may have answered with the feed later, which revokes a move or an end."""
+    """Return True if another worker may have answered with the feed later. Such an answer revokes a move or an end."""
     return state.partial and poll.is_success
 
 

@@ -16,7 +16,8 @@ _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """Return a target with its public address, and with its `upstream` address if the two differ."""
+    """Return the public address of a target as the member `target`, and its address at the upstream as `upstream` if
+    the two differ. Both are without secrets."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 

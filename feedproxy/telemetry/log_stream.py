@@ -140,7 +140,7 @@ class NonBlockingStream:
                     self._backlog_size -= len(part)
 
     def _write_all(self, lines: bytes) -> None:
-        """Write lines, and wait for room. Raises OSError if the reader has closed its end."""
+        """Write lines, and wait whenever the pipe is full. Raises OSError if the reader has closed its end."""
         start = 0
         while start < len(lines):
             try:

@@ -196,8 +196,8 @@ class WorkerPeers:
 
     @property
     def histories(self) -> Sequence[History]:
-        """Return the history of each other worker, as of the last call of `families`. A restarted worker continues its
-        own."""
+        """Return the history of each other worker, as of the last call of `families`. A restarted worker continues the
+        history of its predecessor."""
         return list(self._history_by_worker.values())
 
     async def send_reads(self) -> None:

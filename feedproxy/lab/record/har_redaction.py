@@ -67,7 +67,7 @@ def _has_credentials(exchange: Exchange) -> bool:
 class Redactor:
     """Remover of addresses and secrets from exchanges.
 
-    `key` is the key of the hashes. `keep` has members of KEEP_CHOICES.
+    `key` is the key of the hashes. `keep` names what is recorded without redaction, by members of KEEP_CHOICES.
     """
 
     def __init__(self, key: bytes, keep: Collection[str] = ()) -> None:

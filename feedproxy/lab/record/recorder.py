@@ -44,8 +44,8 @@ class Recorder:
     def record(self, exchange: Exchange, body: bytes | None = b"", *, private: bool = False) -> None:
         """Record one exchange.
 
-        `exchange.reader` is a network address. `body` has the content coding of the wire; None means that the body was
-        not stored. `private` marks a response that is for this reader alone, or for authenticated readers.
+        `exchange.reader` is a network address. `body` is the body as transferred, with its content coding, or None if
+        it was not kept. `private` marks a response that is for this reader alone, or for authenticated readers.
         """
         if self._writer is None:
             return
@@ -94,7 +94,7 @@ class Recorder:
 def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
     """Add the digest of the content to an exchange. Return the exchange and the content.
 
-    `body` has the content coding of the wire.
+    `body` is the body as transferred, with its content coding.
     """
     exchange = _without_hop_fields(exchange)
     content, raw = _decode_body(body or b"", exchange.fields.get("content-encoding") or "")

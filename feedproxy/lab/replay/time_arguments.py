@@ -65,7 +65,7 @@ class FaultSchedule:
     def holds(self, now: Instant, number: int, random: Random) -> bool:
         """Return True if the fault is active for the request with this number at the instant `now`.
 
-        If `share` is below 1, one number is drawn from `random`.
+        A random number decides if the request belongs to the share for which the fault is active.
         """
         first, last = self.numbers
         return (

@@ -1,9 +1,9 @@
 """Timelines of addresses. Each version is served from its instant until the instant of the next version.
 
-A recording is converted from the responses of origins. A version with status 200 begins when it was received. If its
-Last-Modified lies between its request and the previous request, it begins at Last-Modified. A 304 makes the last 200
-current again. Redirects, errors and 410 are versions, too. The conversion skips responses without recorded content,
-partial responses (206, 226), 412, 416, and network failures, which faults can inject.
+The versions of an address come from the recorded responses of its origin. A version begins at the time of its request,
+or at Last-Modified if this time lies between the previous request and its request. A 304 means that the last version
+with status 200 is current again. Redirects, errors and 410 are versions, too. The conversion skips responses without
+recorded content, partial responses (206, 226), 412, 416, and network failures, which faults can inject.
 """
 
 from bisect import bisect_right

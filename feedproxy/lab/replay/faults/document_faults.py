@@ -1,7 +1,7 @@
 """Faults of documents: a wrong charset or wrong schedule hints.
 
-A changed document gets another ETag, and a Last-Modified not before the time of the change. Otherwise readers with the
-earlier document would get 304.
+A changed document gets another ETag, and a Last-Modified that is not earlier than the change. Otherwise a reader that
+has the unchanged document would get 304.
 """
 
 from dataclasses import replace

@@ -53,11 +53,12 @@ class Fault:
     def change_representation(
         self, representation: Representation, incoming: ReplayRequest, context: FaultContext
     ) -> Representation:
-        """Return the changed representation. The conditions of the request are evaluated against the result."""
+        """Return the representation as the fault changes it. The conditions of the request are evaluated against the
+        result."""
         return representation
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
-        """Return the changed response."""
+        """Return the response as the fault changes it."""
         return reply
 
     def parse_number(self, least: float | None = None) -> float:
