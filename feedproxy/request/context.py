@@ -1,5 +1,6 @@
 """The context of one client request: its client, its entrance (gateway, explicit proxy or reverse mode), and the values
-that are looked up once. Also the two kinds of answers to a request.
+that are looked up once. The module also defines the two answers to a request: a response of the proxy, and the decision
+to stream the request.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from feedproxy.store.resource import Resource
 
 
 class Entrance(StrEnum):
-    """The way in which a request reaches the proxy."""
+    """The way in which a request reaches the proxy: the gateway, the explicit proxy, or reverse mode."""
 
     GATEWAY = "gateway"
     PROXY = "proxy"
@@ -27,7 +28,7 @@ class ClientContext:
 
     `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
     client's IP address, which trusted proxies may state. `user` is an authenticated name, or empty. `is_counted` is
-    False if the request does not come from a subscriber.
+    False if the client must not count as a reader of the feed, as in a preview on the landing page.
     """
 
     entrance: Entrance

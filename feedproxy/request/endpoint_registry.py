@@ -34,20 +34,20 @@ class Call:
 type Handler = Callable[[Call], Awaitable[Response]]
 
 type ContentLimit = Callable[[str], int]
-"""A function that returns the limit of a call's content, in bytes, for the call's path. Paths with a valid secret may
-have a higher limit."""
+"""A function that returns the maximum size of a request's content, in bytes, for the path of the request. The maximum
+may be higher for a path that contains a valid secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A handler with its methods and the limit of the content in bytes."""
+    """The handler of an endpoint, the methods that it accepts, and the maximum size of a request's content in bytes."""
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
     content_max: int | ContentLimit = CONTENT_MAX
 
     def content_limit(self, path: str) -> int:
-        """Return the limit of the content for a call of this path, in bytes."""
+        """Return the maximum size of the content of a request for this path, in bytes."""
         return self.content_max if isinstance(self.content_max, int) else self.content_max(path)
 
 
@@ -78,9 +78,10 @@ class Endpoints:
         (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """Return the endpoint for a path after the prefix, or None without an endpoint.
+        """Return the endpoint for a path after the prefix, or None if there is no endpoint for it.
 
-        The endpoint may be at exactly this path. Otherwise it is the endpoint of the longest path above it.
+        An endpoint with exactly this path is preferred. Otherwise, the endpoint with the longest path above it is
+        returned.
         """
         if (exact := self._exact.get(path)) is not None:
             return exact

@@ -1,8 +1,9 @@
 """The client's address as stated by trusted proxies in Forwarded or X-Forwarded-For.
 
-Each proxy appends its entry on the right. The peer has therefore written the last entry. If the last entry names
-another trusted proxy, that proxy has written the entry to the left, which then counts, too, and so on. All other
-entries may come from the client.
+Each proxy appends an entry on the right, with the address from which it got the request. The last entry is therefore
+that of the peer. If this entry names another trusted proxy, the entry to its left is that of the named proxy, and is
+trusted, too. This continues up to the first entry that does not name a trusted proxy. Entries further to the left may
+come from the client.
 
 X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port do not name the proxy that wrote them: a client's value looks
 like a proxy's. Only the scheme is used, together with X-Forwarded-For. A wrong scheme affects only addresses in this
@@ -36,7 +37,8 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One entry: the address of a proxy's peer, the scheme, and the host.
+    """One entry of Forwarded or X-Forwarded-For: the address from which a proxy got the request, the scheme, and the
+    host.
 
     The address is empty if it is hidden or unknown.
     """
@@ -47,9 +49,10 @@ class Hop:
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
-    """Return the client that the trusted `peer` and the trusted proxies before it state in the field `field_name`.
+    """Return the client's address that the field `field_name` states, according to the trusted proxies.
 
-    Scheme and host are those of the peer's own entry. If no entry is usable, the address is the peer's.
+    `peer` is the address of the trusted proxy that sent the request. Scheme and host are taken from the entry of this
+    proxy. If no entry is usable, the address is the peer's.
     """
     nearest, address = Hop(""), canonical(peer)
     visited = {_host_key(address)}
@@ -81,7 +84,8 @@ def canonical(address: str) -> str:
 
 
 def _host_key(address: str) -> str:
-    """Return a key for the machine with this address. All loopback addresses have the same key."""
+    """Return a key for the machine with this address. All loopback addresses have the same key, because all of them
+    belong to this machine."""
     return "loopback" if address and ipaddress.ip_address(address).is_loopback else address
 
 
@@ -107,9 +111,9 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
-    An entry is the shortest well-formed end of the value. An unclosed quotation mark of the client therefore cannot
-    include entries of proxies. A quoted string with a comma is complete, because a part of it is not a well-formed
-    entry.
+    Each entry begins after the rightmost comma that leaves a well-formed entry. A client's quotation mark that is never
+    closed therefore cannot join the entries of proxies to a quoted string. A comma within a well-formed quoted string
+    does not begin an entry, because the text after that comma is malformed.
     """
     end = len(value)
     for _ in range(HOPS_MAX):

@@ -1,4 +1,6 @@
-"""Rules for response fields of each entrance: the gateway's sandbox and fields, Location, private responses."""
+"""Rules of each entrance for the fields of a response: the fields that the gateway passes on, its sandbox, the
+rewriting of Location, and the marking of responses to authenticated clients as private.
+"""
 
 from feedproxy.http import uri, www_authenticate
 from feedproxy.http.cache_control import without_directives
@@ -71,10 +73,12 @@ GATEWAY_FIELDS = frozenset(
 )
 """Fields of an origin's response that the gateway passes on.
 
-Names that begin with `X-` are passed on, too, except SERVER_COMMAND_PREFIXES: browsers do not give new `X-` names a
-meaning (RFC 6648). Some fields affect a whole web origin, and the gateway is one web origin for every site: cookies,
-workers, reports, HSTS, log-in states, device-bound sessions, trials. The list names permitted fields, because browsers
-get new fields each year.
+For a browser, the gateway is one web origin for every site. Fields with an effect on a whole web origin are therefore
+left out: those for cookies, workers, reports, HSTS, log-in states, device-bound sessions and trials. The list names the
+permitted fields and not the forbidden ones, because browsers get new fields each year.
+
+Names that begin with `X-` are passed on, too, unless they begin with one of SERVER_COMMAND_PREFIXES. Browsers do not
+give new `X-` names a meaning (RFC 6648).
 """
 
 
@@ -92,8 +96,9 @@ def passes_gateway(name: str) -> bool:
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
     """Return the fields of a response after the rules of the client's entrance have been applied.
 
-    The gateway is one web origin for all sites. Without the sandbox, a page of one site could read responses of
-    another, and cookies of one site would be sent to all.
+    For a browser, the gateway is one web origin for all sites. The gateway therefore adds the directive `sandbox` of
+    Content-Security-Policy. Without it, a page of one site could read responses of another, and cookies of one site
+    would be sent to all.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
@@ -118,11 +123,11 @@ def make_private(fields: Fields) -> Fields:
 
 
 def _with_gateway_challenges(fields: Fields, origin: str) -> Fields:
-    """Return the fields with the challenges that a browser may answer, and the target's origin at the beginning of each
-    realm.
+    """Return the fields with only those challenges that a browser may answer through the gateway. In them, each realm
+    begins with the target's origin.
 
-    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the origin
-    in the realm, a site could name the realm of another site and get the password for it.
+    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the target's
+    origin in the realm, a site could name the realm of another site and get the password for it.
     """
     if "www-authenticate" not in fields:
         return fields

@@ -24,10 +24,10 @@ TITLES = {
 }
 
 UNREADABLE_TITLE = "The request is invalid"
-"""Title for an invalid HTTP message."""
+"""Title of the error response to an invalid HTTP request."""
 
 NO_COPY_TITLE = "No copy is stored"
-"""Title for a 504 after only-if-cached: no request was sent to the origin."""
+"""Title of the 504 response to a request with only-if-cached for which no copy is stored. The origin was not asked."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -47,7 +47,7 @@ def problem_response(
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """Return an error response with a status, a `detail` token of the closed list, and the reason in one sentence.
+    """Return an error response with this status, `detail` (a token of Cache-Status), and the reason in one sentence.
 
     `extra` contains further fields. The response has no-store, because the next request may succeed.
     """

@@ -1,8 +1,9 @@
 """Policy for no-cache and max-age=0 in requests for feeds.  RFC 9111, sections 5.2.1.1 and 5.2.1.4
 
-Some feed readers send these directives with every poll. The directives are ignored for `reload_interval` after the last
-fetch, and in hours that the feed skips. A reload in a browser is recognised by fields that only browsers send. Other
-content than feeds, and an origin's no-cache, follow HTTP (docs/decisions/no-cache-from-feed-readers.md).
+Some feed readers send these directives with every poll. The proxy ignores them for `reload_interval` seconds after the
+last fetch, and in hours that the feed skips. A reload in a browser is obeyed; it is recognised by fields that only
+browsers send. The directives are also obeyed for content that is not a feed. no-cache in an origin's response is always
+obeyed (docs/decisions/no-cache-from-feed-readers.md).
 """
 
 from dataclasses import replace

@@ -50,8 +50,8 @@ NOT_FORWARDED = frozenset(
     | {"dnt", "sec-gpc", "upgrade-insecure-requests", "priority", "x-moz", "purpose", "x-purpose", "early-data"}
     | {"accept-encoding", "host", "content-length", "content-type", "expect"}
 )
-"""Names of fields that are not forwarded, in lower case and with hyphens. Some origins treat an underscore as a
-hyphen."""
+"""Names of fields that are not forwarded, in lower case. Underscores of a field's name are compared as hyphens, because
+some origins do not distinguish the two."""
 
 _NOT_FORWARDED_PREFIXES = (
     "x-forwarded",
@@ -90,7 +90,8 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Maximum number of Via members of other feedproxies that are forwarded to the origin."""
+"""Maximum number of Via members of other feedproxies that are forwarded to the origin. Such a member names one
+feedproxy that has passed the request on."""
 
 MEMOIZED_LENGTH_MAX = 2048
 """Maximum length of a request's fields, in characters, for which the forwarded fields are memoized."""
@@ -220,8 +221,8 @@ def _forwarded_fields(
 ) -> _ForwardedFields:
     """Return the forwarded fields.
 
-    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields in Vary of keyed
-    responses, and count only for requests with credentials.
+    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields that Vary of keyed
+    responses lists. They count only for requests with credentials.
 
     A feed reader usually sends the same fields for all its feeds. Therefore results are memoized, except for fields
     with credentials.
@@ -332,7 +333,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """Return the Via members of feedproxies. They serve to detect loops."""
+    """Return the members of Via that feedproxies have written. They are forwarded, so that a loop can be detected."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
@@ -363,7 +364,7 @@ def with_via(fields: Fields, via: str) -> Fields:
 def surrogate_key(target: str) -> str:
     """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of this target.
 
-    A copy that is fetched with a credential has the key of its target.
+    A copy that was fetched with a credential has the same Surrogate-Key as the target's shared copy.
     """
     return f"feed-{feed_id(uri.without_fragment(target))}"
 
@@ -371,8 +372,8 @@ def surrogate_key(target: str) -> str:
 def feed_id(target: str, installation: str = "") -> str:
     """Return a hexadecimal name for a target. It is used in the operator's addresses, and as feed-id in User-Agent.
 
-    For User-Agent, the name depends on `installation`: two feedproxies claim different subscribers of a feed, and must
-    not have the same feed-id at its origin.
+    For User-Agent, the name also depends on `installation`. Two feedproxies report different subscribers of a feed, so
+    the feed's origin must see different ids, and add the two numbers.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()
 

@@ -47,9 +47,11 @@ def to_public(target: str, settings: Settings) -> str:
 
 
 def to_upstream(address: str, settings: Settings) -> str:
-    """Return the target of a normalised address: the upstream's for a public address, otherwise the address itself.
+    """Return the target under which a normalised address is fetched and stored.
 
-    If one of `upstream` and `public_url` is below the other, an address below both counts as the upstream's.
+    For an address below `public_url`, the target is the corresponding address below `upstream`. For any other address,
+    it is the address itself. If one of `upstream` and `public_url` is below the other, an address below both is already
+    a target of the upstream.
     """
     if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address
@@ -60,8 +62,8 @@ def to_upstream(address: str, settings: Settings) -> str:
 def redirect_target(address: str, start: str, settings: Settings) -> str:
     """Return the target of a redirect from `start` to `address`.
 
-    If `start` is a target of the upstream and `address` is a public address, the result is the upstream's target for
-    it. If `start` is at another origin, `address` is returned unchanged.
+    If `start` is a target of the upstream and `address` is a public address, the result is the corresponding target of
+    the upstream. If `start` is at another origin, `address` is returned unchanged.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
