@@ -63,8 +63,8 @@ type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
-    """Maker of the decision whether a client may read a feed. It uses a password file and a file of WSSE secrets;
-    either may be missing."""
+    """The check whether a client may read a feed. It uses a password file and a file of WSSE secrets. Either file may
+    be missing."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Authorizer:
     ) -> AuthorizationDecision:
         """Decide whether the client may read the feed, and return the decision.
 
-        `readers` contains the permitted users. `user` is a user that a secret address or the tunnel has already
-        authenticated, or "". With `proxy`, the client uses the explicit proxy's fields, for which clients support only
-        Basic.
+        `readers` contains the permitted users. `user` is a user that a secret address or the request for a CONNECT
+        tunnel has already authenticated, or "". If `proxy` is True, the credentials are expected in
+        Proxy-Authorization, and only Basic is accepted, because clients support no other scheme there.
         """
         if not readers:
             return Authorized(user)
@@ -115,7 +115,7 @@ class Authorizer:
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
         """Return the authenticated user.
 
-        Return "" without valid credentials, and None if too many passwords wait to be checked.
+        Return "" if the request has no valid credentials, and None if too many passwords wait to be checked.
         """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
@@ -182,8 +182,8 @@ class AccessControl:
     ) -> tuple[str, Fields]:
         """Return the user, and the fields that may be sent upstream.
 
-        If `readers` requires credentials, the client's credentials are left out of the fields. Raises AccessDenied, and
-        BadTarget for an ambiguous address to which different rules apply.
+        If `readers` requires credentials, the client's credentials are removed from the fields. Raises AccessDenied.
+        Raises BadTarget if servers may interpret the address in several ways, for which different rules apply.
         """
         if not readers:
             return user, fields

@@ -5,8 +5,8 @@ from feedproxy.lru_map import LRU
 from feedproxy.upstream.special_networks import client_network
 
 GUESSES_MAX = 20
-"""Wrong passwords or tokens permitted from one network within GUESS_WINDOW seconds. Further credentials are not
-checked."""
+"""Number of wrong passwords or tokens permitted from one network within GUESS_WINDOW seconds. After that, further
+credentials from the network are not checked."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
 """Maximum number of networks that are remembered. The oldest is forgotten first. Each takes some 500 bytes."""

@@ -1,19 +1,20 @@
 """Credentials for origins. With them, the proxy fetches private feeds for feed readers that cannot authenticate.
 
 The operator writes the credentials into one file, the wallet file. Each credential is for the feeds that its pattern
-matches, and for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`).
+matches, and for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`). This is
+an example of a wallet file:
 
-Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
-fragment. No client's target can have a fragment (http/uri.py drops fragments). Requests without the credential, or with
-another credential, therefore never select a private copy. A changed password changes the name. Copies made with the old
-password are never selected again.
-
-- match: https://intranet.example/*
+    - match: https://intranet.example/*
       user: "*"
       basic: {user: feedproxy, password: …}
     - match: https://paid.example/feed
       user: bob
       query: {token: …}
+
+Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
+fragment. No client's target can have a fragment (http/uri.py drops fragments). Requests without the credential, or with
+another credential, therefore never select a private copy. A changed password changes the name of the credential, so
+copies made with the old password are never selected again.
 """
 
 import hashlib
@@ -132,7 +133,7 @@ class OriginCredentials:
 
 
 def request_with(request: Request, fields: Fields) -> Request:
-    """Return the request with other fields."""
+    """Return the request with all its fields replaced by `fields`."""
     return Request(request.method, request.target, fields)
 
 
@@ -140,7 +141,7 @@ def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry,
     """Parse a wallet file and return its entries.
 
     Raises UsageError; its message names the position and never contains a secret. `seed` is this installation's secret.
-    It prevents guessing a password from the name of a credential.
+    The name of a credential is a hash keyed with the seed, so that the password cannot be guessed from the name.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -103,11 +103,11 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return a hash to check for an unknown user: the hash of a known user. For each name it is always the same
-        hash.
+        """Return a hash against which the password of an unknown user is compared. It is the hash of a known user, and
+        always the same one for the same unknown name.
 
-        The hashes in the file may differ in kind and cost. A dummy hash of one cost would reveal which names are
-        unknown.
+        The check of an unknown name then takes as long as the check of a known name. The hashes in the file may differ
+        in kind and cost, so a dummy hash with one fixed cost would reveal by its duration that a name is unknown.
         """
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()

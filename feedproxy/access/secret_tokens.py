@@ -34,7 +34,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """A secret address without its secret. The operator identifies it by `id`."""
+    """The record of a secret address, without the secret itself. The operator identifies it by `id`."""
 
     id: str
     user: str
@@ -120,7 +120,8 @@ def list_tokens(path: Path) -> list[SecretToken]:
 def _locked_folder(path: Path) -> Iterator[None]:
     """Lock the folder of a file, so that a second command reads the file after the first has replaced it.
 
-    The file itself cannot be locked, because it is replaced. A file system without locks is used without a lock.
+    The file itself cannot be locked, because it is replaced. If the file system does not support locks, nothing is
+    locked.
     """
     try:
         folder = path.resolve().parent

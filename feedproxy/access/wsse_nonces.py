@@ -1,4 +1,4 @@
-"""Used WSSE proofs in a folder that all workers share. They survive a restart. A proof is the SHA-1 sum in a token
+"""Used WSSE proofs in a folder that all workers share, and that survives a restart. A proof is the SHA-1 sum in a token
 (wsse.py), and must be accepted only once. Its record is kept until the token is too old to be accepted.
 """
 
