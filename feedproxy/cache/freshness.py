@@ -57,7 +57,8 @@ class Allowance:
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
-"""A function hint(stored, base, expires, now), which returns the permission that the feed gives, or None.
+"""A function hint(stored, base, expires, now). It returns the feed's permission to use the response until an instant,
+according to the feed's own schedule, or None if the feed gives no permission.
 
 `base` is the instant when the response was generated or last validated. `expires` is the end of the explicit lifetime,
 or None without an explicit lifetime.
@@ -102,7 +103,7 @@ class Freshness:
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:
-        """Return `description` for another age, in seconds."""
+        """Return the freshness as a sentence for the operator, as it would be at this age, in seconds."""
         ttl, since = (
             self.lifetime - age,
             f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
@@ -178,7 +179,11 @@ def _date(stored: StoredResponse) -> Instant:
 
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the explicit lifetime in seconds, and its source (section 4.2.1), or None without an explicit lifetime."""
+    """Return the explicit lifetime in seconds, and its source (section 4.2.1). Return None if the response has no
+    explicit lifetime.
+
+    `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    """
     return _explicit(stored, governing_directives(stored.fields, targeted=targeted))
 
 
@@ -211,8 +216,9 @@ def heuristic_lifetime(
 ) -> tuple[Seconds, Source]:
     """Return the lifetime in seconds, and its source, if neither HTTP nor the feed states a lifetime (section 4.2.2).
 
-    `learned` (from the history of changes), `default` and `minimum` apply to feeds. Other content gets a tenth of the
-    time since its Last-Modified, or 0. `maximum` limits the lifetime of both.
+    The lifetime of a feed is `learned`, which comes from its history of changes. If `learned` is None, the lifetime is
+    a tenth of the time since Last-Modified, or else `default`. A feed's lifetime is at least `minimum`. The lifetime of
+    other content is a tenth of the time since Last-Modified, or else 0. No lifetime exceeds `maximum`.
     """
     feed = stored.content.feed
     if feed and learned is not None:

@@ -163,7 +163,10 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 
 
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
-    """Return the bytes that a request selects, or None unless it has a single range that applies to this part."""
+    """Return the bytes of the representation that a request selects.
+
+    Return None if the request does not select exactly one range, or if its If-Range does not match this part.
+    """
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
     if not conditional.range_applies(request, parse_tag(fields.get("etag") or ""), modified, date):
@@ -179,8 +182,8 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
     """Return the range that, added to the stored part, answers a request with these fields, or the reason why the part
     does not help.
 
-    `size_max` limits the size of the part and the added range together, in bytes. Unless the part is `fresh`, it must
-    have a strong validator.
+    `size_max` limits the size of the part and the added range together, in bytes. A part that is not `fresh` must have
+    a strong validator.
     """
     stored_extent = _extent(part)
     requested = (

@@ -9,17 +9,17 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256
-"""Maximum number of interned tuples of codings. Most feeds share a few tuples, but origins may send any number of
-Content-Encoding values."""
+"""Maximum number of tuples of codings that are kept once and shared by all `Bodies` with equal codings. Most feeds
+share a few tuples, but origins may send any number of Content-Encoding values."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """A placeholder for a body that is not stored.
+    """A placeholder for a body that is stored only in another coding.
 
-    The body has `length` bytes and is decoded from the body in `coding`.
+    The body has `length` bytes. It can be decoded from the stored body in `coding`.
     """
 
     coding: str
@@ -27,7 +27,7 @@ class Unpacked:
 
 
 class Bodies(Mapping[str, bytes]):
-    """Bodies keyed by coding, in a third of the memory of a dictionary.
+    """The bodies of one content, keyed by content coding. They take a third of the memory of a dictionary.
 
     In place of a body, an `Unpacked` may be stored. The body is then decoded at the first access, and remains in
     memory.
@@ -88,7 +88,8 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def size(self) -> int:
-        """Return the size of all bodies together after decoding, in bytes."""
+        """Return the size of all bodies together, in bytes. An `Unpacked` counts with the length of its body after
+        decoding."""
         return sum([body.length if isinstance(body, Unpacked) else len(body) for body in self._bodies])
 
     def __iter__(self) -> Iterator[str]:

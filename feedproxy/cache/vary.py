@@ -110,7 +110,8 @@ def _preferred_language(accept_language: str) -> str | None:
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
     """Return the stored response that suits these request fields best, or None if no response is selected.
 
-    Responses with Vary have priority. Therefore `with_variant` must remove those that a new response replaces.
+    A response with Vary has priority over one without, even if it is older. A new response could thus be hidden by an
+    older one. Therefore `with_variant` must remove the variants that a new response replaces.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
