@@ -96,7 +96,7 @@ def self_address(channel: Channel, base: str = "") -> str:
 
 
 def page_address(channel: Channel, base: str = "") -> str:
-    """Return the address of the feed's page. Return an empty text if the feed names none that can be fetched."""
+    """Return the address of the feed's page. Return an empty text if the feed names no http or https URL."""
     return _resolve(base, channel.link)
 
 
@@ -213,7 +213,7 @@ def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
 
 
 def _resolve(base: str, reference: str) -> str:
-    """Return the normalised address. Return an empty text if it cannot be fetched."""
+    """Return the normalised address. Return an empty text if it is not a valid http or https URL."""
     reference = strip_feed_scheme(reference)
     if not reference:
         return ""

@@ -49,7 +49,7 @@ class Schedule:
     period: Period | None = None
     frequency: int = 1
     base: Instant | None = None
-    """Value of sy:updateBase."""
+    """Value of sy:updateBase: the instant from which the periods of the syndication module are counted."""
     interval: Seconds | None = None
     """Value of CDF's SCHEDULE INTERVALTIME, in seconds."""
     notes: tuple[str, ...] = ()

@@ -98,7 +98,10 @@ class ContentDigest:
 
 
 def digest_of_text(data: bytes) -> str:
-    """Return the digest of an ill-formed document in UTF-8. A document above _PATTERN_SEARCH_MAX is digested whole."""
+    """Return the digest of an ill-formed document in UTF-8.
+
+    In a document above _PATTERN_SEARCH_MAX, the parts that are not content are not left out.
+    """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
     data = _strip_comments(data)
@@ -124,7 +127,7 @@ def digest_of_json(feed: dict[str, object]) -> str:
 
 
 def canonical_json(value: object) -> bytes:
-    """Return a JSON value as text with sorted members and without white space."""
+    """Return a JSON value as JSON in UTF-8, with sorted members and without white space."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

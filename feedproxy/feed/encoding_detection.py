@@ -60,7 +60,7 @@ class Utf8Text:
     data: bytes
     """The document in UTF-8, without a byte order mark."""
     encoding: str
-    """Codec of the original document, with its name in feed/permitted_encodings.py."""
+    """Python's name of the codec that decoded the original document, such as `utf_16_le`."""
     sound: bool
     """True if the document's encoding is known, and every byte was valid in it."""
 

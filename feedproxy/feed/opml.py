@@ -51,7 +51,7 @@ class Subscription:
 class SubscriptionList:
     """A subscription list.
 
-    `skipped_count` is the number of duplicates, and of feeds with an address that cannot be fetched.
+    `skipped_count` is the number of feeds that were left out: duplicates, and feeds without a valid http or https URL.
     """
 
     title: str = ""
@@ -200,7 +200,7 @@ def _name(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Return the normalised address. Return an empty text if it cannot be fetched."""
+    """Return the normalised address. Return an empty text if it is not a valid http or https URL."""
     if not text or len(text) > _ADDRESS_MAX:
         return ""
     try:

@@ -33,7 +33,7 @@ _START = re.compile(rf"<[a-zA-Z][^\s/>]*+((?:[\s/]++|{_ATTRIBUTE.pattern})*+)")
 """Matches a start tag without its end, as a browser reads it (HTML, section 13.2.5)."""
 _ADDRESSES = frozenset(["href", "src", "srcset", "poster", "cite", "longdesc", "background", "data", "action"])
 _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
-"""Matches the address of an image in a `srcset`, and its descriptors or the comma."""
+"""Matches an address in the attribute `srcset`, and the descriptors or the comma after it."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024

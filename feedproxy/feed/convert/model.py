@@ -149,11 +149,11 @@ class _Statements:
 
     @property
     def link(self) -> str:
-        """Return the address of the page, or an empty text if there is none."""
+        """Return the address of the channel's or item's page, or an empty text if there is none."""
         return next((link.href for link in self.links if link.rel == "alternate"), "")
 
     def first_href(self, rel: str) -> str:
-        """Return the first address with this relation. Return an empty text if there is none."""
+        """Return the address of the first link with the relation `rel`, or an empty text if there is none."""
         return next((link.href for link in self.links if link.rel == rel), "")
 
 

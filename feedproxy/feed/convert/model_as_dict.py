@@ -16,7 +16,7 @@ type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 
 
 def to_data(value: Any) -> Data:
-    """Return a value as plain data."""
+    """Return a value of the model as dictionaries, lists, texts and whole numbers."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -32,7 +32,7 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return the named fields that differ from their defaults, as plain data."""
+    """Return the named fields that differ from their defaults, by name. The values have the form of `to_data`."""
     fields = {field.name: field for field in dataclasses.fields(value)}
     changed = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in changed}
@@ -46,7 +46,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """Return the value of type `kind` that plain data describes. Raises ValueError if the data is invalid."""
+    """Return a value of type `kind`, made from the result of `to_data`. Raises ValueError if the data is invalid."""
     try:
         return _build(kind, data)  # type: ignore[no-any-return] # `_build` returns a `kind`
     except (TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -101,7 +101,7 @@ def unpack_identities(packed: bytes) -> tuple[str, ...]:
 
 
 def unpack(packed: bytes) -> frozenset[tuple[str, str]]:
-    """Return identity and digest of each packed entry. Raises ValueError for data of another length."""
+    """Return identity and digest of each packed entry. Raises ValueError if the length is no multiple of 16 bytes."""
     if len(packed) % (2 * HASH_BYTES):
         raise ValueError(f"invalid packed entries of {len(packed)} bytes: expected a multiple of {2 * HASH_BYTES}")
     hashes = [packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), HASH_BYTES)]

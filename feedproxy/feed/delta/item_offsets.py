@@ -75,9 +75,9 @@ def hash_entry(content: bytes) -> str:
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
-    """Return the items of a well-formed feed.
+    """Return the items of a well-formed feed of the format `kind`.
 
-    Return None for a document with another structure or with declared entities.
+    Return None if the document does not have the structure of this format, or declares entities.
     """
     finder = _ItemFinder(utf8, kind)
     try:

@@ -18,7 +18,7 @@ type _Span = tuple[int, int, object]
 
 
 def find(utf8: bytes) -> Outline | None:
-    """Return the items of a well-formed feed. Return None for a document with another structure."""
+    """Return the items of a well-formed feed. Return None if the document does not have the structure of JSON Feed."""
     try:
         return _find(utf8.decode())
     except (ValueError, RecursionError):

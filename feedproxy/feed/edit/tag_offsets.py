@@ -49,12 +49,12 @@ class ChannelOffsets:
     start: int | None
     """Offset after the channel's start tag; None for a channel without content."""
     own_link: int | None
-    """Offset after the channel's own link."""
+    """Offset after the channel's own link; None if it has none."""
     self_links: tuple[LinkTag, ...]
 
 
 class EditRefused(Exception):
-    """Raised if this document must not be edited. The message is the reason."""
+    """Raised if a document must not be edited. The message is the reason, such as "the document is signed"."""
 
 
 def tag_at(utf8: bytes, start: int) -> bytes:
@@ -70,10 +70,10 @@ class _StopParsing(Exception):
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in a feed. Return None if the document is not a well-formed feed of this format.
+    """Return the offsets in an Atom feed if `atom` is True, otherwise in an RSS feed.
 
-    With `whole`, the search continues after the first item. With `every`, all self links are collected. Raises
-    EditRefused.
+    Return None if the document is not a well-formed feed of this format. With `whole`, the search continues after the
+    first item. With `every`, all self links are collected. Raises EditRefused, for example for a signed document.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:

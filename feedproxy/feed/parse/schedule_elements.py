@@ -15,8 +15,8 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Largest number that a hint may have. Larger numbers are reduced to this one, which exceeds the limits of all
-hints."""
+"""Largest number of a hint. Larger numbers are reduced to this one, which changes nothing: it exceeds the limits that
+are applied to hints later."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40
@@ -33,7 +33,9 @@ def schedule(
     base: Sequence[str] = (),
     interval: Seconds | None = None,
 ) -> Schedule:
-    """Return the schedule that these texts describe, each in document order (RSS 2.0; RSS 1.0 syndication module).
+    """Return the schedule that the texts of the hint elements describe (RSS 2.0; RSS 1.0 syndication module).
+
+    Each argument contains the texts of all elements of one name, in document order.
 
     `interval` is that of CDF, in seconds.
     """
@@ -66,7 +68,7 @@ def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
 
 
 def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Return the hours, 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
+    """Return the hours of skipHours, 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
     hours = set()
     for value in values:
         hour = _number(value)
@@ -81,7 +83,7 @@ def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
 
 
 def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Return the days.
+    """Return the days of skipDays as numbers; 0 is Monday.
 
     English names are accepted in any case, and abbreviated to three or more letters ("Sun", "Thurs.").
     """

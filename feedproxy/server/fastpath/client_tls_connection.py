@@ -179,7 +179,7 @@ class TlsConnection(ClientConnection):
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """Return all input that can be decrypted, or b"" at the end. Raises OSError."""
+        """Return all input that can be decrypted, None if there is none yet, or b"" at the end. Raises OSError."""
         data = b""
         try:
             while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):

@@ -75,7 +75,7 @@ class AdmissionFilter:
 
 
 class Interner:
-    """Cache that returns one object for equal values. Feeds and feed readers have most of their lines in common."""
+    """Cache that returns one object for equal values. It saves memory, because most lines of feeds are equal."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}

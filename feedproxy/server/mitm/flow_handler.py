@@ -155,7 +155,7 @@ class FlowHandler:
         return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a request: respond locally, or let a request without cacheable response stream
+        """Handle the head of a request: respond locally, or let a request without a cacheable response stream
         upstream."""
         if flow.response is not None or flow.error is not None:
             return
@@ -414,8 +414,7 @@ class FlowHandler:
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
     ) -> None:
-        """Set a response of this proxy with its Cache-Status. A response about a stored copy keeps its own
-        Cache-Status."""
+        """Set a response that this proxy itself made, and add Cache-Status unless the response already has it."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))

@@ -168,7 +168,7 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use the item's dc:identifier as its id if it is the original id, and return the remaining extensions.
+    """Use the item's dc:identifier as its id if it is the original id. Return the unused extensions.
 
     A dc:identifier is the original id if the item's IRI (atom:id or rdf:about) equals it, or is a name-based UUID (RFC
     9562, section 5.5), which feedproxy's renderings generate. Any other dc:identifier may be that of a book or an
@@ -229,7 +229,7 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Use elements of Dublin Core in place of missing elements of the format. Return the remaining extensions."""
+    """Use elements of Dublin Core in place of missing elements of the format. Return the unused extensions."""
     extensions = list(statements.extensions)
     own = {
         "title": {"title", "atom:title"},

@@ -168,9 +168,9 @@ def _inherited_attribute(element: xml_parser.Element, local: str) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """Return the feed with a rendering's address as its self link.
+    """Return a feed for conversion, with `address`, the address of the converted feed, as its self link.
 
-    The address of the original becomes a link with rel="via".
+    The self link of the original feed becomes a link with rel="via".
     """
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     unique = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}

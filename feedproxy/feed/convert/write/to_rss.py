@@ -105,9 +105,9 @@ def _dates(element: Element, item: Item) -> None:
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
-    """Write the authors: "It's the email address of the author of the item" -- RSS 2.0.
+    """Write persons. The first one becomes the element `local` if it has an email address; others become dc:creator.
 
-    An author without an email address becomes dc:creator.
+    RSS permits only one author, and requires an email address: "It's the email address of the author of the item".
     """
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:

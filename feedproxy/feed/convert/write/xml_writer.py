@@ -233,7 +233,10 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 
 
 def item_body(element: Element, item: Item, core: str) -> None:
-    """Write description and content. A single text becomes RSS's description, a second one content:encoded."""
+    """Write the item's texts. The summary becomes RSS's description, and the content becomes content:encoded.
+
+    The content of an item without a summary becomes the description.
+    """
     content, summary = item.content, item.summary
     if content is not None and content.type not in ("text", "html"):
         put_nonempty(element, core, "description", markup.escape_ambiguous(summary) if summary is not None else "")
