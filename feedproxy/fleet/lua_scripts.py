@@ -1,9 +1,9 @@
 """Lua scripts. Redis executes each as one step. A script that is sent twice has the same result as a script that is
 sent once.
 
-Tokens and event numbers are at least the microseconds of Redis's clock. A Redis that has lost its data therefore
-continues with higher numbers than before. All of them stay below 2**53, up to which Lua's numbers are exact. The format
-`%.0f` writes a number without an exponent.
+Each new token or event number is at least the Unix time in microseconds by Redis's clock. A Redis that has lost its
+data therefore continues with higher numbers than before. The numbers stay below 2**53, and up to this limit Lua's
+numbers are exact. The format `%.0f` writes a number without an exponent.
 """
 
 import hashlib

@@ -46,7 +46,8 @@ PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
 same."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
-"""Permitted values of the label `status`. An origin may send any three digits, and each value would stay in memory."""
+"""Permitted values of the label `status`. All other statuses share the label `other`: an origin may send any three
+digits, and each value of a label takes memory until the process ends."""
 
 ERROR = 400
 """Lowest status code that is an error (RFC 9110, section 15)."""
@@ -256,7 +257,7 @@ class Metrics:
         self._scheduled.inc()
 
     def on_feed_discovered(self, target: str) -> None:
-        """Do nothing: a redirect from a page to its feed is counted as an answer."""
+        """Do nothing. `count_response` counts the redirect by which the client is sent from a page to its feed."""
 
     def observe_process(self, *, under_way: int, connections: int) -> None:
         """Set the gauges that each worker has."""

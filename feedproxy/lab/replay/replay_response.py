@@ -39,7 +39,8 @@ class ReplayRequest:
     """Prefix of the addresses sent to this client. Empty unless the request has the gateway's form."""
 
     def moved_address(self, hops: int) -> str:
-        """Return the address after `hops` redirects, in the form of address that the client uses."""
+        """Return the address after `hops` redirects: a gateway address if the client uses the gateway, otherwise the
+        target URI."""
         return self.base + moved_target(self.target, hops)
 
     @property
