@@ -4,8 +4,8 @@ According to XML 1.0, appendix F, a byte order mark decides, then the pattern of
 `charset` of Content-Type counts only if all are missing: many servers add the same charset to every file, while
 declarations in feeds are mostly correct. JSON is in UTF-8 and has no charset (RFC 8259, sections 8.1 and 11).
 
-Python's codecs decode, because libxml2 lacks some encodings of feeds, and its versions treat wrong declarations
-differently.
+Documents are decoded by Python's codecs. libxml2 lacks some encodings that occur in feeds, and its versions treat wrong
+declarations differently.
 """
 
 import codecs

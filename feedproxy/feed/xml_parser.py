@@ -33,8 +33,8 @@ _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "s
 """The namespaces that prefixes without a declaration stand for."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Maximum size of a document that is parsed into one tree, in bytes. Most feeds are smaller, and parsing takes a
-third of the time."""
+"""Maximum size of a document that is parsed into one tree, in bytes. Most feeds are smaller. Parsing into one tree
+takes a third of the time of `parse_streaming`."""
 
 _PIECE = 64 * 1024
 """Number of bytes passed to the parser in one call. Most feeds are one piece; items are removed after each piece."""

@@ -30,7 +30,7 @@ _BREAK = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:(\s*+=\s*+)("[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\s>]*+))?+""")
 _START = re.compile(rf"<[a-zA-Z][^\s/>]*+((?:[\s/]++|{_ATTRIBUTE.pattern})*+)")
-"""Matches a start tag without its end, as a browser reads it (HTML, section 13.2.5)."""
+"""Matches a start tag with its attributes, up to the closing `>`, as a browser reads it (HTML, section 13.2.5)."""
 _ADDRESSES = frozenset(["href", "src", "srcset", "poster", "cite", "longdesc", "background", "data", "action"])
 _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
 """Matches an address in the attribute `srcset`, and the descriptors or the comma after it."""

@@ -219,9 +219,9 @@ def plain_title(title: str) -> str:
 def _correct_links(
     document: EncodedDocument, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
 ) -> tuple[list[Edit], tuple[str, ...]]:
-    """Return the edits that give each link its form, and their descriptions.
+    """Return the edits that give each link its correct form, and descriptions of the edits.
 
-    `title` is that of an RSS channel (USM); None for Atom.
+    `title` is the title of an RSS channel (USM), or None for Atom.
     """
     edits: list[Edit] = []
     changes: list[str] = []

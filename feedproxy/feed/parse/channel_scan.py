@@ -32,9 +32,9 @@ a quarter of a millisecond. A larger one is parsed with its feed in a helper pro
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the channel as `channel_parser.read` does, but without a check of the items. Return None if they must be
-    parsed.
+    """Return the channel as `channel_parser.read` does, but without a check of the items.
 
+    Return None if this scan is not sufficient, and the whole document must be parsed.
     `digest` is stored in place of the content digest, which is not computed.
     """
     first = _ITEM.search(body) if body.startswith(_DOCUMENT_STARTS) else None

@@ -33,7 +33,8 @@ class PreemptibleReadyQueue(deque[Any]):
         self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
-        """Return the next handle. If PREEMPT_AFTER seconds have passed, serve the connections first."""
+        """Return the loop's next handle. Serve the connections first, if they were last served more than PREEMPT_AFTER
+        seconds ago."""
         handle = super().popleft()
         if time.monotonic() >= self._next_call:
             own_callback = getattr(handle, "_callback", None)

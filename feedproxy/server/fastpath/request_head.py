@@ -1,8 +1,9 @@
 """Parser of request heads: fast, strict, and for plain requests only.
 
-Feed readers send the same lines again and again, so that the kind of each line is determined once and cached. Lines
-that cannot affect a response are not part of the key. Requests with equal keys from equally trusted peers differ only
-in their User-Agent, in the order of their fields, and in ignored fields.
+Feed readers send the same lines again and again, so that the kind of each line is determined once and cached. The
+response to a request is looked up by a key, which consists of all lines that can affect the response. Requests with
+equal keys from equally trusted peers differ only in their User-Agent, in the order of their fields, and in ignored
+fields.
 
 Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host. For all
 others `parse_head` returns None, and mitmproxy's handler parses them. Two parsers that disagree about the end of a

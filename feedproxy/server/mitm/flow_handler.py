@@ -314,7 +314,7 @@ class FlowHandler:
         return state
 
     def on_client_disconnected(self, client: str) -> None:
-        """Remove the states of a disconnected client's flows that mitmproxy has not ended."""
+        """Remove the states of those flows of a disconnected client that mitmproxy has not ended."""
         self.connect_approvals.forget(client)
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):

@@ -361,7 +361,7 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def apply() -> bool:
-    """Replace the two names in mitmproxy, once per process. Return False if this version of mitmproxy lacks them."""
+    """Apply the corrections to mitmproxy, once per process. Return False if this version lacks the names to replace."""
     if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
     required: dict[Any, tuple[str, ...]] = {

@@ -50,8 +50,8 @@ POINTS_PER_SECOND = 100
 time."""
 
 RESET_COST = 5
-"""Points that RST_STREAM costs: 200 resets at once, then 20 per second. A browser that leaves a page resets up to 100
-open streams."""
+"""Points that RST_STREAM costs. A client can send 200 resets at once, then 20 per second. A browser that leaves a page
+resets up to 100 open streams."""
 
 BYTES_PER_POINT = 1_024
 """Bytes of sent content that earn a point. A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs

@@ -20,7 +20,7 @@ _parse_decodable_authority: Any = url.parse_authority
 
 
 def install() -> None:
-    """Replace mitmproxy's functions."""
+    """Replace two functions of mitmproxy by those of this module."""
     replaced: Any = url
     check.is_valid_host = replaced.is_valid_host = is_valid_host
     replaced.parse_authority = parse_authority

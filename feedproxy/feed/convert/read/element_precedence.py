@@ -120,7 +120,7 @@ def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
 
 
 def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
-    """Return each category once."""
+    """Return the categories without duplicates. Of several with equal term and scheme, one with a label is kept."""
     unique: dict[tuple[str, str], Category] = {}
     for category in categories:
         key = category.term, category.scheme

@@ -47,7 +47,7 @@ def _with_required_elements(feed: Feed) -> Feed:
 
 
 def feed_id(feed: Feed) -> str:
-    """Return the feed's id as an IRI: its own, its address, its page, or one generated from its title."""
+    """Return the feed's id as an IRI: its own id, or else its address, its page, or a UUID made from its title."""
     for candidate in (feed.id, feed.address, feed.link):
         if candidate and markup.is_iri(candidate):
             return candidate
@@ -55,7 +55,7 @@ def feed_id(feed: Feed) -> str:
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """Return the item's id as an IRI: its own, its link, or one generated from its id or content."""
+    """Return the item's id as an IRI: its own id, or else its link, or a UUID made from its id or content."""
     if markup.is_iri(item.id):
         return item.id
     if item.id:

@@ -23,7 +23,7 @@ def render(feed: Feed) -> bytes:
 
 
 def document(feed: Feed) -> dict[str, Any]:
-    """Return the document as plain data."""
+    """Return the document as dictionaries and lists, before it is written as JSON."""
     members = _nonempty(
         version=VERSION,
         title=markup.to_line(feed.title),
