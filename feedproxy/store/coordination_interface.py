@@ -11,26 +11,27 @@ from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.lru_map import LRU
 
 SITES_MAX = 4096
-"""Maximum number of sites with a stored request slot. The sites fetched longest ago are forgotten first: their
-intervals have passed."""
+"""Maximum number of sites for which the last request is remembered. The site fetched longest ago is forgotten first,
+because the interval after its last request has already passed."""
 
 
 COUNTERS = 4096
-"""Number of counters for invalidations, and also of counters for completed fetches. Two targets may share a counter
-(`counter_of`)."""
+"""Number of counters of invalidations. There are as many counters of completed fetches. Each target is assigned to a
+counter (`counter_of`), and several targets may share one."""
 
 
 class SiteThrottle(Protocol):
-    """Request slots of each site: the instants at which feedproxy may request one of the site's feeds.
+    """Planner of the requests to each site. Each request gets a *slot*: the instant at which it may be sent.
 
-    Memory is bounded: a site may be forgotten when its interval has passed.
+    The slots of one site are at least an interval (`site_interval`) apart. Memory is bounded: a site may be forgotten
+    when the interval after its last slot has passed.
     """
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot.
+        """Return the instant of the site's next free slot, `interval` seconds after the last one.
 
-        Return 0.0 if no fetch of the site is recorded. A record that is later than `now` is ignored, because the
-        clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record with a time later than `now` is ignored, because it was
+        made with a wrong clock.
         """
         ...
 
@@ -78,17 +79,17 @@ class Coordination(Protocol):
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Acquire the fetch lease of `target`. Return False if another process holds it.
 
-        The lease ends with `release_lease`, `abandon_lease`, or the holder's process. A `local` lease excludes only
-        processes of this machine. It is for changes that need no fetch.
+        The lease ends when its holder calls `release_lease` or `abandon_lease`, or exits. A `local` lease excludes only
+        the processes of this machine. It is used for changes of the stored resource that need no fetch.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result. `completion_count` changes."""
+        """End the lease after a fetch with a stored result. This changes `completion_count`."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease without a result. `completion_count` does not change."""
+        """End the lease without a result. This does not change `completion_count`."""
         ...
 
     def completion_count(self, target: str) -> int:
@@ -105,20 +106,21 @@ def counter_of(target: str) -> int:
 
 
 class LocalSiteThrottle:
-    """Request slots in the memory of one process. The site fetched longest ago is forgotten first."""
+    """Request slots of sites in the memory of one process. Above its capacity, the site fetched longest ago is
+    forgotten."""
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
         self._times: LRU[str, tuple[Instant, Instant, Instant]] = LRU(entries_max=capacity)
-        """For each site: its last slot, the end of its pause, and the instants at which both were recorded."""
+        """For each site: its last slot, the end of its pause, and the instant at which these two were recorded."""
 
     def __len__(self) -> int:
         return len(self._times)
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot.
+        """Return the instant of the site's next free slot, `interval` seconds after the last one.
 
-        Return 0.0 if no fetch of the site is recorded. A record that is later than `now` is ignored, because the
-        clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record with a time later than `now` is ignored, because it was
+        made with a wrong clock.
         """
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         if now is not None and is_set_back(recorded_at, now):

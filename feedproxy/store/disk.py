@@ -1,8 +1,9 @@
-"""The store on disk: feeds in eight shards, bounded in bytes, and the state of other parts in a ninth file.
+"""The store on disk: eight shards with resources, limited in bytes, and a ninth file with the state of other parts.
 
-The shards are those of diskcache's FanoutCache, used one by one. FanoutCache itself drops a write after a timeout,
-culls all shards at once, and cannot replace one of its files (docs/decisions/store-on-disk.md). All methods are
-synchronous and raise StoreError. One thread reads and another writes.
+A state is a named value of a part of feedproxy, such as the subscriptions. Each shard has the form of a shard of
+diskcache's FanoutCache. FanoutCache itself is not used: it drops a write after a timeout, culls all shards at once, and
+cannot replace one of its files (docs/decisions/store-on-disk.md). All methods are synchronous and raise StoreError. One
+thread reads and another writes.
 """
 
 import errno
@@ -25,16 +26,16 @@ from feedproxy.store.write_pacing import WritePacer
 logger = logging.getLogger(__name__)
 
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-"""Errors of writing that may end on their own or after the operator's action. During such an error, stored values can
-be read."""
+"""Codes of write errors, such as a full disk, that may end on their own or after an action of the operator. During such
+an error, stored values can still be read."""
 SHARDS = 8
 """Number of shards. With eight, the longest measured wait of one writing process for another was 11 ms. With a single
 file, it was 432 ms."""
 CULL_SLICE = 10
-"""Maximum number of values removed in one step, so that a step takes less than a millisecond."""
+"""Maximum number of values that one step of culling removes, so that a step takes less than a millisecond."""
 HEADER_BLOCK = 256
-"""Headers are padded with spaces to a multiple of this size in bytes. A freshened response then has the same length as
-before, and SQLite writes only the one or two pages that differ."""
+"""The JSON headers of resources (resource_codec.py) are padded with spaces to a multiple of this size in bytes. A
+freshened response then has the same length as before, and SQLite writes only the one or two pages that differ."""
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
 """Minimum size of the store in bytes. Eight empty files and their journals take most of a megabyte."""
 
@@ -88,7 +89,8 @@ class DiskStore:
             yield from shard.keys()
 
     def read_state(self, name: str) -> bytes | None:
-        """Return the state stored under this name, or None if no state is stored. Raises StoreError."""
+        """Return the state (a value of another part of feedproxy) with this name, or None if no state is stored. Raises
+        StoreError."""
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)
 
@@ -116,7 +118,11 @@ class DiskStore:
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
     def write(self, resource: Resource) -> None:
-        """Store a resource, then remove some values if its shard exceeds its size limit. Raises StoreError."""
+        """Store a resource. If its shard then exceeds the size limit, remove the values that were stored longest ago.
+
+        A resource that is larger than half of a shard is not stored, and an earlier resource of its target is removed.
+        Raises StoreError.
+        """
         shard = self._shard(resource.target)
         data, _ = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)
         if len(data) > self._value_max:
@@ -130,7 +136,7 @@ class DiskStore:
         self._shard(target).delete(target)
 
     def write_state(self, name: str, data: bytes) -> None:
-        """Store the state under this name. Raises StoreError."""
+        """Store the state (a value of another part of feedproxy) under this name. Raises StoreError."""
         self._state.set(name, envelope.seal(data))
 
     def cull_slice(self) -> bool:

@@ -1,15 +1,15 @@
-"""One shard of the store on disk. It is reopened when it is replaced, and set aside when it is corrupt.
+"""One shard of the store on disk: a folder with a database file, which is reopened after it was replaced.
 
-Foreign errors are translated to StoreError here. A corrupt file is found when it is opened or used. The writer then
-renames its folder to `NAME.corrupt`, in place of an earlier one, and creates an empty folder: damage costs one shard.
-Readers do not do this, because they must not wait.
+Errors of SQLite, diskcache and the system are translated to StoreError here. A corrupt file is detected when it is
+opened or used. The writer then renames the shard's folder to `NAME.corrupt`, in place of an earlier one, and creates an
+empty folder: damage costs one shard. Readers do not do this, because they must not wait.
 
 A lock ensures that processes repair a shard one after another. A process that finds the file replaced opens the new
 file. Connections to the old file do no harm, because SQLite checks whether its file has moved before it removes a
 journal.
 
-Opening and setting aside may both fail, for example on a full disk. Then every read and write of the shard fails, and
-the writer tries again. The other shards are not affected.
+Opening and renaming may both fail, for example on a full disk. Then every read and write of the shard fails, and the
+writer tries again. The other shards are not affected.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ LOCK_TRIES = 40
 """Number of times that a write waits for the lock of the shard, 0.25 s each (sqlite_rows.py): 10 s in total. After a
 write has failed, later writes wait only once, until a write succeeds."""
 OPEN_TIMEOUT: Seconds = 5
-"""Seconds to wait for another process that opens, renames or creates files. A stopped process keeps its lock."""
+"""Seconds to wait for another process that opens, renames or creates files. The wait is limited, because a process that
+was stopped (SIGSTOP) keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
 """Seconds between two attempts to open a shard."""
 

@@ -1,9 +1,9 @@
 """The protocol of every store, in memory or on disk.
 
-Reading is synchronous: from memory at once, otherwise by one short read of the disk, some 50 µs for a feed of 60 KB
-with its codings. Writing does not wait for the disk: when `put` returns, the value is in memory and the write is
-queued. `wait_written` waits for the write of one target, and `flush` for all writes. A caller that needs durability
-calls `wait_written` after `put`.
+Reading is synchronous. A resource in memory is returned at once. Any other resource needs one short read of the disk,
+some 50 µs for a feed of 60 KB with its codings. Writing does not wait for the disk: when `put` returns, the value is in
+memory and the write is queued. `wait_written` waits for the write of one target, and `flush` for all writes. A caller
+that needs durability calls `wait_written` after `put`.
 
 A failure of the store counts as a miss. After opening, no method raises StoreError. Each failure is reported to
 `on_failure`, which may be called from the store's writer thread.
@@ -17,14 +17,14 @@ from feedproxy.store.coordination_interface import Coordination
 from feedproxy.store.resource import Resource
 
 type OnFailure = Callable[[StoreError], None]
-"""Callback for every failure of the store. It may be called from any thread and must not block."""
+"""Callback for every failure of the store. The callback may be called from any thread, and must not block."""
 
 
 type Precondition = Callable[[], bool]
 
 
 class Store(Protocol):
-    """Resources keyed by target URI, and the state of other parts keyed by name.
+    """Resources keyed by target URI, and the state of other parts of feedproxy keyed by name.
 
     One event loop uses a store, and other processes may use the same folder. If the store is shared (`open_store`),
     `put` and `delete` return only after every process has stopped answering with the previous value.
@@ -38,8 +38,8 @@ class Store(Protocol):
     def get(self, target: str) -> Resource | None:
         """Return the resource stored for this target, or None if no resource is stored.
 
-        In a shared store, a value is visible when its `put` has returned. Otherwise it is visible when its `put` has
-        begun.
+        A resource in a shared store is visible only after its `put` has returned. In any other store, it is visible as
+        soon as its `put` has begun.
         """
         ...
 
@@ -53,7 +53,8 @@ class Store(Protocol):
     def peek(self, target: str) -> Resource | None:
         """Return the same as `get`, without marking the resource as recently used.
 
-        Callers that iterate over all targets use it.
+        A caller that iterates over all targets uses this method, so that it does not displace recently used resources
+        from memory.
         """
         ...
 
@@ -90,11 +91,12 @@ class Store(Protocol):
         ...
 
     def get_state(self, name: str) -> bytes | None:
-        """Return the state stored under this name, or None if no state is stored."""
+        """Return the state (a value of another part of feedproxy) with this name, or None if no state is stored."""
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:
-        """Store the state under this name, completely or not at all. State is never culled."""
+        """Store a value of another part of feedproxy under this name, completely or not at all. Such values are never
+        culled."""
         ...
 
     async def flush(self) -> None:

@@ -1,7 +1,7 @@
 """The resources in memory (the hot set), bounded in bytes. The least recently used resource is removed first.
 
-The most recently used resources are unpacked. The others are packed (memory_entry.py) and are unpacked when they are
-used, in some 50 µs.
+The most recently used resources are Python objects. The others are packed into bytes (memory_entry.py). They are
+unpacked in some 50 µs when they are used.
 """
 
 import sys
@@ -62,7 +62,8 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return the target's entry as the version of its resource (see Store.version)."""
+        """Return the target's entry in memory as the version of its resource (Store.version), or None if there is no
+        entry."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)

@@ -18,7 +18,7 @@ target is None if it is unknown."""
 
 
 class PermittedStore:
-    """The store `wrapped`, restricted to permitted resources."""
+    """A view of the store `wrapped` that contains only permitted resources."""
 
     def __init__(self, store: Store, is_redirect_permitted: IsRedirectPermitted) -> None:
         self.wrapped = store

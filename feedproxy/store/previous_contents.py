@@ -2,8 +2,8 @@
 
 They are the dictionaries of `dcz`, the dictionary compression of RFC 9842. An old content is compressed by Zstandard,
 with the content that replaced it as dictionary. Versions of a feed have most of their bytes in common. Therefore the
-last eight together usually take less than one gzip content. They never take more than that, because the oldest are
-dropped.
+last eight together usually take less space than one content compressed by gzip. They never take more than that, because
+the oldest are dropped.
 """
 
 import struct
@@ -19,7 +19,7 @@ CONTENTS_MAX = 8
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
 """Maximum size of one content, in bytes. Feeds have a few megabytes at most, but another program may have written a
-larger content."""
+larger content into the store."""
 
 LEVEL = 3
 """Compression level of Zstandard. A low level is used because every update makes a difference, and most differences are

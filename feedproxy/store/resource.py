@@ -1,4 +1,5 @@
-"""Everything that is stored of one target URI, as one value. It is written completely or not at all."""
+"""The resource: everything that is stored about one target URI, as one value. It is written completely or not at
+all."""
 
 import math
 import struct
@@ -35,7 +36,7 @@ class Relocation:
     """The new address; empty if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last report that was counted. A report too soon after it is not counted."""
+    """Time of the last report that was counted. A further report soon after this time is not counted."""
     count: int
     confirmed: bool = False
 
@@ -71,7 +72,7 @@ class DeltaBase:
     """An earlier version of a feed that clients may have: its validators and its entries."""
 
     tag: str
-    """Base of the version's entity tags."""
+    """The part that the entity tags of this version have in common in all codings."""
     last_modified: Instant | None
     """Last-Modified as sent to clients."""
     entries: bytes
@@ -79,7 +80,7 @@ class DeltaBase:
 
 
 class PackedDeltaBases(PackedSequence[DeltaBase]):
-    """Packed delta bases.
+    """Delta bases (DeltaBase) in one bytes object.
 
     Each has the length of its tag (two bytes), the length of its entries (four bytes), its date, tag and entries.
     """
@@ -109,19 +110,19 @@ class PackedDeltaBases(PackedSequence[DeltaBase]):
 class VersionRecord:
     """The data about one version of a feed that the operator's page shows.
 
-    `tag` is the base of its entity tags, which also identifies the version in `delta_bases`. `tag` is empty if the
-    version had no entity tag.
+    `tag` is the part that the version's entity tags have in common in all codings. It also identifies the version in
+    `delta_bases`. `tag` is empty if the version had no entity tag.
     """
 
     at: Instant
     size: int
-    """Size of the identity coding, in bytes."""
+    """Size of the content without a content coding, in bytes."""
     items: int
     tag: str = ""
 
 
 class PackedVersionRecords(PackedSequence[VersionRecord]):
-    """Packed version records.
+    """Version records (VersionRecord) in one bytes object.
 
     Each has its instant, size and number of items, the length of its tag (two bytes), and its tag.
     """
@@ -154,10 +155,11 @@ class Resource:
     current one, newest last, from which deltas are computed. `version_records` contains the latest versions for the
     operator's page, the current version last (refresh/resource_update.py).
 
-    `oversized` is true if the content was larger than the limit. The next request then streams at once. `parts`
-    contains partial contents (cache/partial_content.py). They are separate, because no client may get one as the whole
-    content. `keyed` contains responses to requests with client-specific fields (refresh/personal_responses.py). They
-    answer only requests with the same fields. All other members are about shared responses.
+    `oversized` is true if the content was larger than `buffer_max`. The content of the next request is then streamed
+    from the beginning. `parts` contains partial contents (cache/partial_content.py). They are separate from `variants`,
+    because no client may get a part as the whole content. `keyed` contains responses to requests with client-specific
+    fields (refresh/personal_responses.py). They answer only requests with the same fields. All other members are about
+    shared responses.
     """
 
     target: str
@@ -180,11 +182,11 @@ class Resource:
     """Time at which the target was first found to be a feed."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True if earlier publication dates have not been read yet. The second update reads them. Many feeds never get a
-    second update, and need no such dates."""
+    """True if the publication dates before the first fetch have not been read from the feed yet. The second update
+    reads them, because a feed that is never updated does not need these dates."""
     fencing_token: int = 0
-    """Order of copies in a fleet: on every machine, the later copy has the higher number (fleet/). 0 without a
-    fleet."""
+    """Number that orders the copies of the target in a fleet: on every machine, the later copy has the higher number
+    (fleet/). The number is 0 without a fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
@@ -195,7 +197,8 @@ class Resource:
     """Earlier contents that clients may have and may name as dictionaries. Only shared contents are included."""
 
     varies_by: tuple[str, ...] = ()
-    """Names of client fields in Vary of the feed's last response, if HTTP forbids storing that response."""
+    """Names of the client's request fields in the Vary of the feed's last response. They are recorded only if HTTP
+    forbids storing that response."""
 
     def __post_init__(self) -> None:
         # Compare the type, because isinstance() takes a microsecond for a subclass of an abstract class.
@@ -225,7 +228,7 @@ class Resource:
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:
-        """Return all stored responses, in the order in which they are written."""
+        """Return all stored responses, in the order in which they are written to the store."""
         return (*self.variants, *self.parts, *self.keyed)
 
 

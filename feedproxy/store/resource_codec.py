@@ -104,8 +104,8 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"", target: str = "") -> Resource:
     """Return the resource with this header, these bodies and these previous contents.
 
-    The bodies are in the order of `Resource.responses`. The resource refers to `target` if this is its target, so that
-    equal targets take memory once. Raises Damaged if header and bodies do not belong together.
+    The bodies are in the order of `Resource.responses`. If `target` equals the resource's target, the resource refers
+    to this object, so that the text is in memory only once. Raises Damaged if header and bodies do not belong together.
     """
     return _read(header, _BodiesInMemory(bodies, previous, target))
 
@@ -229,7 +229,7 @@ class _Context:
 
 
 class _StoredBodies(_Context):
-    """Decoding state for bodies in the bytes of the stored form."""
+    """The state of decoding a complete stored form, which contains the bodies."""
 
     def __init__(self, area: memoryview) -> None:
         super().__init__()
@@ -267,9 +267,9 @@ class _StoredBodies(_Context):
 
 
 class _BodiesInMemory(_Context):
-    """Decoding state for bodies in memory, in the order of `Resource.responses`.
+    """The state of decoding a header alone, with bodies that are in memory in the order of `Resource.responses`.
 
-    Positions in the header are ignored.
+    The positions of bodies in the header are ignored.
     """
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes, target: str) -> None:

@@ -1,9 +1,10 @@
-"""Memory that all workers share, for values that are not on the disk, or not yet.
+"""Memory that all workers share, for values that the disk does not have, or does not have yet.
 
 While the disk is full, read-only or locked, all workers must answer with the value that one of them has stored. A value
-that cannot be written soon is therefore appended to a ring of bytes in the common memory, and a table contains its
-position. Reads search the table before the disk. A later successful write removes the entry. If the ring has
-overwritten a value, its target counts as not stored, in all workers (docs/decisions/worker-coordination.md).
+that cannot be written soon is therefore appended to a ring buffer in the shared memory, and a table contains its
+position. Reads search the table before the disk. When the value has been written to the disk later, its entry is
+removed from the table. If newer values have overwritten a value in the ring, its target counts as not stored, in all
+workers (docs/decisions/worker-coordination.md).
 """
 
 import hashlib
@@ -17,10 +18,10 @@ from contextlib import AbstractContextManager
 from feedproxy.errors import StoreError
 
 CAPACITY = 64 * 1024 * 1024
-"""Size of the ring, in bytes: about two thousand feeds in all their codings. The system allocates memory as the ring
-fills."""
+"""Size of the ring buffer, in bytes: about two thousand feeds in all their codings. The system allocates the memory
+only as the ring is filled."""
 VALUE_MAX = CAPACITY // 8
-"""Maximum size of one value, in bytes. A larger value counts as overwritten."""
+"""Maximum size of one value, in bytes. A larger value is not put into the ring, and its target counts as not stored."""
 SLOTS = 16_384
 BUCKET = 8
 """Number of slots of the table that can contain the entry of a given name. If all of them are occupied, the value that
@@ -32,15 +33,15 @@ _RECORD = struct.Struct("<QQIII")
 """Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of name and value."""
 _COUNTERS_SIZE = 16
 TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
-"""Size of the mapped memory, in bytes: the number of entries, the end of the ring, and the table."""
+"""Size of the mapped memory, in bytes: the number of entries, the position of the ring's end, and the table."""
 
 DELETED = b""
-"""Mark of a value that was deleted, or that the ring has overwritten. The disk may have an older value, which must not
-be used."""
+"""Mark in place of a value that was deleted, or that newer values have overwritten in the ring. The disk may have an
+older value, which must not be used."""
 
 
 class SharedOverflow:
-    """The ring and its table. `mutex` ensures that only one thread of one process writes to them at a time."""
+    """The ring buffer and its table. `mutex` ensures that only one thread of one process writes to them at a time."""
 
     def __init__(
         self,
@@ -63,14 +64,15 @@ class SharedOverflow:
         return self._counters[0]
 
     def position(self, name: str) -> int:
-        """Return the position of a value. Return 0 if the ring has no value of this name: the disk is then up to
-        date."""
+        """Return the position of the value with this name. Return 0 if the ring has no such value, because the disk is
+        up to date."""
         if not self._counters[0]:
             return 0
         return self._find(_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value, or DELETED. Return None if the table has no entry: the version on disk is the latest."""
+        """Return the value with this name, or DELETED. Return None if the table has no entry: the value on disk is the
+        latest."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -116,8 +118,8 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry, because the disk is up to date. Do nothing if another value was appended after the one at
-        `position`."""
+        """Remove the entry of this name, because the disk is up to date. Do nothing if another value was appended after
+        the one at `position`."""
         if not position:
             return
         with self._mutex():

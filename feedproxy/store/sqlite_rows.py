@@ -1,8 +1,8 @@
 """diskcache, restricted to texts as keys and bytes as values.
 
 diskcache pickles values of other types, and unpickles values that a row marks as pickled: a program with write access
-to the file could run code in the proxy. diskcache also opens and removes any file that a row names. This module refuses
-both, when writing and when reading.
+to the file could run code in the proxy. diskcache also opens and removes any file that a row names. This module neither
+writes nor reads pickled values, and uses only files with the names that diskcache gives to files of values.
 """
 
 import contextlib
@@ -28,8 +28,9 @@ FILE_MIN = 256 * 1024
 file of their own, and writing would take 5 to 9 times as long. With a much larger size, SQLite would copy long chains
 of pages."""
 PAGE_CACHE_KIB = 1024
-"""Page cache of each connection, in KiB. Nine files have two connections each. With diskcache's default of 32 MiB, they
-could take 576 MiB in total. Reading is as fast with a small cache, because pages come from the memory map."""
+"""Size of the page cache of each connection, in KiB. Nine files have two connections each. With diskcache's default of
+32 MiB, they could take 576 MiB in total. Reading is as fast with a small cache, because pages come from the memory
+map."""
 JOURNAL_MAX = 4 * 1024 * 1024
 """Maximum size of the journal of one file, in bytes. SQLite checkpoints the journal at that size. The limit of the
 values (`size_max`) does not include the journal."""
@@ -219,8 +220,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Store several values in one transaction.
 
-        One statement stores all values that have no file of their own. Each statement releases Python's interpreter
-        lock, and may have to wait for the event loop to get it back.
+        One statement stores all values that have no file of their own. With a statement for each value, the thread
+        would release Python's interpreter lock each time, and might have to wait for the event loop to get it back.
         """
         with self._transact() as (sql, cleanup):
             inline: dict[str, bytes] = {}
@@ -260,7 +261,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return len(names)
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the files take more than `size_max` and JOURNAL_MAX together.
+        """Checkpoint the journal if the files take more than the sum of `size_max` and JOURNAL_MAX.
 
         Removed values take space in the journal until a checkpoint returns the space to the file system.
         """

@@ -1,7 +1,7 @@
 """A store with memory in front of a disk, and the function that opens a store.
 
-A read searches memory, then the write queue, then the disk. A resource from the queue or the disk is added to the hot
-set (lru_memory_store.py).
+A read searches memory, then the write queue, then the disk. A resource from the queue or the disk is added to the
+resources in memory (lru_memory_store.py).
 """
 
 import asyncio
@@ -51,7 +51,8 @@ UNWRITTEN_MAX = 64 * 1024 * 1024
 """Maximum size of the write queue in bytes while writes to the disk are late. Further values are stored in memory
 alone."""
 ORPHAN_AGE = 3600
-"""Age in seconds from which a file without a row counts as left by a killed process. No write takes so long."""
+"""Age in seconds from which a value's file that no database row names counts as left by a killed process. No write
+takes so long."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,7 +105,7 @@ def _always() -> bool:
 
 
 class TieredStore:
-    """A Store that has the hot set in memory and everything on disk.
+    """A Store that has everything on disk, and the most recently used resources also in memory.
 
     If several processes share the disk, `get` returns the value on disk or in the memory that they share
     (shared_overflow.py), even while a newer value waits to be written. A value enters this process's own memory once

@@ -45,8 +45,8 @@ NAME_MAX = 8192
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""Seconds by which a request slot may be ahead of the clock. A slot further ahead was written with a wrong clock, and
-is ignored."""
+"""Seconds by which a request slot may be ahead of the clock. A slot further ahead is ignored, because it was written
+with a wrong clock."""
 
 _WRITING = 1 << 62
 """Offset of the write locks in the file, beyond the bytes of all leases."""
@@ -221,17 +221,17 @@ class SharedMemoryCoordination:
 
 
 class SharedSiteThrottle:
-    """The request slots of sites, in the mapped file."""
+    """The request slots of sites (SiteThrottle), in a mapped file that all processes share."""
 
     def __init__(self, mapped: mmap.mmap, mutex: Callable[[], AbstractContextManager[None]]) -> None:
         self._map = mapped
         self._mutex = mutex
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot.
+        """Return the instant of the site's next free slot, `interval` seconds after the last one.
 
-        Return 0.0 if no fetch of the site is recorded. A record that is later than `now` is ignored, because the
-        clock was wrong.
+        Return 0.0 if no fetch of the site is recorded. A record with a time later than `now` is ignored, because it was
+        made with a wrong clock.
         """
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(_byte(site))
@@ -265,9 +265,10 @@ class SharedSiteThrottle:
         del self._map
 
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """Return the position of the site in the table, and its stored times.
+        """Return the offset of the site's record in the table, and its times: the last slot, the end of the pause, and
+        the time of recording. `key` is the hash of the site.
 
-        For an unknown site, return the position to overwrite, and zeros.
+        For an unknown site, return the offset of the record to overwrite, and zeros.
         """
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
@@ -296,7 +297,7 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 
 def _byte(name: str) -> int:
-    """Return the offset of the byte that stands for the lease of a name: 62 bits of the name's hash, beyond the
+    """Return the offset of the byte that is locked for the lease of a name: 62 bits of the name's hash, beyond the
     file's head."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

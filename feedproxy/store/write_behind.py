@@ -35,7 +35,7 @@ CLOSE_TIMEOUT = 5.0
 
 @dataclass(slots=True, eq=False)
 class PendingWrite[Value]:
-    """A value in the queue, or None for a delete. Entries are compared by identity."""
+    """A value that waits to be written, or None for a delete. Entries are compared by identity."""
 
     value: Value | None
     size: int

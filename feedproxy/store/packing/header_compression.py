@@ -1,9 +1,9 @@
-"""Compression of headers to a fifth, for packed resources in memory.
+"""Compression of the JSON headers of packed resources (resource_codec.py) to a fifth of their size.
 
 zstd uses a dictionary of frequent parts of headers: names of members, and the field lines that most origins send. A
-header of 1.2 KB becomes some 250 bytes, in 9 µs, and takes 3 µs to decompress. Without a dictionary it would become
-650 bytes; zlib would take ten times as long. Compressed headers are not written to the disk, because another version
-may have another dictionary.
+header of 1.2 KB becomes some 250 bytes, in 9 µs, and takes 3 µs to decompress. Without a dictionary it would become 650
+bytes; zlib would take ten times as long. Compressed headers are not written to the disk, because another version of
+feedproxy may have another dictionary.
 """
 
 import zstandard
@@ -60,13 +60,13 @@ _decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary)
 
 
 def compress_header(header: bytes) -> bytes:
-    """Compress a header and return it. Only one thread may call this at a time."""
+    """Return the compressed form of a header. Only one thread may call this at a time."""
     # The copy frees memory: zstandard's own object occupies the worst-case size.
     return bytes(memoryview(_compressor.compress(header)))
 
 
 def decompress_header(compressed: bytes) -> bytes:
-    """Decompress a header and return it. Raises StoreError if the bytes in memory were altered."""
+    """Return the header that `compress_header` compressed. Raises StoreError if the bytes in memory were altered."""
     try:
         return _decompressor.decompress(compressed)
     except zstandard.ZstdError as error:

@@ -16,8 +16,8 @@ have fewer distinct texts."""
 class Interner:
     """Cache that returns one shared object for equal texts and equal field lines.
 
-    Memory is bounded. Equal texts may have two objects after one was forgotten. `sys.intern` is not used, because
-    origins choose these texts, and some versions of Python never free interned strings.
+    The cache is bounded. After it has dropped a text, an equal text gets a second object. `sys.intern` is not used,
+    because origins choose these texts, and some versions of Python never free interned strings.
     """
 
     def __init__(self) -> None:

@@ -41,10 +41,10 @@ def memory_size(resource: Resource) -> int:
 
 
 class MemoryEntry:
-    """One resource.
+    """The entry of one resource in memory.
 
-    `size` is the memory that it takes, in bytes. After the first packing it is the packed size, before that an
-    estimate.
+    `size` is the memory that the resource takes, in bytes. It is an estimate until the resource is packed for the first
+    time, and the packed size afterwards.
     """
 
     __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "_target", "size")
