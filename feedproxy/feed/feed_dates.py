@@ -83,8 +83,8 @@ def _instant(parts: dict[str, str | None]) -> int | None:
 
 
 def _year(digits: str) -> int:
-    """Return the year. Two digits from 00 to 49 belong to this century; 1900 is added to other two digits, and to
-    three digits (RFC 2822, section 4.3).
+    """Return the year. The two digits 00 to 49 stand for 2000 to 2049. To 50 to 99, and to three digits, 1900 is added
+    (RFC 2822, section 4.3).
     """
     year = int(digits)
     if len(digits) > 3:

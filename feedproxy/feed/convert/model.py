@@ -50,7 +50,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person: name, address, or both."""
+    """A person, such as an author. Fields without a value in the document are empty."""
 
     name: str = ""
     email: str = ""

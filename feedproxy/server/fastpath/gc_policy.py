@@ -1,14 +1,14 @@
 """Schedule of Python's garbage collections.
 
-A full collection takes 0.1 s, and a second with a million feeds. During this time no client is answered. Reference
-counting frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only while
-clients are idle, after memory has doubled, or every six hours. Python itself collects new objects, in less
-than a millisecond.
+A full collection takes 0.1 s, or one second with a million stored feeds. During this time no client is answered.
+Reference counting frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only
+while clients are idle, after memory has doubled, or every six hours. Python itself collects new objects, in less than a
+millisecond.
 
 All objects that survive a full collection, or the start, are excluded from later collections (gc.freeze). After memory
 has grown by a fortieth, a *recent* collection searches only the objects created since the last collection. It takes
 some milliseconds, also with a full store, because the stored feeds are excluded. It finds the garbage of connections
-that began and ended since then.
+that began and ended since the last collection.
 """
 
 import ctypes
@@ -185,6 +185,6 @@ class _Collection:
         return now - self.at >= max(INTERVAL_MIN, self.duration / TIME_SHARE_MAX)
 
     def has_grown(self, now: Seconds, memory: Callable[[], int], share: float, minimum: int) -> bool:
-        """Return True if the next collection may run, and memory has grown by more than these limits since the last
-        one."""
+        """Return True if the next collection may run, and memory has grown enough since the last one: by the larger of
+        `minimum` bytes and the fraction `share`."""
         return self.may_repeat(now) and memory() - self.memory > max(minimum, share * self.memory)

@@ -37,7 +37,7 @@ class FrontReverseMode(mode_specs.ReverseMode):
 
 
 class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
-    """The common part of both server instances: it listens, and serves connections that are handed off."""
+    """Base class of this module's two server instances. It listens, and serves connections that are handed off."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]

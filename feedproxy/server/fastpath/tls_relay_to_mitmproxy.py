@@ -107,7 +107,7 @@ class TlsRelay:
             self._loop.remove_writer(end)
 
     def _half_close(self) -> None:
-        """Send close_notify to the client, and discard input until it closes."""
+        """Send close_notify to the client, and discard input until the client closes the connection."""
         self._loop.remove_reader(self._pair_socket)
         self._loop.remove_writer(self._pair_socket)
         self._loop.remove_writer(self._client_socket)

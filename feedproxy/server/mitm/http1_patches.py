@@ -1,7 +1,7 @@
 """Corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
 * mitmproxy takes an origin's 1xx response for the final one, and the client hangs. Here, 1xx responses are skipped.
-  Responses that feedproxy itself fetches include them (upstream/origin_client.py).
+  (Only if feedproxy itself fetches a response, upstream/origin_client.py passes its 1xx responses on.)
 * It raises NotImplementedError for trailers, and the connection hangs. Here, trailers are dropped, as RFC 9110, section
   6.5.1, permits.
 * It does not limit message heads. Here, all heads are limited in size, and a client's heads in time. (mitmproxy's

@@ -186,7 +186,7 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
-    """Write RSS's picture. The element requires a title and a link: the channel's, if the picture has none."""
+    """Write RSS's picture. The element requires a title and a link. A picture without them gets the channel's."""
     element = put(parent, core, "image")
     if about:
         element.set(about, picture.url)
