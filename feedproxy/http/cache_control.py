@@ -178,7 +178,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Parse delta-seconds, quoted or not. Return 0 if the value is invalid.
+    """Parse a number of seconds, quoted or not, and return it. Return 0 if the value is invalid.
 
     "recipients ought to accept both forms" -- section 5.2
     """

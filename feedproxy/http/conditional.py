@@ -1,8 +1,9 @@
 """Evaluation of conditional requests, in the order of RFC 9110, section 13.2.2.
 
 A representation has several tags: one for each content coding, and the origin's. A client that has the content in one
-coding does not need it in another, so If-None-Match is compared with all tags. If no tag matches, the tag bases are
-compared, because other software may have changed the tag (etag.py).
+coding does not need it in another, so If-None-Match is compared with all tags. Other software may have changed a tag on
+its way. If no tag matches, only the bases of the tags are compared: the parts that identify the content without its
+coding (etag.py).
 """
 
 import math
@@ -28,21 +29,23 @@ client therefore counts as having it.
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """The request is answered as if it had no conditions. `by` names the condition that was true, if there was one."""
+    """The outcome that the conditions do not prevent the usual response. `by` names the condition that was true, if
+    there was one."""
 
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The answer is 304, because the client has the representation. `by` names the field that decided it."""
+    """The outcome that the response is 304, because the client has the representation. `by` names the field that
+    decided it."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class PreconditionFailed:
-    """The answer is 412. `by` names the field with the condition that was false."""
+    """The outcome that the response is 412. `by` names the field with the condition that was false."""
 
     by: str
 

@@ -57,7 +57,8 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
     """Parse a date and return its instant.
 
-    For a date with a two-digit year, return its six numbers. Return None if the date is invalid.
+    For a date with a two-digit year, return the six numbers of the date and time, because the century depends on the
+    current time. Return None if the date is invalid.
     """
     value = value.strip(" \t")
     for form in _FORMS:

@@ -23,7 +23,7 @@ HOP_BY_HOP = frozenset(
 )
 
 _NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"})
-"""Fields that a message needs end to end. Their names in Connection are ignored."""
+"""Fields that a message needs end to end. If Connection names one of them, it is forwarded nevertheless."""
 
 
 def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:

@@ -15,7 +15,8 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link. `href` is relative to the response's target. `rels` are the relation types, in lower case.
+    """A link in the field Link. `href` is relative to the response's target. `rels` are the relation types, in lower
+    case.
 
     `type` and `title` describe the linked resource.
     """
@@ -29,7 +30,7 @@ class Link:
 def parse_links(fields: Fields) -> list[Link]:
     """Return the links of a response in order.
 
-    Malformed links and links from another context (`anchor`) are left out.
+    Malformed links are left out, and so are links that start from another resource (parameter `anchor`).
     """
     links: list[Link] = []
     for value in fields.get_all("link"):
@@ -49,7 +50,7 @@ def parse_links(fields: Fields) -> list[Link]:
 
 
 def _members(value: str) -> list[str]:
-    """Return the members of the list. A comma in angle brackets does not separate members."""
+    """Return the members of a list of links. A comma in angle brackets does not separate members."""
     if not _COMMA_IN_REFERENCE.search(value):
         return split_list(value)
     hidden = _COMMA_IN_REFERENCE.sub(lambda match: match[0].replace(",", "\0"), value)

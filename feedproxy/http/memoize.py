@@ -31,8 +31,8 @@ def memoize_by_identity[Value, Result](
 ) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
     """Return a decorator for a pure function of one immutable object.
 
-    The decorator caches the last `entries` results by the object's identity, because one request needs the same result
-    several times.
+    The decorator caches the results for the last `entries` objects. It recognises an object by its identity, because
+    one request needs the result for the same object several times.
     """
 
     def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
@@ -57,9 +57,10 @@ def memoize_by_identity[Value, Result](
 def memoize_last[First, Second, Result](
     function: Callable[[First, Second], Result],
 ) -> Callable[[First, Second], Result]:
-    """Decorate a pure function of two immutable objects to cache the result for the last pair, by identity.
+    """Return the pure function `function` of two immutable objects with a cache for its last result.
 
-    The subscribers of an event call such a function one after another, with the same pair.
+    The cached result is returned if both objects are identical to those of the last call. The subscribers of an event
+    call such a function one after another, with the same two objects.
     """
     last: tuple[First, Second, Result] | None = None
 

@@ -16,8 +16,8 @@ length.
 """
 
 LINE_SIZE = 78
-"""Average memory of a field line in bytes. Three of five lines of a usual response share their objects with other
-responses; the others take some 160 bytes. Measured by benchmarks/store.py."""
+"""Average memory of one field line, in bytes. In a usual response, three of five lines share their objects with other
+responses. The remaining lines take some 160 bytes each. Measured by benchmarks/store.py."""
 SHARED_LENGTH_MAX = 128
 """Maximum length of a field value that responses share, in bytes. Longer values, such as policies and reports, are
 rarely repeated."""
@@ -26,8 +26,8 @@ USUAL_LINES_MAX = 32
 in full, because an origin that sends thousands of lines would otherwise take more memory than estimated.
 """
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory in bytes of a line that shares no object with other messages. The bytes of its value are added, and those of
-its name twice, because the name is also stored in lower case."""
+"""Memory, in bytes, of a line that shares no object with other messages, without the bytes of its name and value. Those
+of the value are added once, and those of the name twice, because the name is also stored in lower case."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -180,5 +180,5 @@ class Response:
     reason: str = ""
 
     def with_fields(self, fields: Fields) -> "Response":
-        """Return a copy with other fields."""
+        """Return a copy with `fields` in place of the response's fields."""
         return Response(self.status, fields, self.body, self.reason)

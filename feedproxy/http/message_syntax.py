@@ -164,13 +164,14 @@ def replace_controls(value: bytes) -> bytes:
 
 
 def is_field_line(line: bytes) -> bool:
-    """Return True if the text is one field line without a line end."""
+    """Return True if the bytes are one field line without a line end."""
     name, colon, value = line.partition(b":")
     return bool(colon) and _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
 
 
 def is_field(name: str, value: str) -> bool:
-    """Return True if name and value are valid for a field. Each character stands for one byte (http/message.py)."""
+    """Return True if name and value are valid for a field. Each character of them stands for one byte
+    (http/message.py)."""
     return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
 
 

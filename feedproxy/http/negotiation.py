@@ -16,15 +16,19 @@ _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
 """Old names of codings, with the names to which they are equivalent (RFC 9110, section 8.4.1)."""
 _UNLISTED = 0.0001
-"""Weight of identity if the field does not list it: acceptable, but below any listed coding."""
+"""Weight of `identity` if Accept-Encoding does not list it. Identity is then acceptable, but any listed coding is
+preferred."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
     """Return the available coding with the greatest weight (section 12.5.3).
 
-    `available` lists the codings, including `identity` if it is available, in this proxy's order of preference among
-    equal weights. Without the field, only identity is acceptable: most clients without it do not decode. Return None if
-    no coding is acceptable; then "the origin server SHOULD send a response without any content coding".
+    `available` lists the codings, including `identity` if it is available. Of several codings with equal weights, the
+    first in this list is chosen. Return None if no coding is acceptable; then "the origin server SHOULD send a response
+    without any content coding".
+
+    If the request has no Accept-Encoding, only identity is acceptable, because most clients that do not send the field
+    cannot decode.
     """
     codings = tuple(available)
     if accept_encoding is None:

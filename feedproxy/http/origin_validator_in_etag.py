@@ -25,9 +25,8 @@ TAGS_MAX = 8
 the size of a request's fields."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
-"""Names of fields, in lower case, that feedproxy itself writes into requests for feeds. In Vary, they do not make a
-response depend on the client.
-"""
+"""Names of fields, in lower case, that feedproxy itself writes into requests for feeds. If Vary lists one of them, the
+response does not depend on the client for that reason."""
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
 """Matches the base of a tag that carries a validator. A date has at most eleven digits, and therefore lies before the
@@ -38,7 +37,8 @@ def carry_validators(base: str, fields: Fields) -> str:
     """Return a tag base that carries the ETag or Last-Modified of a response.
 
     Return `base` unchanged if the response has neither, or its ETag is longer than TAG_MAX. Last-Modified is carried
-    only if the response does not vary by a client's fields: documents in several languages may have the same date.
+    only if the response does not vary by a client's fields. Otherwise documents in several languages could have the
+    same date, and one would be taken for another.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():

@@ -11,7 +11,7 @@ type Bare = bool | int | float | str | bytes
 """A bare item. A token is a Token, a string is a plain str."""
 
 type Value = Bare | tuple[Bare, ...]
-"""The value of a dictionary's key: an item or an inner list."""
+"""The value of a member of a dictionary or list: a bare item, or a tuple for an inner list."""
 
 
 class Token(str):
@@ -82,9 +82,9 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
-    """Decode the base64 of a byte sequence. Return None if it is invalid.
+    """Decode the base64 of a byte sequence and return the bytes. Return None if the base64 is invalid.
 
-    Missing padding and pad bits other than zero are accepted, as section 4.2.7 recommends.
+    Missing padding is accepted, and so are pad bits other than zero, as section 4.2.7 recommends.
     """
     try:
         return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)

@@ -19,7 +19,8 @@ _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
-"""Matches names that resolvers accept. The underscore occurs, although it is not allowed."""
+"""Matches host names that resolvers accept. Some names in use have an underscore, although the standards do not allow
+it."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _HOST_MAX = 253
 """Maximum length of a host name, in characters: 255 octets on the wire.  RFC 1035, section 2.3.4"""
@@ -62,8 +63,8 @@ def normalise(uri: str) -> str:
 def resolve(base: str, reference: str) -> str:
     """Return the normalised target of a reference, such as Location's, relative to `base` (RFC 3986, section 5.2).
 
-    White space around the reference is removed, and spaces in it are percent-encoded: both occur. Raises BadTarget if
-    the result is invalid.
+    White space around the reference is removed, and spaces within it are percent-encoded, because origins send both.
+    Raises BadTarget if the result is invalid.
     """
     text = reference.strip(" \t\r\n\f").replace(" ", "%20")
     if _CONTROLS_AND_SPACE.search(text):
@@ -96,7 +97,7 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target in a key of the store. A fragment in a key names a credential
+    """Return the target in a key of the store. The key may have a fragment, which names a credential
     (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
@@ -117,8 +118,8 @@ def host_of(uri: str) -> str:
 
 
 def is_trustworthy(url: str) -> bool:
-    """Return True if a normalised URL is a secure context: TLS, or a host on loopback (Secure Contexts, section
-    3.1)."""
+    """Return True if a normalised URL is a secure context: it uses TLS, or its host is on loopback (Secure Contexts,
+    section 3.1)."""
     return _is_trustworthy(_before_path(url))
 
 
@@ -152,7 +153,7 @@ def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
 
 
 def _unicode(text: str) -> str:
-    """Return text from the wire decoded from UTF-8. Return it unchanged if it is not UTF-8."""
+    """Return text from the wire decoded as UTF-8. Return the text unchanged if it is not UTF-8."""
     if text.isascii():
         return text
     try:
@@ -162,8 +163,8 @@ def _unicode(text: str) -> str:
 
 
 def _before_path(uri: str) -> str:
-    """Return the part of a URI before its path. A few sites have most of the feeds, so results that depend on this part
-    alone are memoized."""
+    """Return the part of a URI before its path. Results that depend only on this part are memoized with it as key: most
+    feeds belong to a few sites, so few results are computed."""
     end = uri.find("/", len("https://"))
     return uri if end < 0 else uri[:end]
 

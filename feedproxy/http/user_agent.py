@@ -6,9 +6,9 @@ word into its product comment or after dashes: `457 subscribers`, `2 readers`, `
 subscribers/claim_confirmation.py decides which claims are believed.
 
 One service may use several User-Agent strings, such as one for feeds and one for pages, or an old and a new one. Claims
-are therefore counted under the name of the service, reduced to the part that its strings have in common. Claims with
-different ids of a feed are added. A number in an address is not taken for an id, because a count that is too low is the
-smaller error.
+are therefore counted under the name of the service: the part that its strings have in common. If a service sends
+several ids for one feed, the claims with these ids are added. A number in an address is not taken for an id. A service
+with such numbers may get a count that is too low, which is a smaller error than a count that is too high.
 """
 
 import re
@@ -26,9 +26,9 @@ COUNT_MAX = 10**12
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of a service to fetch for `count` subscribers.
+    """The statement of a service that it fetches for `count` subscribers.
 
-    `feed_id` is the service's own id of the feed; empty if there is none.
+    `feed_id` is the service's own id of the feed; it is empty if the service states none.
     """
 
     fetcher: str
@@ -124,7 +124,8 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return the part of a name that all strings of a service have in common. Return `unknown` if it is empty."""
+    """Return the part of a product name that is the same in all User-Agent strings of a service. Return `unknown` if
+    that part is empty."""
     parts = name.lower().split()
     distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
     return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"
@@ -144,10 +145,10 @@ def _name(user_agent: str) -> str:
 
 
 def _mozilla_product(text: str) -> str:
-    """Return the product in a Mozilla string.
+    """Return the product in a User-Agent that begins with `Mozilla/`.
 
-    In order of preference: the name after `compatible;`, a product that is no browser engine, a name with a version in
-    the comment, the browser.
+    The candidates, in order of preference, are the name after `compatible;`, a product that is no browser engine, a
+    name with a version in the comment, and the browser.
     """
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []

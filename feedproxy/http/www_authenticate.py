@@ -11,9 +11,10 @@ _CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
 _UNUSABLE_AT_GATEWAY = _CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
-A response to Digest includes the client's realm and request target, and the origin expects its own. The others
-authenticate connections, and use the name of the gateway's host: browsers answer them with the account of the user for
-hosts of the intranet, and the gateway would send this answer to any site.
+A response to a Digest challenge includes the realm and the request target as the client sees them. At the gateway, both
+differ from those that the origin expects. The other schemes authenticate a connection. Browsers answer them with the
+user's account for the intranet, if the name of the gateway's host belongs to the intranet. The gateway would then send
+this answer to any site.
 """
 
 _NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -33,14 +34,16 @@ def authenticates_connection(credentials: str) -> bool:
 def gateway_challenges(value: str, owner: str) -> str:
     """Return the challenges that the gateway passes on, with `owner` before their realms.
 
-    At the gateway, all origins share one address. With the origin as `owner`, a browser does not send the credentials
-    for one origin to another.
+    At the gateway, all origins share one address. `owner` is the origin of the challenges. With a realm that begins
+    with the origin, a browser does not send the credentials for one origin to another.
 
-    The rule applies to all schemes, because recipients divide a list of challenges differently: for Chromium, a line is
-    one challenge, and its last realm counts. If the realm of Basic is missing, `owner` becomes the realm. If a
-    challenge has several realms, the first counts. `domain` would extend the realm to other paths (RFC 7616, section
-    3.3). It is dropped, as are malformed parameters, and parameters before the first challenge, which would become part
-    of the challenge on the previous line.
+    The rule applies to all schemes, because recipients divide a list of challenges differently: Chromium takes each
+    line as one challenge, and uses its last realm. If the realm of Basic is missing, `owner` becomes the realm. If a
+    challenge has several realms, the first counts.
+
+    Some parameters are dropped. `domain` would extend the realm to other paths (RFC 7616, section 3.3). Malformed
+    parameters are dropped. Parameters before the first challenge would become part of the challenge on the previous
+    line.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):

@@ -18,8 +18,8 @@ from feedproxy.http.coding.content_coding import GZIP_MAGIC, ZSTD_MAGIC, Unknown
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
-"""Maximum number of codings applied to one content. Two occur, such as a gzip file from a compressing server; more
-indicate an attack or a loop."""
+"""Maximum number of codings applied to one content. Two codings occur, for example if a server compresses the transfer
+of a gzip file. More codings indicate an attack or a loop."""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
@@ -31,10 +31,11 @@ _PIECE = 4 * 1024
 and a member may have only 20 bytes. With larger pieces, a body of empty members would take seconds."""
 
 _ONE_CALL_MAX = 256 * 1024
-"""Maximum size of a content that is decoded in one call, in bytes."""
+"""Maximum size, in bytes, of the content of a gzip body that is decoded in one call. A content that may be larger is
+decoded in pieces."""
 
 _OUTPUT = 64 * 1024
-"""Bytes of output for each call of a decoder."""
+"""Number of bytes to which the output of one call of a decoder is limited."""
 
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
 """Maximum window of zstd, in bytes. As a content coding, zstd has a window of at most 8 MB, and a decoder may refuse
@@ -79,7 +80,8 @@ def decoding_limit(length: int, limit: int) -> int:
 
 
 def _is_mislabelled(body: bytes, coding: str) -> bool:
-    """Return True if the label is wrong: the magic number is missing, and the body begins like XML or JSON."""
+    """Return True if the body is not in the coding that Content-Encoding states: the coding's magic number is missing,
+    and the body begins like XML or JSON."""
     if coding == "gzip":
         return not body.startswith(GZIP_MAGIC) and _is_text(body)
     if coding == "zstd":

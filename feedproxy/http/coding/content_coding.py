@@ -1,7 +1,7 @@
 """Content codings: their names in Content-Encoding, and encoding.  RFC 9110, section 8.4
 
-bounded_decompression.py decodes. Encoding writes neither a time nor a file name. The same content therefore has the
-same bytes, and the same tag.
+The decoders are in bounded_decompression.py. The encoders write neither a time nor a file name into their output. The
+same content therefore always gives the same bytes and the same entity tag.
 """
 
 import brotli
@@ -42,9 +42,9 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame, but other decoders do not. The last four bytes of gzip are the length of its content (RFC 1952, section
-    2.3.1), unless there are more members or other data. Data after zstd's frames can only be found by decoding again,
-    so the function returns False for zstd.
+    frame. Other decoders do not ignore such data. The last four bytes of gzip are the length of its content (RFC 1952,
+    section 2.3.1). A different length therefore shows that there are more members or other data. In zstd, such data can
+    only be found by decoding again, so the function returns False for zstd.
     """
     match coding:
         case "gzip":

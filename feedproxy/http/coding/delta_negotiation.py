@@ -1,8 +1,9 @@
 """Delta encoding: A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.  RFC 3229
 
 The only supported instance manipulation is `feed`. Its result is the document with only the entries that were added or
-changed since the base. The base is a version that the client has. The client names the base as in a conditional
-request: by entity tags or by a date. RFC 3229 defines only tags, but feed readers and servers have long used both.
+changed since the base. The base is the version that the client has. The client names it as in a conditional request: by
+an entity tag or by a date. RFC 3229 defines only tags for this purpose, but feed readers and servers have long used
+dates, too.
 
 The fields of a 226 prevent caches from treating the delta as the whole representation.
 """
@@ -81,8 +82,8 @@ def _with_no_store(fields: Fields) -> Fields:
     """Return the fields with directives that keep caches without support for 226 from storing the response (section
     10.8.2).
 
-    A cache with support for 226 ignores `no-store` if there is also `im`; other caches obey `no-store`. A `no-store` of
-    the origin is for both kinds, so no `im` is added to it.
+    A cache with support for 226 ignores `no-store` if `im` is present; other caches obey `no-store`. If the origin has
+    sent `no-store`, all caches must obey it, so `im` is not added.
     """
     # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).
     fields = fields.without(*(name for name, _ in fields if _TARGETED.fullmatch(name)))

@@ -12,7 +12,7 @@ from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_short
 
 type _Parts = tuple[str, ...]
-"""Literals, with a wildcard between each pair of neighbours."""
+"""The literal texts of a pattern, in order. Between two neighbours, the pattern has a wildcard."""
 
 _TOKEN = re.compile(
     r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
@@ -86,9 +86,10 @@ def _is_modifier(pattern: str, at: int) -> bool:
 
 
 def matches_glob(parts: Sequence[str], text: str) -> bool:
-    """Return True if a text consists of these literals in order, with any text between two of them.
+    """Return True if a text consists of these literals in order, with any text between neighbours.
 
-    Each literal is matched at its first position after the previous one, which takes linear time.
+    Each literal is searched from the end of the previous one, and its first occurrence is taken. The search takes
+    linear time.
     """
     if len(parts) == 1:
         return text == parts[0]

@@ -11,8 +11,9 @@ _GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
 def gateway_target(path: str) -> str:
     """Return the normalised target in a gateway path, which follows the first slash.
 
-    Clients may have folded `//` into `/`. `path` is the path of the request line, including the query. Raises NotFound
-    if the target does not begin with http or https, and BadTarget if it is invalid.
+    `path` is the path of the request line, including the query. The target may have one slash after its scheme, because
+    some clients replace `//` by `/`. Raises NotFound if the target does not begin with http or https, and BadTarget if
+    it is invalid.
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:

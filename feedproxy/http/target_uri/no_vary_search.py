@@ -21,7 +21,8 @@ COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
     *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
 )
-"""Parameter names that No-Vary-Search lists if a pattern with a wildcard matches them. The field has no wildcards."""
+"""Names of common query parameters. If a pattern with a wildcard matches one of them, No-Vary-Search lists the name,
+because the field itself has no wildcards."""
 
 type _Pairs = list[tuple[str, str]]
 
@@ -31,13 +32,14 @@ class QueryVariance:
     """The parameters of a query that identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()
-    """Parameters that are ignored. If `all_but` is True, these count, and all others are ignored."""
+    """Names of the parameters that are ignored. If `all_but` is True, only the parameters with these names count, and
+    all others are ignored."""
     all_but: bool = False
     key_order: bool = True
 
     @property
     def is_default(self) -> bool:
-        """Return True if no parameter is ignored, and their order counts."""
+        """Return True if no parameter is ignored, and the order of parameters counts."""
         return not self.names and not self.all_but and self.key_order
 
     def are_equivalent(self, one: str, other: str) -> bool:

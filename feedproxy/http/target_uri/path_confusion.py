@@ -59,13 +59,13 @@ def _replace_compatible(path: str) -> str:
 
 
 def _without_ignorable(path: str) -> str:
-    """Remove zero-width characters and direction marks."""
+    """Return the path without zero-width characters and direction marks, which some file systems ignore."""
     text = _BYTES.sub(_text, path)
     return _encode(_IGNORABLE.sub("", text)) if _IGNORABLE.search(text) else path
 
 
 def _without_streams(path: str) -> str:
-    """Replace `name:stream:$TYPE` by `name`."""
+    """Return the path with `name:stream:$TYPE`, which names an alternate data stream of NTFS, replaced by `name`."""
     if ":" not in path or "$" not in path:
         return path
     return "/".join(segment.partition(":")[0] if "$" in segment else segment for segment in path.split("/"))
@@ -116,7 +116,7 @@ INTERPRETERS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("NTFS: streams with any name and type", _without_streams),
     ("HFS+: zero-width characters in names are removed", _without_ignorable),
 )
-"""Names of servers, each with the transformation that they apply to a path."""
+"""Transformations that some servers apply to a path, each with the names of these servers."""
 
 
 @memoize_short(longest=2048)
@@ -139,7 +139,8 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return a query unchanged, decoded once, and decoded repeatedly, with PHP's interpretation of each."""
+    """Return the texts as which different servers may read a query: unchanged, decoded once, decoded repeatedly, and
+    each of these three as PHP parses it."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
     once = _decode(query)
@@ -148,7 +149,8 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query as PHP parses it, and Express in part, with values trimmed.
+    """Return a query with the names and values that PHP reads from it, with surrounding spaces removed. Express parses
+    some of the same forms.
 
     `a.b[]=+x` becomes `a_b=x`, and a name ends at NUL.
     """

@@ -22,8 +22,8 @@ PRIVATE_SUFFIXES = frozenset({"example", "internal", "local", "localhost", "test
 def site_of(uri: str) -> str:
     """Return the site of a normalised target: its registrable domain.
 
-    A name with a single label is its own site. At an IP address and at localhost, each port is a site: there, only
-    ports distinguish servers.
+    A name with a single label is its own site. At an IP address and at localhost, each port is a separate site, because
+    one such host may run several unrelated servers.
     """
     host, port = split_host_port(uri)
     if ":" in host:

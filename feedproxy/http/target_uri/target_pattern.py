@@ -10,10 +10,11 @@ query. There are three forms:
 A pattern is normalised (http/uri.py) and compared with normalised target URIs. The case of hosts, percent-encoding, and
 the form of international names therefore do not matter.
 
-In rules that protect feeds, a pattern also matches every other spelling of a URI that a lax server answers with the
-same feed (`protects`).
+In a rule that protects a feed, a pattern also matches other spellings of the feed's URI, because a lax server answers
+them with the same feed (`protects`).
 
-Purges and refreshes compare whole addresses as written (`compile_glob`).
+The operator's commands that purge or refresh feeds use another kind of pattern, which is compared with the whole
+address as written (`compile_glob`).
 """
 
 import re
@@ -62,7 +63,10 @@ class TargetPattern:
 
 
 def _split(text: str) -> tuple[str, str, str | None]:
-    """Return the scheme (`*` for any), the authority, and the part after the slash, which is None without a slash."""
+    """Return the scheme, the authority, and the text after the first slash of a pattern.
+
+    The scheme is `*` if the pattern permits any scheme. The text is None if the pattern has no slash.
+    """
     match = _SCHEME.fullmatch(text)
     scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
     authority, slash, path = remainder.partition("/")
@@ -75,8 +79,8 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return an expression that matches this host and all other names that always lead to the same machine, without a
-    port."""
+    """Return a regular expression that matches this host, and all other names that always lead to the same machine. The
+    expression has no port."""
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK
@@ -119,9 +123,9 @@ def _wide_path(path: str | None) -> str:
 
 
 def _wide_query(query: str) -> str:
-    """Return an expression that matches the parameters in any order.
+    """Return a regular expression that matches the parameters of a query in any order.
 
-    A trailing asterisk matches within its parameter.
+    An asterisk at the end of a parameter matches only text within this parameter.
     """
     return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
 

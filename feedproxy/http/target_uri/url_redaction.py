@@ -30,9 +30,8 @@ _SECRET_NAME = re.compile(
 """Matches names of secret parameters, in lower case and without word separators."""
 
 _PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Parameters with values that may be public or secret. Short numbers and words count as public: forums use `t` for
-topic numbers.
-"""
+"""Names of parameters with values that may be public or secret. Short numbers and words count as public: forums use `t`
+for topic numbers."""
 
 _PUBLIC_PARAMETERS = frozenset({"channel_id", "playlist_id", "list"})
 """Parameters with long random values that are public (YouTube)."""
@@ -58,10 +57,12 @@ PUBLIC_IDENTIFIERS = (
     "www.spreaker.com/show/",
     "www.youtube.com/feeds/",
 )
-"""Beginnings of addresses, after the scheme, below which public feeds have random names. Private feeds of these
-services have other hosts or paths. Random names look like tokens. If a service is missing here, its addresses are
-redacted and left out of public lists. An entry must be removed if its service begins to use such addresses for
-private feeds."""
+"""Beginnings of addresses, after the scheme, below which public feeds have random names. The private feeds of these
+services have other hosts or paths.
+
+Random names look like tokens. The addresses of a service that is missing here are therefore redacted and left out of
+public lists. An entry must be removed if its service begins to use such addresses for private feeds.
+"""
 
 _PUBLIC_IDENTIFIER = re.compile(
     rf"https?://(?:{'|'.join(map(re.escape, PUBLIC_IDENTIFIERS))}|mastodon\.[a-z]+/@[^/]*/)"
@@ -82,7 +83,8 @@ _PRIVATE_PATH = re.compile(
 _RUN = re.compile(r"[0-9A-Za-z_~-]++")
 _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
-"""Matches the positions between characters of different kinds, except after the capital letter of a word."""
+"""Matches the positions between small letters, capital letters and digits. The position between a capital letter and
+the small letters of the same word is not matched."""
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -99,10 +101,12 @@ _RUN_MAX = 2048
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""An address with parameters, user information or an ambiguous host contains at least one of these characters."""
+"""Matches characters of which an address has at least one if it has parameters, user information or an ambiguous
+host."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
-"""Matches an address without query, user information, brackets and fragment. Only its tokens can be secret."""
+"""Matches an address without query, user information, brackets and fragment. Such an address can have no other secret
+than a token in its path."""
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']++")
 """Matches an address in a text."""
@@ -117,9 +121,9 @@ part of another one, such as a gateway address."""
 def is_random(run: str) -> bool:
     """Return True if letters and digits look like a random token and not like a word, title, date or number.
 
-    The measure is how often small letters, capital letters and digits alternate. Hyphens and underscores are ordinary
-    characters in base64url, but separate words in titles. Alternations are therefore counted only within the parts that
-    they separate.
+    The measure is how often small letters, capital letters and digits alternate. Hyphens and underscores separate words
+    in titles, but are ordinary characters in base64url. Alternations are therefore counted only within the parts
+    between these characters.
     """
     if len(run) < 6:
         return False
