@@ -68,7 +68,8 @@ class FeedAudience:
     demand: Demand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers without a known rhythm that requested the feed in the last `window` seconds."""
+        """Return the number of readers that requested the feed in the last `window` seconds, but do not poll it at
+        regular times."""
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.count_sampled(self.target) < READERS_MAX:
@@ -135,7 +136,7 @@ class CacheAdmin:
         return len(self._coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target of a normalised address, which is the target itself or its public address.
+        """Return the target of a normalised address. The address is the target itself or its public address.
 
         Query parameters that the target's rule ignores are removed.
         """
@@ -165,7 +166,7 @@ class CacheAdmin:
         return [feed.address for feed in feeds]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
-        """Return the instant from which this target may be fetched, or None if it may be fetched now."""
+        """Return the instant from which this target may be fetched again, or None if it may be fetched now."""
         match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case Deferred(until):
                 return until
@@ -182,8 +183,8 @@ class CacheAdmin:
         return None
 
     async def refresh(self, target: str) -> RefreshReport:
-        """Refresh this target and return the result. If the minimum interval forbids a fetch now, the outcome is
-        `later`."""
+        """Refresh this target and return the result. If the minimum interval of the target or of its site has not
+        passed, nothing is fetched, and the outcome is `later`."""
         target = self.to_upstream_url(target)
         stored_keys = [key for key in self._keys_for(target) if self._store.holds(key)] if "#" not in target else []
         if stored_keys and not self._store.holds(target):
@@ -211,8 +212,8 @@ class CacheAdmin:
         await self._store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Record a push and its lease. Up to the instant `promised`, the schedule fetches the target only every
-        `push_interval` seconds."""
+        """Record a push and its lease. A publisher that pushes makes frequent fetches unnecessary: up to the instant
+        `promised`, the schedule fetches the target only every `push_interval` seconds."""
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
             self.scheduler.reschedule(target)
@@ -264,7 +265,7 @@ class CacheAdmin:
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
         """Delete the given target, or all targets that match the glob `pattern`. Return the deleted targets.
 
-        The results of refreshes in progress are not stored.
+        If refreshes of these targets are in progress, their results are not stored.
         """
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
@@ -288,16 +289,17 @@ class CacheAdmin:
         return targets
 
     def _stored_forms(self, address: str) -> Sequence[str]:
-        """Return the keys under which an address may be stored: without ignored parameters, with them, and with the
-        names of credentials.
+        """Return the keys under which a response for an address may be stored.
 
-        A response that was stored before the rule had `ignore_query` has the target with the parameters.
+        They are the target without the query parameters that its rule ignores, the target with these parameters, and
+        each of the two with the names of credentials. A response has the key with the parameters if it was stored
+        before the rule had `ignore_query`.
         """
         forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address))))
         return (*forms, *(key for form in forms if "#" not in form for key in self._keys_for(form)))
 
     async def _delete(self, target: str) -> bool:
-        """Delete a target. Return True if it was stored here or by a peer."""
+        """Delete a target. Return True if it was stored on this machine or by a peer."""
         await self._peers.sync(target)  # a target that only a peer has stored also counts as purged
         self._store.coordination.invalidate(target)
         self._coordinator.discard(partial(eq, target))
@@ -306,8 +308,8 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard the refreshes in progress of a target that a peer has purged. An empty string stands for all
-        targets."""
+        """Discard the refreshes in progress of a target that a peer of the fleet has purged. An empty string stands for
+        all targets."""
         self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
@@ -322,9 +324,11 @@ class CacheAdmin:
         return bool(relocated)
 
     async def recheck_size(self, key: str) -> None:
-        """Forget that the content of a target exceeds `buffer_max`. `key` is the target under which it is stored.
+        """Forget that the content of a target is known to exceed `buffer_max`. `key` is the target under which it is
+        stored.
 
-        The next request is fetched, and not streamed at once, so that the limits on fetches apply to it.
+        The next request is then fetched by the proxy, which applies its limits on fetches. Otherwise the request would
+        be streamed at once.
         """
         resource = self._store.get_latest(key)
         if resource is None or not resource.oversized:
@@ -351,7 +355,8 @@ class CacheAdmin:
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
         """Invalidate the stored responses of an origin that belong to one of these groups.
 
-        Other groups of an invalidated response stay valid: "this mechanism does not cascade" (RFC 9875, section 2.2.1).
+        An invalidated response may belong to further groups. Their other responses stay valid: "this mechanism does not
+        cascade" (RFC 9875, section 2.2.1).
         """
 
         def belongs(stored: StoredResponse) -> bool:
@@ -423,7 +428,7 @@ class CacheAdmin:
         """Return the earliest instant at which a refresh of a feed may be worthwhile, or None if no such instant is
         known.
 
-        A refresh comes shortly before the expected poll of a reader (refresh/policy/polling_price.py).
+        A refresh is worthwhile shortly before the expected poll of a reader (refresh/policy/polling_price.py).
         """
         now = self._clock.now()
         if not self.owns(target) or self._demand.count_since(target, 0.0):
@@ -447,9 +452,9 @@ class CacheAdmin:
         )
 
     def _lane_of(self, target: str) -> str:
-        """Return the scheduler lane of a target, in which refreshes are spaced: its site.
+        """Return the name of the lane in which the scheduler spaces the refreshes of a target. It is the target's site.
 
-        For feeds of the upstream, which needs no spacing, it is the target itself.
+        Feeds of the upstream need no spacing. The lane of such a feed is the target itself.
         """
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 

@@ -20,7 +20,7 @@ hours, Firefox to a day."""
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
     """Return the response with permission for scripts of every web origin to read it.
 
-    Only responses for all clients get the permission.
+    The permission is added only to a response that every client may get.
     """
     stored = response.stored
     if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
@@ -33,8 +33,9 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 def preflight_response(request: Request, settings: Settings) -> Response | None:
     """Return the response to a CORS preflight for a stored feed, or None for another request.
 
-    A script that sends If-None-Match or A-IM to another web origin causes a preflight. Preflights for credentials go to
-    the origin: `*` as a field name does not include Authorization.
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. A preflight that asks for
+    permission to send credentials is forwarded to the origin, because the proxy's answer does not permit Authorization:
+    `*` as a field name does not include it.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

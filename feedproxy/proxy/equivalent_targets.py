@@ -1,7 +1,7 @@
 """Targets that differ only in query parameters without effect on the response (No-Vary-Search, option `ignore_query`).
 
-Such targets share one stored response. Targets to which rules give different readers or different privacy remain
-separate.
+Such targets share one stored response. Targets remain separate if the operator's rules give them different readers or
+different privacy.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,8 @@ _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
 
 
 def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) -> str:
-    """Return the target without the query parameters that its rule ignores (`ignore_query`)."""
+    """Return the target without the query parameters that its rule ignores (`ignore_query`). Return the target
+    unchanged if the rules give the shorter target other readers or another privacy."""
     if "?" not in target or not (ignored := settings_for(target).ignore_query):
         return target
     reduced = without_parameters(target, ignored)
@@ -77,8 +78,8 @@ class EquivalentTargets:
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return the recorded target with a stored response that may answer without a request to the origin, or
-        `target`.
+        """Return a recorded target with a stored response that may answer the request without a request to the origin.
+        Return `target` if there is none.
 
         "the presented target URI and that of the stored response are equivalent modulo search variance" --
         No-Vary-Search, Caching. A response that needs validation is validated under the requested target, because the

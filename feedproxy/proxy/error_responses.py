@@ -25,7 +25,7 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 class ErrorResponses:
-    """Builder of the responses that have an error document."""
+    """Builder of the responses that contain an error document."""
 
     def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
         self._clock = clock
@@ -54,10 +54,8 @@ class ErrorResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return 503 with a Retry-After that ends at the instant `until`.
-
-        It is for a target that may not be fetched and has no usable copy.
-        """
+        """Return a 503 response for a target that may not be fetched and has no usable copy. Its Retry-After ends at
+        the instant `until`."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)

@@ -1,8 +1,8 @@
-"""The instant until which the decision about a hit cannot change.
+"""The instant until which the decision to answer with a stored response cannot change.
 
-The decision in freshness_by_hints_and_history.py and cache/reuse_decision.py depends on these instants: the ends of the
-lifetime, of the permission to serve stale, of a push lease and of a skipped period, and the limits that the request
-sets. If an instant is uncertain, the result is the current instant.
+freshness_by_hints_and_history.py and cache/reuse_decision.py make this decision. It can change at the end of the
+lifetime, of the permission to serve stale, of a push lease, and of a skipped period. It can also change at an instant
+that follows from the limits of the request. If such an instant is uncertain, the result is the current instant.
 """
 
 from feedproxy.cache.freshness import Freshness, Source
@@ -26,8 +26,8 @@ def decision_valid_until(
     freshness: Freshness,
     now: Instant,
 ) -> Instant:
-    """Return the last instant at which the decision is certain to be the same as at `now`. The result is at least
-    `now`.
+    """Return the last instant at which the decision to use the response is certain to be the same as at `now`. The
+    result is at least `now`.
 
     `freshness` is the freshness of the response at the instant `now`, and permits its use.
     """

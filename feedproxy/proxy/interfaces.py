@@ -30,8 +30,8 @@ class Demand(Protocol):
     """Interest in feeds that does not come from requests of feed readers, such as WebSub subscriptions."""
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return the number of additional readers of `target` since an instant. The schedule counts them like feed
-        readers."""
+        """Return the number of additional readers of `target` since an instant. The refresh schedule counts them like
+        feed readers."""
         ...
 
 

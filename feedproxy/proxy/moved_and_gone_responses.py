@@ -16,7 +16,7 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Maximum number of targets that are remembered as having no feed. A relocation to a remembered target is in doubt. The
+"""Maximum number of targets that are remembered as having no feed. The proxy doubts a move to a remembered target. The
 oldest target is removed first."""
 
 
@@ -30,22 +30,29 @@ class RelocationResponses:
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
-        """Return the response for a recorded relocation that needs no recheck yet, or None."""
+        """Return the response that announces the move or the end of a feed, or None if the feed has neither moved nor
+        ended.
+
+        Return None also if the move is in doubt, or if the origin must be asked again first: a recorded move or end is
+        rechecked from time to time.
+        """
         return self._find(context, context.resource, now, None)
 
     def after_fetch(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response for a recorded relocation, or None.
+        """Return the response that announces the move or the end of a feed, or None if there is neither, or the move is
+        in doubt.
 
-        The caller has asked the origin, or may not ask it.
+        The caller has already asked the origin, or may not ask it now.
         """
         return self._find(context, resource, now, status)
 
     def as_last_resort(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response for a recorded relocation even if it is in doubt, or None.
+        """Return the response that announces the move or the end of a feed, or None if there is neither. A move in
+        doubt is announced, too.
 
         The caller has no stored response to send.
         """
@@ -83,7 +90,7 @@ class RelocationResponses:
         return move_confirmation.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record whether the refreshed target has a feed. A relocation to a target without a feed is in doubt."""
+        """Record whether the refreshed target has a feed. A recorded move to a target without a feed is in doubt."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in move_confirmation.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)
@@ -92,8 +99,8 @@ class RelocationResponses:
             self._dead_targets.drop(resource.target)
 
     def _relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """Return a 301 to `location`. For a move by a rule (`moved_to`), return an XML redirect document if
-        `announce_as` is `xml`."""
+        """Return the response that announces a move to `location`. It is a 301, or an XML redirect document if the move
+        comes from a rule (`moved_to`) and `announce_as` is `xml`."""
         settings = context.settings
         if settings.moved_to and settings.announce_as == "xml":
             shown = rewrite_location(
@@ -110,8 +117,8 @@ class RelocationResponses:
         )
 
     def _gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """Return a 410. For an end by a rule (`gone`), return an XML document that announces it if `announce_as` is
-        `xml`.
+        """Return the response that announces the end of a feed. It is a 410, or an XML document if the end comes from a
+        rule (`gone`) and `announce_as` is `xml`.
 
         `believed` is true if the end is confirmed, and the origin is not being asked again. Only then may caches store
         the 410.

@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
-"""Response fields that the redirect copies from the page. The redirect then has the page's freshness and provenance."""
+"""Response fields that the redirect copies from the page's response, so that the redirect has the freshness and the
+Cache-Status of the page."""
 
 
 class Autodiscovery:

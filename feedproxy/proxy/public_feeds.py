@@ -10,9 +10,10 @@ from feedproxy.subscribers.distinct_readers import Readers, count_distinct
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
-    """Return True if a public list may name this feed. `settings` are the settings of the target, rules included.
+    """Return True if a public list may name this feed. `settings` are the settings for this target after its rules have
+    been applied.
 
-    A target URI with userinfo or a secret is never listed.
+    A target URI with user information or a secret is never listed.
     """
     if has_secret(target) or uri.without_fragment(target) != target:
         return False

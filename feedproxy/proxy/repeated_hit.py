@@ -1,12 +1,12 @@
 """Repetition of a hit without the whole request pipeline.
 
 While the stored resource and the settings are unchanged, three properties of a hit depend on time alone: its age,
-whether it may still be used, and the header fields that state both. `reusable_hit` checks that a response depends on
-nothing else. `recompute_hit` computes the three properties again, with the functions of the pipeline.
+whether it may still be used, and the fields that state the age and the freshness. `reusable_hit` checks that a response
+depends on nothing else. `recompute_hit` computes the three properties again, with the functions of the pipeline.
 
-Between two instants at which a decision can change (hit_validity.py), only the age grows. `advance_hit` then adds the
-elapsed seconds, which takes a thirtieth of the time of `recompute_hit`. Feeds with less than one request per second
-gain most, because the age differs at nearly every request.
+The instants at which the decision to use the response can change are known (hit_validity.py). Up to the next of them,
+only the age grows. `advance_hit` then adds the elapsed seconds, which takes a thirtieth of the time of `recompute_hit`.
+Feeds with less than one request per second gain most, because the age in whole seconds differs at nearly every request.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "
 
 @dataclass(frozen=True, slots=True)
 class ReusableHit:
-    """A response that may be repeated, with the values on which the next repetition depends.
+    """A stored response that may answer further equal requests, with the values on which the next answer depends.
 
     `vary_names` contains the request fields that select a variant. `counted` is true if the client counts as a
     subscriber.
@@ -63,10 +63,10 @@ type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], b
 class HitState:
     """The age, freshness and header fields of a hit between the instants `computed_at` and `until`.
 
-    `initial_age` is the age in seconds at `response_time`. Until `decision_valid_until`, only the age changes. With
-    `overrides_cache_control`, the Cache-Control field states the lifetime that this proxy computed. With
-    `emits_cdn_cache_control`, the CDN-Cache-Control field states the same lifetime. The class is no dataclass, because
-    creating a frozen dataclass takes longer than computing its contents.
+    `initial_age` is the age in seconds at `response_time`. Until `decision_valid_until`, only the age changes. If
+    `overrides_cache_control` is True, the Cache-Control field states the lifetime that this proxy computed. If
+    `emits_cdn_cache_control` is True, the CDN-Cache-Control field states the same lifetime. The class is no dataclass,
+    because creating a frozen dataclass takes longer than computing its contents.
     """
 
     __slots__ = (
@@ -183,8 +183,11 @@ def _intern_names(names: frozenset[str]) -> frozenset[str]:
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return True if the result of the request's conditions is independent of the current time. The result of a
-    condition with a date in the future depends on that time."""
+    """Return True if the result of the request's conditions does not depend on the current time.
+
+    The result depends on it if If-Modified-Since or If-Unmodified-Since has a date in the future, because a date in the
+    future is treated differently from the same date in the past.
+    """
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)

@@ -1,5 +1,5 @@
-"""Lookup of stored resources. Instants in the future, which were stored before the clock was set back, are
-corrected.
+"""Lookup of stored resources. If the clock is set back, stored instants may lie in the future. The lookup corrects
+them.
 """
 
 import asyncio

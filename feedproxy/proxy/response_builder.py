@@ -68,8 +68,9 @@ def build_response(
 ) -> Response:
     """Return the response to a request from a stored response.
 
-    With `state_freshness`, the remaining lifetime replaces the origin's lifetime. `surrogate_key` is added for a CDN in
-    front. Both are for reverse mode. `earlier_versions` is the period in which other content was stored for the target.
+    If `state_freshness` is True, the remaining lifetime replaces the lifetime that the origin states. `surrogate_key`
+    is a value of Surrogate-Key to add, for a CDN in front of feedproxy. Both parameters are for reverse mode.
+    `earlier_versions` is the period in which other content was stored for the target.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
@@ -173,8 +174,8 @@ def _with_freshness_fields(
 
 
 def _with_max_age(fields: Fields, total: str) -> Fields:
-    """Return the fields with this lifetime instead of the origin's. Other directives move to a second Cache-Control
-    line."""
+    """Return the fields with the max-age directive `total` instead of the lifetime that they state. Other directives
+    move to a second Cache-Control line."""
     other_fields = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
     return fields.with_added("Cache-Control", other_fields) if other_fields else fields
@@ -193,7 +194,8 @@ def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
 
 
 def remaining_lifetime(freshness: Freshness, age: Seconds) -> int:
-    """Return the whole seconds for which the response may still be used at `age` seconds. 0 if it may not be used."""
+    """Return the number of whole seconds for which the response may still be used when its age is `age` seconds. Return
+    0 if it may not be used."""
     now = freshness.expires - (freshness.lifetime - age)
     until = freshness.expires if freshness.allowance is None else max(freshness.expires, freshness.allowance.until)
     return max(0, int(until - now))
@@ -227,8 +229,8 @@ def _current_tags(
 ) -> Iterator[EntityTag]:
     """Yield the entity tags of the selected representation: the proxy's own tag and, as a weak tag, the origin's.
 
-    With `all_codings`, the proxy's tags of all codings are included. Only strong comparison needs them. Weak comparison
-    recognises them by their common base.
+    If `all_codings` is True, the proxy's tags for all other codings are included. Only strong comparison needs them,
+    because weak comparison recognises all codings by the common base of their tags.
     """
     if selected.tag is not None:
         yield selected.tag

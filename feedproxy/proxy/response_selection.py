@@ -34,10 +34,12 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PAUSED_RETRY: Seconds = 86_400
-"""Seconds in Retry-After for a paused feed without a usable copy: the operator may end the pause at any time."""
+"""Seconds in Retry-After for a paused feed without a usable copy. The number is only a guess, because the operator may
+end the pause at any time."""
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""Seconds for which content above `buffer_max` streams through before its size is checked again: one day."""
+"""Seconds for which requests for content above `buffer_max` are streamed, before the size of the content is checked
+again: one day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class SelectedResponse:
 
 
 type Selection = SelectedResponse | ProxyResponse | PassThrough
-"""A response to render, a response that the proxy generated, or the instruction to stream the request through."""
+"""A response to render, a response that the proxy generated, or the decision to stream the request."""
 
 
 class ResponseSelector:
@@ -95,8 +97,9 @@ class ResponseSelector:
     ) -> Selection:
         """Return the response to a GET or HEAD. Raises FeedproxyError.
 
-        `is_synced` is true after the peers' newer copies were fetched. `is_retry` is true for a second fetch. It is
-        made if the first response varies by a field that the first request to the origin lacked.
+        `is_synced` is true if the newer copies of peers have already been fetched. `is_retry` is true for the second
+        request to the origin. The second request is made if the first response varies by a field that the first request
+        lacked.
         """
         context = self._contexts.build(request, client, settings)
         resource, now = context.resource, self._clock.now()
@@ -227,10 +230,11 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response if a request to the origin is not permitted now.
+        """Return the response to send if a request to the origin is not permitted now.
 
-        Return None if a request is permitted, if a refresh in progress can be joined, or if there is no other way to a
-        response.
+        Return None if a request is permitted, or if the client's request can wait for a refresh in progress. Return
+        None also if a minimum interval forbids the request, but no stored response may be used. The caller then asks
+        the origin nevertheless. During a back-off, this happens at most once per minimum interval.
         """
         resource, settings, now = context.resource, context.settings, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
@@ -348,8 +352,8 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response may answer in place of a fetch that is not permitted now. The rules are
-        those of a failed fetch."""
+        """Return True if the stored response may answer, because a fetch is not permitted now. The same rules apply as
+        after a failed fetch."""
         patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else content_guard.last_validated(resource)
         if self._clock.now() >= validated + patience:
@@ -371,7 +375,8 @@ def _with_get(context: RequestContext) -> RequestContext:
 def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
-    """Return the seconds after the end of its lifetime for which a stale feed answers while it is refreshed."""
+    """Return the number of seconds after the end of its lifetime for which a stale feed may answer while it is
+    refreshed."""
     if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)

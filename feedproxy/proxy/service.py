@@ -187,8 +187,8 @@ class Service:
         return next((feed.content.media_type or feed.fields.get("content-type") for feed in feeds), None)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for work in progress, then cancel what remains, and close the parts in
-        order."""
+        """Wait at most `timeout` seconds for work in progress, then cancel the rest, and close the parts of the service
+        in order."""
         until = asyncio.get_running_loop().time() + timeout
         await self.admin.scheduler.close()
         for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):

@@ -1,9 +1,10 @@
 """Content codings of stored feeds, made on demand and once for each version.
 
 Content in the origin's own coding is stored as received, if the proxy did not edit it. When a new version is stored,
-ingest.py makes the codings that clients requested for the previous version. For any other coding, there are two cases.
-A client that would otherwise get uncompressed content waits for its coding, about a millisecond. If a client prefers
-another coding than it gets, and the response is a hit, the preferred coding is made for later requests.
+ingest.py makes the codings that clients requested for the previous version. Any other coding is made when a client
+first prefers it. If the client would otherwise get uncompressed content, its response waits for the coding, about a
+millisecond. If the client gets content in another coding, and the response is a hit, the preferred coding is made
+afterwards, for later requests.
 
 A feed that is requested once is thus compressed at most once, and a feed that is polled has all codings that its
 clients request (docs/decisions/content-codings-on-request.md).

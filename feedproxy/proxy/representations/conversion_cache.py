@@ -90,7 +90,7 @@ class Headlines:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A stored feed as it is passed to a helper process."""
+    """A stored feed as it is passed to a helper process, which converts it."""
 
     version: _Version
     body: bytes
@@ -99,7 +99,8 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Largest size in bytes of all documents that a helper process may cache in parsed form (memory_max_shares.py)."""
+    """Maximum size, in bytes, of all documents together that a helper process may cache in parsed form
+    (memory_max_shares.py)."""
 
 
 class ConversionCache:
@@ -190,8 +191,8 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """Return the identifier of a stored content and its media type. With another media type, the same bytes may have
-    another charset."""
+    """Return an identifier of a stored content with its media type. The media type is included, because it may state
+    the charset in which the bytes are read."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
         # Content without an entity tag of this proxy: the values below identify it without reading the bytes.
@@ -227,8 +228,12 @@ _LOCK = threading.Lock()
 def _convert_document(
     document: _Document, output_format: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str, bool]:
-    """Return the document in this format, its bytes in the coding `name`, its tag base, and True if it was parsed.
-    Raises NotAFeed."""
+    """Convert a document to `output_format`.
+
+    Return four values: the converted document, the same document in the content coding `name` (empty for `identity`),
+    the base of its entity tags, and True if the source had to be parsed, False if a parsed feed was cached. Raises
+    NotAFeed.
+    """
     feed, was_read = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
     tag_base = hashlib.blake2b(body, digest_size=12).hexdigest()

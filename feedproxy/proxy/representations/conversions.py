@@ -146,7 +146,7 @@ class Conversions:
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
     async def negotiate(self, response: ProxyResponse, request: Request) -> ProxyResponse:
-        """Return the response in the format that Accept prefers, or in its original format without a preference."""
+        """Return the response in the format that Accept prefers, or in its original format if Accept prefers none."""
         if response.stored is None or response.response.status != 200:
             return response
         output_format = None

@@ -40,7 +40,7 @@ class Dictionaries:
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._bodies: LRU[_Key, bytes | None] = LRU(limits.dictionaries)
-        """`dcz` bodies by key. None records that the dictionary is unknown."""
+        """`dcz` bodies by key. The value None records that no stored version is the dictionary that the client has."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def encode(
@@ -101,10 +101,10 @@ class Dictionaries:
 def with_offer(
     response: ProxyResponse, resource: Resource | None, client: ClientContext, settings: Settings
 ) -> ProxyResponse:
-    """Return the response with a Use-As-Dictionary field if clients may use it as a dictionary.
+    """Return the response with a Use-As-Dictionary field, if clients may use the response as a dictionary.
 
-    A Use-As-Dictionary field of the origin is removed from feeds: the proxy may have edited the content, and gateway
-    URLs have another web origin.
+    A Use-As-Dictionary field of the origin is removed from feeds. The proxy may have edited the content that the origin
+    described, and at the gateway, the pattern in the field would apply to another web origin.
     """
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:

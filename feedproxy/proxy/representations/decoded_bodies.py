@@ -49,5 +49,5 @@ def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
 
 
 DECODED_BODIES = DecodedBodies(Settings().memory.decoded)
-"""The cache of this process. It contains results of a pure function and no data about readers. `Service` sets its
-limit."""
+"""The cache of this process. All parts of the process may share it, because it contains only results of a pure function
+and no data about readers. `Service` sets its limit."""

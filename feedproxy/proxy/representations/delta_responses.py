@@ -40,9 +40,9 @@ type _Key = tuple[str, str, tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The version that the client has, and the entity tag by which the request names it.
+    """The stored version that the client has, and the entity tag by which the request names it.
 
-    A request with a date may match several versions.
+    A request that names its version by a date may match several stored versions.
     """
 
     versions: tuple[DeltaBase, ...]
@@ -55,7 +55,7 @@ class Deltas:
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._cache: LRU[_Key, bytes | None] = LRU(limits.deltas)
-        """Deltas by target, new version, old versions and coding. None records that no delta can be made."""
+        """Deltas by target, new version, old versions and coding. The value None records that no delta can be made."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def apply(

@@ -12,10 +12,11 @@ logger = logging.getLogger(__name__)
 async def make_body(
     helper_pool: HelperPool, work: Callable[[], bytes | None], kind: str, target: str
 ) -> tuple[bytes | None, bool]:
-    """Return two values: the body that `work` derives, or None; and True if this result is final.
+    """Let a helper process run `work`, and return its result as two values.
 
-    A result is not final if no helper process is free: the next request should try again. An exception of `work` is
-    logged with `kind` and `target`, and the result is None. The client can then get the content in another form.
+    The first value is the body, or None if `work` gave none. The second is True if this result is final. It is not
+    final if no helper process is free: the next request should then try again. An exception of `work` is logged with
+    `kind` and `target`, and the body is None. The client can then get the content in another form.
     """
     try:
         return await helper_pool.submit(work), True

@@ -1,8 +1,8 @@
 """The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
 The steps have a fixed order. Conditions and ranges (response_builder.py) come first, because codings and deltas are
-made for full responses only. The rules of the entrance come before a conversion, because they must not replace the
-Content-Security-Policy of a converted document.
+made for full responses only. The rules of the entrance come before a conversion. Otherwise they would replace the
+Content-Security-Policy that the converted document has.
 """
 
 from collections.abc import Callable
@@ -96,8 +96,9 @@ class Renderer:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return `selected` in the representation that `choose` has returned for the client. `request` is the client's
-        request. Its conditions apply to that representation.
+        """Return the response `selected` in the representation that `choose` has returned.
+
+        `request` is the client's own request. Its conditions apply to that representation.
         """
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
         response = _for_entrance(response, request.target, client, settings)
