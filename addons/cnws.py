@@ -1,4 +1,5 @@
-"""Change notification by web service (CNWS): a publisher for clients, and a subscriber at `cnws_subscribe`."""
+"""Change notification by web service (CNWS): a publisher that notifies clients, and a subscriber to the services in the
+option `cnws_subscribe`."""
 
 import logging
 

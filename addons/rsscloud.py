@@ -1,4 +1,4 @@
-"""rssCloud: a cloud for the feeds of this proxy, and an aggregator at the clouds of feeds that are read."""
+"""rssCloud: a cloud for the feeds of this proxy, and a subscriber at the clouds of the feeds that readers request."""
 
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService

@@ -1,4 +1,5 @@
-"""Media type and self link of feeds, which let a click subscribe (Universal Subscription Mechanism)."""
+"""Media type and self link of feeds, with which a click on a feed opens a feed reader (Universal Subscription
+Mechanism)."""
 
 from mitmproxy import http
 

@@ -68,7 +68,7 @@ DECISIONS_INTERVAL = 1.0
 decision."""
 
 SAVE_INTERVAL = 600
-"""Seconds between two writes of the subscriber counts. A crash loses the counts of at most ten minutes, and no feed."""
+"""Seconds between two writes of the subscriber counts. A crash loses at most the counts of this time, and no feed."""
 
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
@@ -76,8 +76,8 @@ type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 class App:
-    """The settings, and the parts that are made from them. The store and the client are opened when they are first
-    used."""
+    """The settings, and the parts that are made from them. The store and the client for origins are opened when they
+    are first used."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class App:
         self.requests = 0
         """Number of requests in progress in mitmproxy."""
         self.fastpath_requests = 0
-        """Number of requests in progress on the fast path."""
+        """Number of requests in progress on the fast path (server/fastpath/), which bypasses mitmproxy."""
         self.settings_generation = 0
         """Number of changes of options and rules since the start."""
         self.worker: WorkerContext | None = None
@@ -134,7 +134,8 @@ class App:
         self.enforces_targets = False
         """True if mitmproxy may connect only to targets that `server/mitm/passthrough.py` approved."""
         self.listeners = OwnListeners()
-        """Listeners of this process and of the other workers, to which no target may lead."""
+        """Addresses of the listeners of this process and of the other workers. A target with such an address is
+        refused."""
         self.connections = 0
         """Number of open connections from clients."""
         self.trusted_ca: str | None = None
@@ -158,7 +159,8 @@ class App:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings in force. An open store or client keeps the settings with which it was opened."""
+        """Return the settings in force. A store or client that is already open keeps the settings with which it was
+        opened."""
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
@@ -263,7 +265,7 @@ class App:
         return self._open().notifications
 
     async def rpc(self, call: Call) -> Response:
-        """Return the response to a call of the XML-RPC endpoint, which several addons share."""
+        """Return the response to a call of the XML-RPC endpoint. Several addons share this endpoint."""
         return await self.notifications.xmlrpc.answer(call)
 
     @property
@@ -292,7 +294,8 @@ class App:
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return the status line of the fleet, for the health probe and the status page, or no line without a fleet."""
+        """Return the status line of the fleet, for the health probe and the status page. Without a fleet, the tuple is
+        empty."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -494,7 +497,8 @@ class _Services:
             await self.store.put_state("rhythms", await self.counts.rhythms.dump_yielding())
 
     async def close(self, timeout: Seconds) -> None:
-        """Save the state and close all parts. Refreshes and deliveries in progress have `timeout` seconds in total."""
+        """Save the state and close all parts. Refreshes and deliveries in progress may take `timeout` seconds in
+        total."""
         deadline = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
         self._sweeping.cancel()

@@ -65,7 +65,8 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. The parser of the command reports an unknown flag."""
+        """Return the parsed arguments. The parser of the given command reports an unknown flag, because it can suggest
+        a flag of that command."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # The parser of the command knows its flags.

@@ -57,8 +57,8 @@ FILE_VARIABLE = "FEEDPROXY_CONFIG"
 """Environment variable with the path of the configuration file."""
 
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
-"""Environment variables for client commands (status, refresh, …). For `serve`, they set the options of the same
-names."""
+"""Environment variables that client commands (status, refresh, …) read. For `serve`, they set the options `admin` and
+`admin_token`."""
 
 SYNONYMS = {
     "access_log": "log_format",
@@ -244,7 +244,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the misspelt `FEEDPROXY_…` variables, each with the option's variable that it resembles."""
+    """Return the misspelt `FEEDPROXY_…` variables, each with the name of an option's variable that it resembles."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}
@@ -281,7 +281,7 @@ def _is_former(name: str) -> bool:
 
 
 def _warn(name: str, location: str) -> None:
-    """Log that the next release will lack an option, and what replaces it."""
+    """Log that the next release will lack an option, and which option or value replaces it."""
     if name in DERIVED:
         advice = f"it is now {DERIVED[name]}"
     elif name in RENAMED:
@@ -441,7 +441,8 @@ def _parse_pattern(value: Any, location: str) -> TargetPattern:
 
 
 def _normalise_override(name: str, value: Any, location: str) -> Any:
-    """Return a value in the form of Settings. An address is normalised, because targets are compared in normal form."""
+    """Return a rule's value in the form of Settings. An address is normalised, because targets are compared in normal
+    form."""
     if name == "moved_to" and value:
         try:
             return uri.normalise(value)
@@ -545,7 +546,7 @@ def _suggest_key(entry: Mapping[Any, Any], expected: str) -> str:
 
 
 def _line(mapping: Any, key: Any) -> int:
-    """Return the line of a key. A merged key (`<<`) has the line of its mapping."""
+    """Return the line number of a key in the file. A merged key (`<<`) has the line number of its mapping."""
     try:
         return int(mapping.lc.key(key)[0]) + 1
     except (AttributeError, KeyError, TypeError):

@@ -24,8 +24,8 @@ LATE_MIN: Seconds = 0.002
 of a millisecond."""
 
 LATE_FACTOR = 10
-"""Seconds that are added to the next pause for each second by which the last pause was too long. LATE_MIN seconds of
-that time are not counted."""
+"""Seconds that are added to the next pause for each second by which the last pause was too long. The first LATE_MIN
+seconds of such a delay do not count."""
 
 
 async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:

@@ -12,8 +12,11 @@ class FeedproxyError(Exception):
     detail = "internal-error"
 
     def as_value(self) -> "FeedproxyError":
-        """Return this error, without its causes and tracebacks. A task that has a traceback in its result refers to
-        itself, so that only a garbage collection would free it."""
+        """Return this error without its causes and tracebacks.
+
+        A traceback would refer to the task that has the error as its result. The task would then refer to itself, and
+        only a garbage collection would free it.
+        """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 

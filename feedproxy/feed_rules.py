@@ -2,9 +2,9 @@
 
 Each request looks up its rules. Therefore the results are cached by target.
 
-The protecting options (`readers`, `private`) apply to each interpretation of an address
-(http/target_uri/path_confusion.py). The strictest interpretation decides. Other options apply to the address as
-written.
+Servers may interpret one address in several ways (http/target_uri/path_confusion.py). The protecting options
+(`readers`, `private`) of a rule therefore apply to every interpretation of an address, and the strictest result counts.
+Other options apply to the address as written.
 """
 
 from collections import OrderedDict
@@ -27,7 +27,8 @@ target with the pattern of every rule."""
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for the feeds with a target URI, or its public form (request/url_mapping.py), that matches a pattern."""
+    """Options for the feeds that match a pattern, either by their target URI or by its public form
+    (request/url_mapping.py)."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]
@@ -46,8 +47,9 @@ ANY_USER = "*"
 
 
 class _Protection(NamedTuple):
-    """The permitted readers of a target, and True if the target is private. The class is a NamedTuple, because each
-    request hashes a value of it, and tuples are hashed fast.
+    """The protection of a target: the readers that are permitted, and whether the target is private.
+
+    The class is a NamedTuple, because each request hashes a value of it, and tuples are hashed fast.
     """
 
     readers: tuple[str, ...]
@@ -59,7 +61,7 @@ class _Protection(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """The numbers of the rules that match a target, and its protection or None."""
+    """The numbers of the rules that match a target, and the protection of the target, or None without a protection."""
 
     matching: tuple[int, ...]
     protection: _Protection | None
@@ -81,7 +83,8 @@ class Rules:
         return len(self.rules)
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """Return `base` with the matching rules applied. For the same `base`, the result is the same object."""
+        """Return `base` with the rules applied that match a target. With the same `base`, targets that match the same
+        rules get the same object."""
         if not self.rules:
             return base
         if base is not self._base:
@@ -104,7 +107,7 @@ class Rules:
 
     @property
     def protects_feeds(self) -> bool:
-        """Return True if a rule restricts the readers of a feed. A feed that is blocked for all clients does not
+        """Return True if a rule restricts the readers of a feed. A rule that blocks a feed for all clients does not
         count."""
         return any(map(_is_secret, self._protecting_rules))
 
@@ -137,8 +140,11 @@ class Rules:
         return match
 
     def _protection(self, target: str) -> _Protection | None:
-        """Return the protection by the strictest interpretation of a target, or None if no protecting rule can
-        match."""
+        """Return the protection of a target, or None if no protecting rule can match.
+
+        If servers may interpret the target in several ways, the result is the protection of the strictest
+        interpretation.
+        """
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None

@@ -22,9 +22,8 @@ DIVISORS = {
 most `memory_max`."""
 
 READER_SIZE = 256
-"""Number of bytes of `memory_max` for each entry that the subscriber counts (subscribers/subscriber_counts.py) may
-have. An entry takes about 100 bytes, and the rhythm of a reader's polls another 48.
-"""
+"""Number of bytes of `memory_max` that permit one entry in the subscriber counts (subscribers/subscriber_counts.py). An
+entry takes about 100 bytes, and the rhythm of a reader's polls another 48."""
 
 READERS_MIN = 1_000_000
 """Number of entries that the subscriber counts may have even with a small `memory_max`."""
@@ -61,7 +60,7 @@ class MemoryLimits:
     fetches: int
     """The last fetches of each feed (telemetry/recent_activity.py)."""
     scores: int
-    """State of readers and their feeds for scores."""
+    """State of readers and their feeds, from which readers are scored."""
     models: int
     """Documents that each helper process caches in parsed form."""
 

@@ -38,7 +38,8 @@ section 5.6.5
 
 
 def check_text(name: str, text: str, *, is_item: bool = False) -> None:
-    """Raise UsageError unless `text` is a permitted value of the option, or with `is_item` of an item of its list."""
+    """Raise UsageError unless `text` is a permitted value of the option. With `is_item`, `text` is one item of the
+    option's list."""
     if is_item and not text.strip():
         raise UsageError(f"{name}: {text!r}: expected no blank item in the list")
     if _CONTROL.search(text):

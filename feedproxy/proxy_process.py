@@ -76,11 +76,12 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 OTHER_DESCRIPTORS = 1024
-"""Descriptors that feedproxy needs besides those of its clients: for the store, exchanges, helpers and body files."""
+"""Number of file descriptors that feedproxy needs besides those of its clients: for the store, exchanges, helper
+processes and body files."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""Seconds from closing the listeners to the state `draining`, in which further connections are refused. Connections
-that were accepted just before the closing are still taken over in this time."""
+"""Seconds from closing the listeners to the state `draining`, in which further connections are refused. In this time,
+the proxy takes over the connections that the system accepted just before the closing."""
 
 SWITCH_INTERVAL: Seconds = 0.0005
 """Seconds after which a computing thread must release Python's interpreter lock. With Python's default, clients would
@@ -106,9 +107,9 @@ class WorkerOptions:
     drain_timeout: int
     reuse_port: bool
     folder: Path | None
-    """Folder of the store if no other process may use it, or None."""
+    """Folder of the store, which the supervisor locks, or None if other processes may use the folder."""
     fixed: Mapping[str, Any]
-    """Options that a reload does not change. A worker that starts again keeps them."""
+    """Options that a reload does not change. A worker that is started again gets these values."""
     specs: Mapping[str, OptionSpec]
     """The specifications of all options, with which the supervisor loads the configuration again."""
     loaded: LoadedOptions
@@ -122,7 +123,8 @@ class ServePlan:
     config: str = ""
     sets: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options given by flags. They take precedence over --set, then the environment, then the file."""
+    """Options given by flags. They take precedence over `--set`, `--set` over the environment, and the environment over
+    the configuration file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, which may set options."""
     sockets: tuple[socket.socket, ...] = ()
@@ -607,9 +609,10 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store if no other process may use the folder.
+    """Return the folder of the store if only this proxy may use it.
 
-    Return None for a store in memory or with reuse_port.
+    Return None for a store in memory. Return None also with `reuse_port`, because several proxies may then share the
+    folder.
     """
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
@@ -639,7 +642,8 @@ def _short_reason(error: BaseException) -> str:
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:
-    """Return True if a record is an error. asyncio before 3.12.3 also logs tasks that were cancelled at the end."""
+    """Return True if a log record is an error. asyncio before 3.12.3 also logs the cancellation of tasks at the end,
+    which is no error."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 

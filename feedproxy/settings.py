@@ -30,9 +30,11 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names of options, each with the new option and an item, or "". Without an item, the new option gets the value
-of the former one. With an item, a former option that is true or not zero adds this item to the list of the new option.
-`polling` is not a list: it gets the item if the former option is false.
+"""Former names of options. Each has the name of the new option, and an item or "".
+
+Without an item, the new option gets the value of the former one. With an item, the new option is a list, and a former
+option that is true or not zero adds the item to this list. `polling` is an exception: it is not a list, and gets the
+item as its value if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {
@@ -56,12 +58,13 @@ INSTEAD: Mapping[str, str] = {
 
 
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
-"""Seconds of staleness that a request costs, by the names of `polling`."""
+"""Price of a request for each named value of the option `polling`: the number of seconds of staleness that a request to
+an origin must save."""
 
 
 MAXIMA: Mapping[Unit, int] = {"": 10**9, "s": 10 * 365 * 86_400, "ms": 86_400_000, "B": 2**50}
-"""Maxima of numbers by their units: counts, ten years, a day, and a pebibyte. Larger values are typing errors. Dates
-after such a duration are still valid dates."""
+"""Maximum values of numeric options by their units: counts, ten years in seconds, a day in milliseconds, and a pebibyte
+in bytes. Larger values are typing errors. A date that lies such a duration ahead is still a valid date."""
 
 
 @lru_cache(maxsize=256)

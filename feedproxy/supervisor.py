@@ -83,7 +83,7 @@ class _WorkerSlot:
     exits_in_a_row: int = 0
     due: Seconds | None = None
     missed_reload: bool = False
-    """True if a reload came before the worker could load the options again."""
+    """True from a reload until the supervisor has signalled this worker to load the options again."""
 
 
 @dataclass(slots=True)
@@ -226,7 +226,8 @@ class Supervisor:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _restart(self, worker: _WorkerSlot, addresses: "list[Place]") -> None:
-        """Start a worker again. Without memory, processes or descriptors for it, schedule another try."""
+        """Start a worker again. If the system lacks memory, processes or file descriptors for it, schedule another
+        attempt."""
         try:
             if not worker.sockets:
                 worker.sockets = _duplicate_sockets(addresses)
@@ -256,7 +257,7 @@ class Supervisor:
         worker.due = time.monotonic() + pause
 
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
-        """Return to the options before the last reload if a worker cannot start with the new options.
+        """Restore the options before the last reload if a worker cannot start with the new options.
 
         The other workers have refused the new options, too. Return True if the options have changed.
         """

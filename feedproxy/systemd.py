@@ -1,6 +1,6 @@
 """systemd's protocols for socket activation (sd_listen_fds(3)) and notification (sd_notify(3)).
 
-Both protocols are small, so that no library is used. Without systemd, the functions have no effect.
+Both protocols are so simple that no library is needed. Without systemd, the functions have no effect.
 """
 
 import contextlib
