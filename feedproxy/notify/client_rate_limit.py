@@ -16,7 +16,7 @@ class RateLimiter:
         """Remaining tokens by network, and the instant for which they were computed."""
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Count a request of a client. Return whether it is within the limit; 0 means no limit."""
+        """Count a request of a client, and return whether it is within the limit `per_minute`; 0 means no limit."""
         if per_minute <= 0:
             return True
         source = client_network(address)

@@ -126,7 +126,10 @@ class NotificationDatabase:
             raise
 
     def acquire_delivery_lock(self) -> bool:
-        """Return whether this process delivers. The first process to call this method delivers until it exits."""
+        """Acquire the lock for sending deliveries, if no other process holds it. Return whether this process holds it.
+
+        A process holds the lock until it exits.
+        """
         if self._file is None or self._lock is not None:
             return True
         handle = -1

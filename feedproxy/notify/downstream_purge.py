@@ -36,8 +36,8 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class PurgeMethod(StrEnum):
-    """The way in which a request names the feed to purge: by its key, by its public path, or by its key in a template
-    of a URL.
+    """The way in which a request names the feed to purge: by its key in a field, by its public path, or by its key in
+    the URL of the request.
     """
 
     KEY = "key"
@@ -66,7 +66,7 @@ def read_purge_sink(text: str) -> PurgeSink:
 def read_purge_fields(lines: Iterable[str]) -> Fields:
     """Parse the lines `NAME: VALUE` of the option `purge_fields` and return the request fields.
 
-    Raises UsageError, with a message that does not contain the secret value.
+    Raises UsageError. Its message does not contain the line, because the value may be a secret.
     """
     fields: list[tuple[str, str]] = []
     for line in lines:
@@ -88,8 +88,11 @@ class DownstreamPurge:
         self._settings = settings
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a purge at each sink. Unlisted feeds are purged, too, because the caches may have copies of them. A
-        key discloses nothing about its feed."""
+        """Return a purge at each sink.
+
+        Feeds that public lists may not name are purged, too, because the caches may have copies of them. The key in a
+        purge request discloses nothing about the feed.
+        """
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
@@ -127,8 +130,8 @@ class DownstreamPurge:
     ) -> Verdict:
         """Return Delivered for 2xx, 404 and 410. With 404 or 410, the cache says that it has no copy.
 
-        All other responses are retried, refusals included. The cache keeps its old copy until the operator has
-        corrected the access rule or the token.
+        After all other responses, the purge is retried. This includes refusals (401, 403), because the cache keeps its
+        old copy until the operator has corrected the cache's access rule or the token in `purge_fields`.
         """
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))

@@ -1,4 +1,5 @@
-"""Responses of the notification endpoints. They are not stored, and browsers must not guess another media type."""
+"""Responses of the notification endpoints. They forbid caches to store them, and browsers to guess another media
+type."""
 
 from feedproxy.http.message import Fields, Response
 

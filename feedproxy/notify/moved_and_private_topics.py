@@ -1,11 +1,11 @@
 """Maintenance of the subscriptions to feeds that have become private or have moved.
 
 A feed is private if a rule says so, or if its origin forbids shared caches to store it (Cache-Control: private,
-no-store). Its subscriptions end at once instead of with their leases. A subscription to a public feed stays, even if no
-copy of the feed is stored.
+no-store). When a feed becomes private, its subscriptions end at once, not at the end of their leases. A subscription to
+a public feed stays, even if no copy of the feed is stored.
 
-If a feed has moved, its subscriptions have both addresses, and subscribers are notified of changes at either address. A
-WebSub delivery names the address that changed.
+If a feed has moved, its subscriptions cover the former and the new address, and subscribers are notified of changes at
+either address. A WebSub delivery names the address at which the feed changed.
 """
 
 import asyncio

@@ -12,11 +12,12 @@ class NotificationEvents:
     """The signals of one notification service."""
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)
-    """A feed was found in the store at the start, or has new content. Protocols look for its hub or cloud."""
+    """Emitted for each stored feed at the start, and for a feed with new content. Protocols look for its hub or
+    cloud."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """A refresh has succeeded or failed."""
+    """Emitted after a refresh has succeeded or failed."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
-    """This process has begun to deliver, or an outage has ended."""
+    """Emitted when this process begins to send deliveries, and when an outage has ended."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)
-    """The service's loop begins an iteration. Receivers with periodic work must check the clock, because iterations are
-    frequent, and take place in every process."""
+    """Emitted at the beginning of each iteration of the service's loop, in every process. Iterations are frequent:
+    receivers with periodic work must check the clock."""

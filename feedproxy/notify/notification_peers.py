@@ -14,12 +14,13 @@ class NotificationPeers(Protocol):
         ...
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Return whether this machine makes the deliveries that must be made once for all machines."""
+        """Return whether this machine makes the deliveries that only one machine of the fleet must make, such as
+        pings."""
         ...
 
 
 class SingleMachine:
-    """The default without a fleet."""
+    """The peers of a machine that belongs to no fleet: none."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
         """Do nothing."""

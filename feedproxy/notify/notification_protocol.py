@@ -15,7 +15,8 @@ DAY: Seconds = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a feed's content. `number` is its id in the log. `name` is the channel's title, `url` its site."""
+    """A change of a feed's content. `number` is its id in the change log. `name` is the title of the channel, and `url`
+    the home page to which the channel links."""
 
     number: int
     target: str
@@ -45,8 +46,8 @@ class DeliveryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A queued delivery. `tries` is the number of failed attempts. `since` is the instant from which `retry_for`
-    counts. A newer change of the same feed replaces the request, and both values stay."""
+    """A queued delivery. `tries` is the number of failed attempts. `since` is the instant from which the protocol's
+    `retry_for` counts. A newer change of the same feed replaces the request, but not these two values."""
 
     id: int
     request: DeliveryRequest
@@ -109,7 +110,7 @@ class Protocol(typing.Protocol):
         ...
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return the deliveries for a change in addition to those to subscribers."""
+        """Return the deliveries for a change that go to other receivers than subscribers, such as ping sinks."""
         ...
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
@@ -119,8 +120,8 @@ class Protocol(typing.Protocol):
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict on a response, or on the error in its place: a refused address, no connection, a
-        timeout."""
+        """Return the verdict on a response, or on the error if there was no response (a refused address, no connection,
+        a timeout)."""
         ...
 
     async def renew(self, subscription: Subscription) -> None:

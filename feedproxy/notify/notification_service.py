@@ -44,8 +44,8 @@ TRIM_INTERVAL: Seconds = 600
 RENEWAL_RETRY_DELAY: Seconds = 900
 """Seconds from an attempt to renew a subscription to the next attempt, unless its protocol has set another instant."""
 PENDING_MAX = 10_000
-"""Maximum number of changes, and of deferred actions, that wait while the database fails. Further changes are found at
-the next start (`_reconcile`)."""
+"""Maximum number of changes, and of deferred actions, that wait while the database fails. Further changes are recorded
+at the next start (`_reconcile`)."""
 BATCH_SIZE = 100
 """Maximum number of changes that are recorded in one transaction."""
 LOOP_INTERVAL: Seconds = 0.05
@@ -62,9 +62,9 @@ wait for a notification."""
 
 
 RECONCILIATION_IDLE_FACTOR = 15
-"""Ratio of the pauses to the work of the search for unrecorded changes after a start (cooperative_iteration.py). The
-search reads each stored feed. It takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for a
-million."""
+"""Ratio of the time in pauses to the time at work, while a search after the start reads all stored feeds for unrecorded
+changes (cooperative_iteration.py). The search takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an
+hour for a million."""
 
 
 class NotificationService:
@@ -299,7 +299,7 @@ class NotificationService:
         The store writes the feeds first. If the process ends before the commit, `_reconcile` finds the stored feeds at
         the next start. In the other order, a change could be recorded without the content to send.
 
-        Changes that are added during the call are left to the next one, which `_add_pending` has requested. Otherwise
+        Changes that are added during the call are left to the next call, which `_add_pending` has requested. Otherwise
         a steady flow of new feeds would be recorded in many small transactions.
         """
         async with self._writing:

@@ -33,8 +33,8 @@ retried (DuplexProtocol.retry_for)."""
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """The server that notifies of a feed's changes, with the values that a subscription request to this server
-    needs."""
+    """A server that can notify this proxy of a feed's changes, with the values that a subscription request to the
+    server needs."""
 
     callback: str
     data: Mapping[str, str]
@@ -141,7 +141,7 @@ class OutboundSubscriptions:
         return Delivered(reason)
 
     async def on_rejected(self, subscription: Subscription, reason: str) -> Verdict:
-        """Schedule the next request for a subscription that the server has rejected, in a day. Return the verdict."""
+        """Schedule another request, in a day, for a subscription that the server has rejected. Return the verdict."""
         now = self._service.clock.now()
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING

@@ -29,7 +29,10 @@ class SubscriberSide(ProtocolSide, Shape):
 
 
 class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
-    """Both sides of a protocol as one. A delivery is retried for a day. Then its subscription is removed."""
+    """A protocol made of its publisher side and its subscriber side.
+
+    A failing delivery is retried for a day. After that, its subscription is removed.
+    """
 
     retry_for = DAY
     remove_on_failure = True

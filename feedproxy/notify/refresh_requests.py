@@ -86,9 +86,10 @@ class RefreshRequests:
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
-        """Return the known feeds that these normalised URLs name: the first URL that is a feed, or else a site's feeds.
+        """Return the known feeds that these normalised URLs name.
 
-        If no URL is a feed, each is taken as the URL of a site. Raises StoreError.
+        If a URL is the address of a feed, return the first such feed alone. Otherwise take each URL as the address of a
+        site, and return the feeds of all these sites. Raises StoreError.
         """
         for address in addresses:
             if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
@@ -113,8 +114,8 @@ class RefreshRequests:
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
         """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
 
-        `is_test` marks the test notification by which a cloud verifies a callback. A test notification does not delay
-        the next request by `ping_interval`.
+        `is_test` means that the cause is the test notification by which a cloud verifies a callback. After a refresh
+        for such a test, the next request need not wait for `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)
@@ -259,8 +260,8 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Delete a finished request. If pings arrived during the refresh, keep it for a refresh after `interval`
-    seconds."""
+    """Delete a finished request. If pings arrived during the refresh, keep the request, so that the feed is refreshed
+    again after `interval` seconds."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

@@ -1,8 +1,8 @@
 """Detection of outages, during which servers that push to this proxy may have dropped its subscriptions.
 
-There are three kinds of outages. The process was not running; or there was a gap between two iterations of the loop,
-because the machine was suspended; or no origin answered, because the network was down. If only one feed is fetched, a
-failure of its origin looks like a network outage. The subscription is then requested again, which does no harm.
+There are three kinds of outages: the process was not running; the machine was suspended, which leaves a gap between two
+iterations of the loop; or the network was down, so that no origin answered. If only one feed is fetched, a failure of
+its origin looks like a network outage. The subscriptions are then requested again without need, which does no harm.
 """
 
 from feedproxy.cache.cache_status import Detail

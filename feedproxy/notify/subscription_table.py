@@ -17,7 +17,8 @@ from feedproxy.notify.database import NotificationDatabase
 
 
 class Role(StrEnum):
-    """The role of the other server or client in a subscription."""
+    """The role of the other party in a subscription: a subscriber here, or a publisher that this proxy subscribes
+    to."""
 
     SUBSCRIBER = "tell"  # has subscribed here and is notified
     PUBLISHER = "hear"  # this proxy has subscribed there, and receives notifications
@@ -43,7 +44,7 @@ class Subscription:
     """A subscription. `topic` is the target URI of the feed, `callback` the URL of the other side.
 
     `renew_at` is the instant at which this proxy renews its own subscription. `secret` is not part of the repr. `data`
-    belongs to the protocol.
+    contains further values that the protocol needs.
     """
 
     role: Role
@@ -84,9 +85,10 @@ class Subscriptions:
         return (await self.put_all([new]))[0]
 
     async def put_all(self, new: Sequence[Subscription], per_site: int = 0) -> list[Subscription]:
-        """Insert or replace the subscriptions of one callback, as `put` does, or none of them.
+        """Insert or replace subscriptions of one callback, as `put` does. Return the subscriptions.
 
-        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull.
+        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. If a limit does not permit all
+        of the subscriptions, none is inserted. Raises SubscriptionsFull.
         """
 
         def work(db: sqlite3.Connection) -> list[Subscription]:
@@ -116,7 +118,8 @@ class Subscriptions:
     async def check_capacity(self, callback: str, per_site: int, added: int = 1) -> None:
         """Check that subscriptions with this callback may be added. Raises SubscriptionsFull.
 
-        Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
+        Pending verifications count as subscriptions. `per_site` limits the subscriptions of one registrable domain; 0
+        means no limit.
         """
         site = site_or_self(callback)
 
@@ -284,7 +287,7 @@ _SUBSCRIBERS = "subscriptions WHERE role = 'tell'"
 
 
 def _count(db: sqlite3.Connection, rows: str, site: str = "") -> int:
-    """Return the number of rows, which a fixed clause names, or of those with the site."""
+    """Return the number of rows that `rows`, the end of an SQL query, selects: all of them, or those with the site."""
     counted = "sum(host = ?)" if site else "count(*)"
     query = f"SELECT coalesce({counted}, 0) FROM {rows}"  # noqa: S608
     return int(db.execute(query, (site,) if site else ()).fetchone()[0])

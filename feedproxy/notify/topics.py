@@ -88,7 +88,7 @@ def may_notify(service: NotificationService, target: str) -> bool:
 
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
-    """Return whether a target is private, by its stored resource or, without one, by its settings."""
+    """Return whether a target is private. Its stored resource decides, or its settings if nothing is stored."""
     settings, resource = service.settings_for(target), service.proxy.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 

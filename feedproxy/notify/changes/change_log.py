@@ -30,7 +30,7 @@ SITE_FEEDS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """The properties that the log needs of a feed's content at one instant."""
+    """The state of a feed at one instant, as the log records it: the digest of its content, its name and its site."""
 
     target: str
     digest: str
@@ -43,17 +43,18 @@ class FeedSnapshot:
 
 
 type ComputeDigest = Callable[[FeedSnapshot], Awaitable[FeedSnapshot | None]]
-"""Function that returns the snapshot with a digest of the parsed feed, or None if the feed is no longer stored."""
+"""Function that returns a copy of its argument with a digest of the parsed feed, or None if the feed is no longer
+stored."""
 
 type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
-"""Function that returns the deliveries for a change in addition to those to subscribers."""
+"""Function that returns the deliveries for a change that go to other receivers than subscribers, such as ping sinks."""
 
 
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The instant of a snapshot is that of the last change. A new feed was never observed to change, and its resource has
-    instants from the dates of its entries. Its snapshot therefore has the instant of the first fetch.
+    The snapshot has the instant of the last observed change. No change of a new feed was observed: the instants in its
+    resource are dates of its entries. The snapshot of a new feed therefore has the instant of the first fetch.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -76,8 +77,9 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the snapshots that are changes, and enqueue their deliveries, in one transaction. Return the changes.
 
-        After an eviction and a new fetch, a feed has a digest of its bytes, while the database has a digest of its
-        parsed content. Such a snapshot gets a digest of the parsed content, and is recorded in a second transaction.
+        A feed that was evicted and fetched again has a digest of its bytes. If the database contains a digest of its
+        parsed content, the two digests cannot be compared. The snapshot then gets a digest of the parsed content, and
+        is recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
@@ -103,7 +105,8 @@ class ChangeLog:
     ) -> list[Change]:
         """Record at the start the changes that the previous process had not recorded. Return the changes.
 
-        A stored copy that is older than the recorded change is no change: the store had not written the newer copy.
+        A stored copy that is older than the recorded change is no change: the previous process ended before the store
+        had written the newer copy.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
@@ -133,7 +136,8 @@ class ChangeLog:
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """Return the number of the last change of a listed feed. Numbers count from the creation of the database."""
+        """Return the number of the last change of a listed feed, or 0 without one. All changes are numbered from 1
+        on."""
         query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
         row = await self._database.run(lambda db: db.execute(query).fetchone())
         return row[0] if row is not None else 0
@@ -141,7 +145,8 @@ class ChangeLog:
     async def feeds_of_site(self, url: str) -> list[str]:
         """Return at most SITE_FEEDS_MAX known feeds of a site, the last changed first.
 
-        `url` is the site's normalised URL. A feed belongs to the site if it links to that URL or is below it.
+        `url` is the site's normalised URL. A feed belongs to the site if its channel links to this URL, or if the
+        address of the feed is below this URL.
         """
         site = host_and_path(url)
         folder = site if site.endswith("/") else site + "/"

@@ -23,7 +23,8 @@ SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Maximum number of entries in one document. If there are more, it has the newest. 5,000 entries take about 800 KB."""
+"""Maximum number of entries in one document. If there are more changes, the newest are listed. 5,000 entries take about
+800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -63,7 +64,11 @@ def parse_archive_hour(path: str) -> Instant | None:
 
 
 def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: int, minutes: bool) -> bytes:
-    """Return the document. `when` counts back from `updated`, in minutes or seconds, and is never below 0."""
+    """Return the document. The attribute `when` of an entry is its age at `updated`, at least 0.
+
+    `minutes` selects the unit of `when`: minutes if true, seconds if false. `count` is the value of the document's
+    attribute `count`.
+    """
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
         f'<weblogUpdates version="2" updated="{format_http_date(updated)}" count="{count}">',
@@ -78,5 +83,5 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
 
 
 def entity_tag(body: bytes) -> str:
-    """Return a strong entity tag for these bytes."""
+    """Return a strong entity tag for the content of a response."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

@@ -2,7 +2,8 @@
 
 The specification defines no verification of a subscriber, but says that a verification may be needed "to reduce the
 possibility for abuse". Here, a notificationURL at the caller's own address needs no verification. A notificationURL at
-another address gets a test notification. Its server must answer with a `result` of true, which only a CNWS server does.
+another address gets a test notification. Its server must answer with a `result` of true, which only a CNWS server
+sends.
 
 The specification defines no end of a subscription either. Here, a subscription ends 40 days after the last `result` of
 true. "If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
@@ -76,7 +77,10 @@ class Publisher:
         return generated_response(200, XML, cnws_messages.write_result(True, headlines.title, headlines.summary))
 
     async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
-        """Verify and add a client's subscription. Return its first target. Raises FeedproxyError if it is refused."""
+        """Verify and add a client's subscription. Return the target of its first feed.
+
+        Raises FeedproxyError if the subscription is refused.
+        """
         service, settings = self._service, self._service.settings()
         if not self._rate_limiter.allow(client.address, service.clock.now(), settings.source_limit):
             raise TooManyRequests("too many subscriptions from this address; try again in a minute")

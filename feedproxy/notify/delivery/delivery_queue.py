@@ -18,18 +18,20 @@ from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, 
 from feedproxy.notify.subscription_table import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
-"""Delay before the first retry in seconds, of which a random part of up to a half is left out. Each further failure
-doubles the delay, up to RETRY_DELAY_MAX."""
+"""Delay before the first retry, in seconds. Each further failure doubles the delay, up to RETRY_DELAY_MAX. Each delay
+is then shortened by a random fraction of up to a half."""
 
 RETRY_DELAY_MAX: Seconds = 7_200
 """Longest delay between retries in seconds. A host that is available again gets the change within two hours."""
 
 
 def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
-    """Return the instant of the next try after `tries` failures, or None after the last try. `jitter` is in [0, 1).
+    """Return the instant of the next try after `tries` failures, or None after the last try.
 
     "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
     period" (CNWS). The last try is therefore `retry_for` seconds after the instant `since`.
+
+    `jitter` is a random number in [0, 1). The nearer it is to 0, the more it shortens the delay.
     """
     end = since + retry_for
     if now >= end:
@@ -107,8 +109,10 @@ class DeliveryQueue:
         return {row[0]: row[1] for row in rows}
 
     async def failing_deliveries(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
-        """Return the deliveries with failed attempts, most attempts first. Each comes with its due time and the last
-        reason."""
+        """Return at most `limit` deliveries with failed attempts, most attempts first.
+
+        Each is returned with the instant of its next attempt, and the reason of its last failure.
+        """
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?", (limit,)

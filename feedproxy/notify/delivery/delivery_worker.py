@@ -28,23 +28,24 @@ logger = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """Maximum number of deliveries in progress."""
 MAX_PER_HOST = 2
-"""Maximum number of concurrent requests to one host. Clients may name callbacks at hosts that are not their own, and
-must not overload these."""
+"""Maximum number of concurrent requests to one host. A client may name callbacks at another party's host. The limit
+protects that host from too many requests."""
 SLOW_CALL: Seconds = 5
 """Duration in seconds from which a call marks its host as slow."""
 MAX_CONCURRENT_SLOW = 8
-"""Maximum number of concurrent calls to all slow hosts together. The limit applies to deliveries and to immediate
-requests separately. Without it, the calls to 16 hosts that hang (MAX_PER_HOST each) would reach MAX_CONCURRENT."""
+"""Maximum number of concurrent calls to all slow hosts together. It applies separately to deliveries and to immediate
+requests (`request_now`). Without this limit, calls to 16 hosts that do not respond, MAX_PER_HOST to each host, would
+reach MAX_CONCURRENT."""
 SLOW_HOSTS_MAX = 512
 """Maximum number of remembered slow hosts. The oldest is removed first."""
 
 MAX_CONCURRENT_REQUESTS = 32
-"""Maximum number of immediate requests in progress."""
+"""Maximum number of immediate requests (`request_now`) in progress."""
 REQUESTS_WAITING_MAX = 256
-"""Maximum number of immediate requests that wait for capacity."""
+"""Maximum number of immediate requests (`request_now`) that wait because a limit of concurrent requests is reached."""
 REQUEST_TIMEOUT: Seconds = 10
-"""Seconds within which an immediate request must be answered. A client waits for the outcome of the request, usually
-for at most about 30 s."""
+"""Seconds within which an immediate request (`request_now`) must be answered. A client waits for the outcome of the
+request, usually for at most about 30 s."""
 
 
 FAILED_REQUESTS_MAX = 50
@@ -226,7 +227,10 @@ class DeliveryWorker:
         return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:
-        """Finish deliveries in progress within `timeout` seconds. Then cancel them: the next start sends them again."""
+        """Wait at most `timeout` seconds for the deliveries in progress, and cancel those that are then unfinished.
+
+        The cancelled deliveries remain in the queue, and are sent again after the next start.
+        """
         tasks = [task for _, task in self._running.values()]
         if tasks:
             _, unfinished = await asyncio.wait(tasks, timeout=timeout)

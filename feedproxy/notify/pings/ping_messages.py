@@ -13,7 +13,7 @@ NAME_MAX = 1024
 URL_MAX = 2048
 """Maximum number of characters in a URL. weblogs.com allowed 255, which is too few today."""
 TAGS_MAX = 1024
-"""Maximum number of characters that are read of the tags in a ping."""
+"""Maximum number of characters of the tags in a ping. Further characters are ignored."""
 
 
 class InvalidCall(FeedproxyError):
@@ -46,11 +46,11 @@ class Ping:
     tags: tuple[str, ...] = ()
 
     def addresses(self) -> list[str]:
-        """Return the named URLs, the most specific first."""
+        """Return the URLs that the ping names: the feed, the site, and the changed page, in this order."""
         return [address for address in dict.fromkeys((self.feed, self.url, self.page)) if address]
 
     def has_public_address(self) -> bool:
-        """Return whether the URL contains no secret. Only such URLs are recorded."""
+        """Return whether the site's URL contains no secret. A URL with a secret is not recorded."""
         return not has_secret(self.url)
 
 

@@ -70,7 +70,7 @@ def _example_url(kind: SinkKind, url: str) -> str:
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
-    """Return the URL of a template for HTTP GET, with its values inserted "URI encoded"."""
+    """Return the URL of a ping by HTTP GET: the template with the values inserted, percent-encoded ("URI encoded")."""
     numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
     values = {"name": name, "url": url, "feed": feed or url, **numbered}
     for word, value in values.items():
@@ -100,7 +100,7 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
-    """Return the request to ping a sink for the site in `ping`, which the operator named."""
+    """Return the delivery that the operator has requested: a ping of the sink about the site in `ping`."""
     data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 

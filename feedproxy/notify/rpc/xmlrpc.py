@@ -23,7 +23,7 @@ CONTENT_MAX = 65_536
 """Largest call in bytes. A ping has about 500, a subscription to a hundred feeds about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Maximum number of occurrences of these characters in a call. The number of these characters determines how long a
+"""Maximum number of occurrences in a call, by character. The more of these characters a call contains, the longer the
 call takes to parse, and calls are parsed in the event loop. A subscription to a hundred feeds has some hundreds of each
 character."""
 
@@ -66,7 +66,7 @@ class XmlRpcDispatcher:
 
 
 def is_excessive(content: bytes) -> bool:
-    """Return whether parsing a document may take too long, by the number of its tags, attributes and lines."""
+    """Return whether a document has so many tags, attributes or lines that parsing it may take too long."""
     return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
 
 

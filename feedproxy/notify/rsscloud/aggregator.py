@@ -40,9 +40,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PROCEDURE = "rssCloud.notify"
-"""Procedure that a cloud calls here by XML-RPC. For SOAP, it is the part after the dot."""
+"""Name of the procedure that clouds call at this proxy by XML-RPC. By SOAP, they call it by the part after the dot."""
 CHALLENGE_MAX = 256
-"""Maximum number of characters in a challenge that is repeated."""
+"""Maximum number of characters in a cloud's challenge. A longer challenge is refused."""
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:

@@ -1,10 +1,10 @@
 """The rssCloud server: aggregators register here for feeds, and are notified of changes after a verification.
 
 A callback at the caller's own address is verified by a test notification. The definition of 2003 allows no other
-address: "A workstation cannot make a registration call on behalf of another." Later versions also allow a callback at
-another host (`domain`). It is verified by a response that an arbitrary web server would not send: it must repeat a
-challenge (http-post) or return true (XML-RPC, SOAP). The client waits for the outcome. The verification is therefore
-sent at once (DeliveryWorker.request_now), and is not durable.
+address: "A workstation cannot make a registration call on behalf of another." Later versions of rssCloud also allow a
+callback at another host (`domain`). That host must send a response that an arbitrary web server would not send: it must
+repeat a challenge (http-post) or return true (XML-RPC, SOAP). The client waits for the outcome of the verification. The
+request to the callback is therefore sent at once (DeliveryWorker.request_now), and does not survive a restart.
 """
 
 import logging
@@ -91,7 +91,7 @@ class RssCloudServer:
             return soap.write_fault(str(error))
 
     async def register(self, registration: Registration, client: ClientContext) -> None:
-        """Verify and register a client's callback. Raises FeedproxyError if it is refused."""
+        """Verify and register a client's callback. Raises FeedproxyError if the registration is refused."""
         service, now = self._service, self._service.clock.now()
         settings = service.settings()
         if not self._rate_limiter.allow(client.address, now, settings.source_limit):

@@ -40,7 +40,7 @@ names: each cloud answers `ping` with true, so that the answer to a test would p
 
 
 class NotificationMethod(StrEnum):
-    """The protocol of notifications. Its names are case-sensitive."""
+    """The protocol by which a cloud sends notifications. The names are case-sensitive."""
 
     HTTP_POST = "http-post"
     HTTPS_POST = "https-post"  # an extension of current servers
@@ -49,7 +49,7 @@ class NotificationMethod(StrEnum):
 
     @property
     def is_form(self) -> bool:
-        """Return whether a notification is a form."""
+        """Return whether notifications are sent as HTML forms (http-post)."""
         return self in (NotificationMethod.HTTP_POST, NotificationMethod.HTTPS_POST)
 
 
@@ -194,7 +194,7 @@ def notification(method: NotificationMethod, callback: str, procedure: str, url:
 
 
 def challenge(callback: str, url: str, token: str, agent: str) -> Message:
-    """Return the challenge for a callback at a domain, which must repeat the token."""
+    """Return the challenge for a callback at another host (`domain`). The response must repeat the token."""
     separator = "&" if "?" in callback else "?"
     query = f"url={quote_plus(url)}&challenge={quote_plus(token)}"
     return Message("GET", f"{callback}{separator}{query}", Fields([("User-Agent", agent)]))

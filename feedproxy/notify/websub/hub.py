@@ -195,7 +195,7 @@ class Hub:
         return Message("POST", request.callback, Fields(lines), body)
 
     async def _decoded_body(self, stored: StoredResponse, limit: int) -> bytes | None:
-        """Return the content without its coding, or None if it is invalid."""
+        """Return the content without its content coding, or None if it is invalid or has more than `limit` bytes."""
         label, body = stored.content.main_body
         if label == "identity":
             return body
@@ -273,9 +273,9 @@ class Hub:
 
 
 def _copy_to_send(resource: Resource) -> StoredResponse | None:
-    """Return the stored feed that a request without client fields selects, or else the newest one.
+    """Return the stored variant of the feed that suits a request without a client's fields, or else the newest variant.
 
-    Return None if the origin restricts access to the feed now (401 or 451): the copy is no longer for all clients.
+    Return None if the origin now restricts access to the feed (401 or 451): the copy is no longer for all clients.
     """
     stored = default_copy(resource) or resource.feed_variant
     if stored is None or stored.authorized or is_restricted(resource):

@@ -25,7 +25,7 @@ class WebSub:
     name = NAME
     retry_for = DAY
     remove_on_failure = False
-    """ "The hub MUST keep the subscription active until the end of the lease duration" """
+    """Always False: "The hub MUST keep the subscription active until the end of the lease duration"."""
 
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self.hub = Hub(service)

@@ -38,8 +38,11 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
 
 
 def prefer_https(hub: str, tries: int) -> str:
-    """Return the URL at which to call a hub: first with https, "even if the URL is advertised as HTTP", then
-    unchanged."""
+    """Return the URL for the next request to a hub. `tries` is the number of failed requests.
+
+    The first request uses https, "even if the URL is advertised as HTTP". Further requests use the URL unchanged. So
+    does the first request if the URL has a port, or a host that is not a domain name.
+    """
     if tries or not hub.startswith("http://"):
         return hub
     host, port = uri.split_host_port(hub)

@@ -4,14 +4,15 @@ import hmac
 import secrets
 
 SEAL_LENGTH = 16
-"""Number of hexadecimal digits in the seal at the end of a token: 64 bits."""
+"""Number of hexadecimal digits (64 bits) in a seal: a shortened HMAC of a token, at the token's end
+(`sealed_token`)."""
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 """Recognised names of hash algorithms (section 7.1.1)."""
 
 
 def challenge(nonce: str, attempt: int) -> str:
-    """Return a "random, single-use hub.challenge". Each attempt at a verification has another challenge."""
+    """Return a "random, single-use hub.challenge" for this attempt at a verification. Each attempt has another one."""
     return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
 
 
@@ -35,7 +36,7 @@ def token() -> str:
 
 
 def sealed_token(key: bytes) -> str:
-    """Return a token with a seal, which `is_sealed` recognises without a lookup in the database."""
+    """Return a random token that ends in its seal, an HMAC by `key`. `is_sealed` recognises it without the database."""
     nonce = secrets.token_urlsafe(24)
     return nonce + _seal(key, nonce)
 

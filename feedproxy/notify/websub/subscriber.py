@@ -1,14 +1,14 @@
 """The WebSub subscriber: it subscribes at the hubs of feeds that are read here, and renews and ends these
 subscriptions.
 
-A feed that has readers and names hubs is subscribed to at the first hub that accepts the request. If the feed has no
-readers any more, or names other hubs, the subscription is ended. Feeds are checked every SWEEP_INTERVAL seconds, and
-when their content changes. A subscription that was lost by a restart, an outage or an expired lease is therefore
-requested again.
+If a feed has readers and names hubs, the subscriber requests a subscription at one hub after another, until a hub
+accepts. If the feed later has no readers, or names other hubs, the subscriber ends the subscription. It checks feeds
+every SWEEP_INTERVAL seconds, and when their content changes. A subscription that was lost by a restart, an outage or an
+expired lease is therefore requested again.
 
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
-subscriptions are renewed"). Only the last verified token is valid; an earlier token gets a 410. push_receiver.py
-answers these calls.
+subscriptions are renewed"). Only the last verified token is valid; a request with an earlier token gets a 410.
+push_receiver.py answers the requests to these URLs.
 """
 
 from collections.abc import Callable
@@ -91,7 +91,7 @@ class Subscriber:
             self._without_hub.add(resource.target)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        """Check a feed that is no longer public at once: a hub must not know of private feeds."""
+        """Check at once a feed that is no longer public, because a hub must not know of private feeds."""
         target = event.target
         if (
             self._service.can_receive_calls
@@ -171,7 +171,7 @@ class Subscriber:
         return True
 
     def _discover(self, target: str, resource: Resource | None) -> DiscoveredHubs:
-        """Return the hubs at which to subscribe to a feed. There are none if it must not be subscribed to."""
+        """Return the hubs at which to subscribe to a feed: no hubs if the proxy must not subscribe to this feed."""
         settings = self._service.settings_for(target)
         no_hubs = DiscoveredHubs(target)
         if resource is None or resource.channel is None or not settings.push_subscribe:
