@@ -1,8 +1,9 @@
 """Policy for targets: permitted ports, addresses and names.
 
-Clients and origins choose targets, redirects, callbacks and discovered pages, and this machine may be behind a
-firewall. Each name is therefore resolved once, all its addresses are checked, and the connection goes to a checked
-address. This also defeats DNS rebinding.
+Clients and origins choose targets, redirects, callbacks and discovered pages. Without a policy, they could make the
+proxy send requests into a network behind a firewall. Each name is therefore resolved once, all its addresses are
+checked, and the connection goes to a checked address. A name that resolves to another address later (DNS rebinding)
+therefore has no effect.
 """
 
 import asyncio
@@ -30,8 +31,9 @@ class AddressPolicy:
     """The ports and addresses that a target may have.
 
     `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks and
-    cloud metadata services. `networks` are permitted in any case. `ports` are numbers or ranges such as `1025-65535`;
-    other values raise UsageError. `listeners` are this proxy's own and are always forbidden.
+    cloud metadata services. The networks in `networks` are always permitted. `ports` are numbers or ranges such as
+    `1025-65535`; other values raise UsageError. `listeners` are this proxy's own listeners. They are always forbidden
+    as targets.
     """
 
     def __init__(
@@ -122,9 +124,9 @@ class AddressPolicy:
     async def resolve_configured(self, host: str, port: int) -> list[str]:
         """Return the permitted addresses of a host that the operator configured, for any port.
 
-        `localhost` may resolve to loopback addresses, because the operator wrote it. The addresses of other names are
-        chosen by their name servers. Therefore they are checked like the addresses of a target. Raises the errors of
-        `resolve`.
+        `localhost` may resolve to loopback addresses, because the operator wrote it. The name servers of any other name
+        choose its addresses, and not the operator. These addresses are therefore checked like those of a target. Raises
+        the errors of `resolve`.
         """
         if _is_localhost(_normalise_host(host)):
             addresses = await self.addresses(host, port)
@@ -159,10 +161,10 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy.
 
-        The list is empty if only the parent can resolve the host. The parent may choose any address of a name.
-        Therefore all of them must be permitted. If `may_be_unknown` is True, the parent resolves names below a public
-        suffix that cannot be resolved here. For a `configured` host, port and literal address are not checked, as in
-        `resolve_configured`. Raises the errors of `resolve`.
+        The parent resolves the name again, and may choose any of its addresses. Therefore all of them must be
+        permitted. If `may_be_unknown` is True and this machine cannot resolve a name below a public suffix, the list is
+        empty, and the parent alone resolves the name. If `configured` is True, the operator configured the host: its
+        port and a literal address are not checked, as in `resolve_configured`. Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)
@@ -186,7 +188,7 @@ class AddressPolicy:
         return addresses
 
     async def no_addresses(self, host: str, port: int) -> list[str]:
-        """Return an empty list: the parent proxy resolves the operator's host."""
+        """Return an empty list, so that the parent proxy resolves the host, which belongs to the operator."""
         return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
@@ -207,7 +209,8 @@ class AddressPolicy:
             raise unknown.error from unknown.__cause__
 
     async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host. Raises _UnknownSite if it has no address, BadTarget, and Overload."""
+        """Return all addresses of a host without checking them. Raises _UnknownSite if it has no address, BadTarget,
+        and Overload."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
@@ -229,8 +232,8 @@ class AddressPolicy:
 
 
 class _UnknownSite(Exception):
-    """Error for a name that cannot be resolved here. `error` is the error to raise if no parent proxy resolves the
-    name."""
+    """Error for a name that this machine cannot resolve. `error` is the error for the client if no parent proxy
+    resolves the name either."""
 
     def __init__(self, error: FeedproxyError) -> None:
         super().__init__(str(error))
@@ -240,8 +243,8 @@ class _UnknownSite(Exception):
 def _unresolved_error(host: str) -> Unreachable:
     """Return the error for a name without an address.
 
-    Names without a permitted address have the same error. Another error would reveal the names in this machine's
-    network.
+    The same error is used for names that have addresses, but no permitted one. A different error would tell clients
+    which names exist in this machine's network.
     """
     return Unreachable(f"{host} cannot be resolved")
 

@@ -32,26 +32,25 @@ Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester to which all calls are charged. Name look-ups for all callbacks together are limited like those of one
-client.
-"""
+"""The requester to which all calls are charged. All callbacks together therefore have the limit for name look-ups that
+one client has."""
 
 
 class AddressTrust(Enum):
-    """The source of an address. It determines which checks the address must pass."""
+    """The source of an address, which determines the checks that the address must pass."""
 
     UNTRUSTED = "anybody"
-    """A callback URL that a client sent: port and address are checked."""
+    """A callback URL that a client sent. Its port and address are checked."""
     CONFIGURED_NAME = "configuration"
-    """A service that the operator configured by name or address: if it is a name, the addresses to which it resolves
-    are checked. A configured address and the port are not checked.
-    """
+    """A service that the operator configured by name or address. If it is a name, the addresses to which it resolves
+    are checked. A configured address and the port are not checked."""
     OPERATOR_HOST = "own"
-    """A machine that belongs to the operator: nothing is checked, as for the upstream."""
+    """A machine that belongs to the operator, such as the upstream. Neither port nor address is checked."""
 
 
 class CallbackClient:
-    """A client that follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes.
+    """HTTP client for callbacks. It follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes of
+    content.
 
     The callers must limit their concurrent calls to fewer than `connections` (notify/delivery/delivery_worker.py: 64).
     A further call would wait for a free connection, and fail with FetchTimeout after `connect` seconds.
@@ -151,7 +150,8 @@ class CallbackClient:
             await session.close()
 
     def _session(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the session with the connection pool for this trust and parent. Pools never share a connection."""
+        """Return the HTTP session for addresses with this trust and for this parent. Each combination has a connection
+        pool of its own, so that a connection with fewer checks never serves a call that needs more."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (trust, parent) not in self._sessions:
@@ -183,7 +183,7 @@ class CallbackClient:
         )
 
     def _check(self, trust: AddressTrust, parent: Parent | None) -> Resolve:
-        """Return the function that resolves and checks a host and port for this trust."""
+        """Return the function that resolves a host, and checks its addresses and the port as this trust requires."""
         policy = self._policy
         if trust is AddressTrust.OPERATOR_HOST:
             return policy.addresses if parent is None or not parent.resolves_names else policy.no_addresses

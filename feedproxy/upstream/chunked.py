@@ -31,7 +31,7 @@ class ChunkedParser:
         self._trailers_left = trailers_max
         self.done = False
         self.rest = b""
-        """The bytes after the last chunk."""
+        """The bytes that follow the end of the message. They do not belong to its content."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Parse further bytes and return the pieces of content in them."""
@@ -54,7 +54,8 @@ class ChunkedParser:
         return pieces
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length of the next size line, including the line end before it, or 0 if it is incomplete."""
+        """Return the length in bytes of the line with the size of the next chunk. After the first chunk, the length
+        includes the line end that follows the previous chunk's data. Return 0 if the line is incomplete."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):
@@ -77,7 +78,8 @@ class ChunkedParser:
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """Return the length of the next trailer line, or of the final empty line, or 0 if it is incomplete."""
+        """Return the length in bytes of the next trailer line, or of the empty line at the end. Return 0 if the line is
+        incomplete."""
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:

@@ -33,8 +33,8 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Maximum number of bytes that are read of a response after its last client has disconnected. Responses of most feeds
-are smaller: they are read to the end and stored, and serve the next client. Squid's `quick_abort_min` has the same
+"""Maximum number of bytes of a response that are read if its last client has disconnected. Responses of most feeds are
+smaller. They are read to the end and stored, and serve the next client. Squid's `quick_abort_min` has the same
 purpose."""
 
 RATE_MIN = 1000
@@ -56,7 +56,7 @@ class ReadTimeout(TimeoutError):
 
 
 class OriginProtocol(ResponseHandler):
-    """A connection for one request after another. A ResponseParser parses each response."""
+    """A connection to an origin, which serves one request at a time. A ResponseParser parses each response."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, open_connections: set[object]) -> None:
         super().__init__(loop)
@@ -75,7 +75,11 @@ class OriginProtocol(ResponseHandler):
 
     @property
     def last_received(self) -> Seconds:
-        """Return the event loop's time at which the origin last sent RATE_MIN bytes per second or more."""
+        """Return the time at which the origin last sent bytes, on the event loop's clock.
+
+        If the origin has sent fewer than RATE_MIN bytes per second since the request, return the time of the request. A
+        slow origin thus counts as silent.
+        """
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
 
@@ -88,12 +92,12 @@ class OriginProtocol(ResponseHandler):
         deadline: float,
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Send a request, and return when its response is complete. No other request may be sent meanwhile.
+        """Send a request, and return when its response is complete. Until then, no other request may be sent.
 
-        `parser` parses the response. `read_timeout` limits the silence of the origin, in seconds. At `deadline`, on the
-        event loop's clock, the response must be complete. If `is_wanted` returns False, reading stops after UNREAD_MAX
-        bytes. Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload; the connection is then
-        closed.
+        `parser` parses the response. `read_timeout` limits the time in which the origin sends nothing, in seconds.
+        `deadline` is the time on the event loop's clock at which the response must be complete. If `is_wanted` returns
+        False, reading stops after UNREAD_MAX bytes. Raises ReadTimeout, TimeoutError, MalformedResponse,
+        StaleConnection, Overload; the connection is then closed.
         """
         assert self._reading is None
         self._exchanges += 1
@@ -238,8 +242,9 @@ class OriginConnector(TCPConnector):
 class ParentConnector(BaseConnector):
     """A pool of connections through one parent proxy.
 
-    Requests for https, and all requests through SOCKS5, use a tunnel to their host, which `check` must permit. Requests
-    for http use a connection to the HTTP parent. The caller has checked their hosts.
+    A request for an https target uses a tunnel through the parent to its host. With a SOCKS5 parent, a request for an
+    http target does so, too. `check` must permit the host of a tunnel. With an HTTP parent, a request for an http
+    target is sent to the parent itself, and the caller has already checked its host.
     """
 
     def __init__(

@@ -23,9 +23,10 @@ class Fetched:
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """All field lines of the head, including hop-by-hop fields."""
     framing_anomaly: str = ""
-    """The framing error that was tolerated, or ""."""
+    """The error in the framing that was tolerated, or "" if there was none."""
     received_size: int | None = None
-    """Size of the content as transferred, in bytes, if `body` was decoded afterwards. Otherwise None."""
+    """Size of the content as transferred, in bytes, if `body` was decoded afterwards. Otherwise it is None, and `body`
+    has the transferred size."""
 
 
 @dataclass(frozen=True, slots=True)

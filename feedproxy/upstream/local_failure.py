@@ -18,11 +18,12 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 """Errors for exhausted resources: descriptors of the process or the system, socket buffers, memory, and ports."""
 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
-"""Errors for a missing route to an origin. They mean a failure of this machine only if no other origin can be reached:
-a machine without IPv6 has no route to an origin that has only IPv6 addresses."""
+"""Errors for a missing route to an origin. They count as a failure of this machine only if no other origin can be
+reached either. For example, a machine without IPv6 has no route to an origin that has only IPv6 addresses."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""Error codes of name resolution if the origin's name server or this machine's resolver does not respond."""
+"""Error codes of a name resolution that failed because the origin's name server or this machine's resolver did not
+respond."""
 
 RECENT_SUCCESS: Seconds = 60
 """Seconds without a successful look-up or connection after which the network counts as down."""
@@ -30,15 +31,15 @@ RECENT_SUCCESS: Seconds = 60
 LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
-"""Number of descriptors that exchanges leave to the store, the listeners and other processes."""
+"""Number of file descriptors that exchanges with origins leave to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 """Bytes of address space that must be free before an exchange begins, if the operator has limited the address space.
 The largest response takes less than that, even decoded."""
 
 
 class NetworkState:
-    """The time of the network's last success. It tells failures of this machine's network from failures of one
-    origin."""
+    """The time of the last successful look-up or connection. It shows whether a failure concerns this machine's network
+    or only one origin."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS
@@ -129,7 +130,8 @@ def address_space() -> int | None:
 
 
 def has_no_descriptor() -> bool:
-    """Return True if no descriptor is available. The errors of the C library's resolver then have no meaning."""
+    """Return True if this process can open no further file descriptor. The errors of the C library's resolver then have
+    no meaning, because the resolver could not open a socket."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

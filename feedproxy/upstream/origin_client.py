@@ -1,6 +1,6 @@
 """HTTP client for origins. Each request gives one complete response, or an error with the reason.
 
-It handles no redirects, cookies, content codings or caching, and adds only the field Host.
+The client leaves redirects, cookies, content codings and caching to its callers. It adds only the field Host.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Matches a target: scheme with authority, and path with query."""
 
 CACHED_HOSTS_MAX = 1024
-"""Maximum number of hosts with cached connection parameters."""
+"""Maximum number of cached `_Host` objects."""
 
 CONNECTIONS = Limit(200, reserve=40)
 PER_SITE = Limit(16, reserve=4)
@@ -100,7 +100,8 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchStats:
-    """Numbers for metrics: open connections to origins, including idle ones, and current exchanges."""
+    """Numbers for metrics: `connections` counts the open connections to origins, including idle ones, and `exchanges`
+    counts the exchanges in progress."""
 
     connections: int
     exchanges: int
@@ -114,13 +115,13 @@ class _Host:
     port: int
     authority: str
     line: bytes
-    """The field line of Host."""
+    """The field line with Host, as bytes."""
     request: aiohttp.ClientRequest
     """A request that selects a connection of the pool. It is never sent."""
     site: str
     """Registrable domain of the host."""
     root: bytes
-    """The part before the path in absolute-form."""
+    """The scheme and authority of a target, which precede the path if a request has a target in absolute-form."""
 
     @property
     def is_tls(self) -> bool:
@@ -247,10 +248,11 @@ class Fetcher:
         skip_address_check: bool,
         reuse: bool,
     ) -> Fetched | Oversized:
-        """Make one exchange and return its response. The connection is closed afterwards unless `reuse` is True.
+        """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
+        True.
 
         If the origin closed a pooled connection before it responded, the exchange is repeated.
-        origin_connection_limits.py may end the exchange to free its slot.
+        origin_connection_limits.py may end the exchange, in order to free its slot.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
@@ -339,7 +341,8 @@ class Fetcher:
             raise FetchTimeout(message) from error
 
     def _pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
-        """Return the pool for this parent and check. Requests with and without the check never share a connection."""
+        """Return the connection pool for this parent, with or without the check of addresses. Requests with the check
+        never share a connection with requests without it."""
         if self._closed:
             raise Unreachable("the client is closed")
         pool = self._pools.get((skip_address_check, parent))
@@ -380,7 +383,8 @@ class Fetcher:
 
 
 def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
-    """Return the operating system's reason. aiohttp's messages would reveal addresses."""
+    """Return the reason for a failed connection, from the check of the certificate, the TLS handshake, or the operating
+    system. The messages of aiohttp are not used, because they would reveal addresses."""
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"
@@ -391,9 +395,10 @@ def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.Clien
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Return OpenSSL's reason as a text.
+    """Return the reason for a failed TLS handshake as a text.
 
-    A server that speaks plain HTTP causes a "wrong version number".
+    If a server does not use TLS but plain HTTP, OpenSSL reports a "wrong version number". The text then says that the
+    server seems to use plain HTTP. Otherwise it is OpenSSL's own reason.
     """
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
         return "the server seems to use plain HTTP"

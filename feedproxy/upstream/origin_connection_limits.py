@@ -3,13 +3,16 @@
 Each connection or look-up takes a slot. Three limits prevent one client or one silent server from taking all slots: per
 site (registrable domain), per host and port, and per client. The slots that one site, host or client may take are its
 *share*. All limits except that of a client reserve slots for known feeds. Waiting requests are admitted in their order.
-While the share of a request's site, host or client is full, later requests are admitted before it.
+A request waits while the share of its site, host or client is full. Later requests with free shares are then admitted
+before it.
 
-Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of the
-client with the most slots. It ends the exchange that has been silent for longest, and at least for SILENT_AFTER
-seconds. In the share of a site or host, the client of that exchange must have at least two more slots than the client
-of the waiting request. The same holds if the exchange is for a known feed, and the waiting request is not
-(docs/decisions/connection-limits.md).
+Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of another
+request in the full share. Only an exchange that has been silent for at least SILENT_AFTER seconds can be ended. Of
+several, the request ends one of the client with the most slots, and of these the one that has been silent for longest.
+
+Two rules protect the other client. In the share of a site or host, that client must have at least two more slots than
+the client of the waiting request. The same holds in every share if the exchange is for a known feed, and the waiting
+request is not (docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -50,7 +53,8 @@ class Requester:
         self.is_abandoned = bool(self.client) and not self.is_known
 
     def charge(self, client: str) -> None:
-        """Charge waiting requests to another client, which has joined the clients that wait for their response."""
+        """Charge the request to another client. This client has sent an equal request, and waits for the same
+        response."""
         self.is_abandoned = False
         if self.client and client != self.client:
             self.client = client
@@ -59,8 +63,8 @@ class Requester:
 
 
 PROXY = Requester()
-"""The requester of feedproxy's own requests for known feeds, such as background refreshes. A task without another
-requester has this one."""
+"""The requester of feedproxy's own requests for known feeds, such as background refreshes. A task for which no
+requester was set has this one."""
 
 _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
@@ -82,14 +86,14 @@ def current_requester() -> Requester:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The number of slots in one share, and the number of them that is reserved for known feeds."""
+    """The number of slots in one share, and the number of these slots that is reserved for known feeds."""
 
     slots: int
     reserve: int = 0
 
     @property
     def unknown(self) -> int:
-        """Return the number of slots for targets that are not known feeds; at least one."""
+        """Return the number of slots that targets other than known feeds may take. It is at least one."""
         return max(1, self.slots - self.reserve)
 
 
@@ -101,8 +105,8 @@ class Slot:
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """A function that returns the instant at which the origin last sent something. Without a function, silence counts
-    from the time when the slot was taken."""
+    """A function that returns the instant at which the origin last sent something. If it is None, silence is counted
+    from the instant at which the slot was taken."""
     end: Callable[[], None] | None = None
     """A function that ends the exchange in the slot, or None if the exchange cannot be evicted."""
     is_ended: bool = False
@@ -227,7 +231,8 @@ class FairLimits:
         return self._exceeded_limit(slot) is None
 
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
-        """Return the first share that is full for this request, or None if all shares have room."""
+        """Return the first share that is full for the waiting request of this slot, or None if all its shares have
+        room."""
         for key in slot.keys:
             usage, limit = self._usages.get(key), self._limits[key[0]]
             if usage is None:
@@ -239,8 +244,8 @@ class FairLimits:
         return None
 
     def _evict_stuck(self, slot: Slot) -> None:
-        """Evict an exchange with a silent origin, if there is one, for a request that has waited for EVICTABLE_AFTER
-        seconds."""
+        """End an exchange with a silent origin, if there is one, to give its slot to a request that has waited for
+        EVICTABLE_AFTER seconds."""
         if slot not in self._waiting:
             return
         loop = asyncio.get_running_loop()

@@ -1,8 +1,8 @@
 """The listeners of this proxy, which are forbidden as targets.
 
-A request to the clients' port would count as a request from this machine, and a request to the admin port would have
-the operator's rights. Therefore every entrance refuses these ports at every address of this machine, even if
-`allow_private` or `allow_networks` permits the address.
+If the proxy sent a client's request to its own listener for clients, the request would count as one from this machine.
+A request to the admin port would have the operator's rights. Therefore every entrance refuses these ports at every
+address of this machine, even if `allow_private` or `allow_networks` permits the address.
 """
 
 import errno
@@ -12,7 +12,8 @@ import socket
 from feedproxy.upstream.special_networks import Address, embedded_ipv4
 
 _NOT_LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""Errors of bind() for an address of another machine, and for an address family that this machine lacks."""
+"""Error numbers of bind() which show that an address is not one of this machine: it belongs to another machine, or this
+machine lacks its address family."""
 
 
 class OwnListeners:
@@ -45,8 +46,10 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return True if this address belongs to an interface of this machine. The result is also True if this is unknown,
-    as for an address that had a zone id (`zone`)."""
+    """Return True if this address belongs to an interface of this machine.
+
+    Return True also if this cannot be determined. It cannot be determined for an address that had a zone id (`zone`).
+    """
     if address.is_loopback or address.is_unspecified:
         return True
     if zone or (address.version == 6 and address.is_link_local):

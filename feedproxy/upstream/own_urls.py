@@ -41,6 +41,7 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
 
 
 def _is_public(target: str, settings: Settings) -> bool:
-    """Return True if a target is below `public_url`, and `public_url` is a whole web origin."""
+    """Return True if a target is below `public_url`, and `public_url` has no path, so that it stands for a whole web
+    origin."""
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

@@ -31,7 +31,7 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
 """The environment variables for each scheme. The first variable that is set counts."""
 
 DEFAULT_PORT = 1080
-"""Port of a proxy in an environment variable without a port, as in curl."""
+"""Port of a parent proxy if the environment variable that names it has no port. curl uses the same default."""
 
 CREDENTIAL_MAX = 255
 """Maximum length of a user name or password, in bytes: "PLEN" is one octet (RFC 1929, section 2)."""
@@ -43,7 +43,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A parent proxy. Its text form omits the credentials, for logs and errors."""
+    """A parent proxy. Converting it to a string leaves the credentials out, for logs and errors."""
 
     scheme: str
     host: str
@@ -56,13 +56,14 @@ class Parent:
 
     @property
     def is_http(self) -> bool:
-        """Return True if the parent speaks HTTP: http is requested in absolute-form, https through CONNECT."""
+        """Return True if the parent speaks HTTP. Requests for http are then sent to it in absolute-form, and https uses
+        CONNECT."""
         return self.scheme == "http"
 
     @property
     def resolves_names(self) -> bool:
-        """Return True if the parent resolves names. Otherwise, as with `socks5`, it gets the address that was checked
-        here."""
+        """Return True if the parent resolves names. A parent with the scheme `socks5` does not: it gets the address
+        that this proxy has checked."""
         return self.scheme != "socks5"
 
     @property
@@ -118,7 +119,8 @@ def _decode(text: str, option: str) -> str:
 
 
 def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
-    """Check a value of the option; for `environment`, check the variables. Raises UsageError."""
+    """Check a value of the option `upstream_proxy`. If the value is `environment`, check the environment variables.
+    Raises UsageError."""
     if value != ENVIRONMENT:
         parse(value)
         return

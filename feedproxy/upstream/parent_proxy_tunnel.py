@@ -1,8 +1,8 @@
 """Tunnels to origins through the parent proxy (`upstream_proxy`): CONNECT and SOCKS5.
 
-The handshake uses a plain socket before a protocol is attached. aiohttp's pool, mitmproxy's tunnels and a plain TLS
-handshake therefore share this code. TLS is end to end between this proxy and the origin.
-(docs/decisions/the-parent-proxy.md)
+The handshake with the parent uses a plain socket. The caller then attaches its own protocol to the socket. aiohttp's
+pool, mitmproxy's tunnels and a plain TLS handshake can therefore share this code. TLS is end to end between this proxy
+and the origin. (docs/decisions/the-parent-proxy.md)
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _REFUSALS = {
     7: "command not supported",
     8: "address type not supported",
 }
-"""Texts for the reply codes of RFC 1928, section 6."""
+"""Explanations of the reply codes of a SOCKS5 proxy (RFC 1928, section 6)."""
 
 
 def parent_name(parent: Parent) -> str:
@@ -159,8 +159,8 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
 
 
 async def _read_head(sock: socket.socket) -> bytes:
-    """Read and return exactly one head, because the bytes after it are the origin's. Raises OSError,
-    MalformedResponse."""
+    """Read one head and return it. No byte after the head is read, because these bytes come from the origin. Raises
+    OSError, MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)

@@ -24,17 +24,18 @@ type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """A function that returns the addresses of a name and port as text. Raises OSError if the name has no address."""
 
 LOOKUP_TIMEOUT = 15.0
-"""Seconds for a look-up: three attempts of five seconds. By default, glibc makes two attempts of five seconds for each
-name server (resolv.conf(5))."""
+"""Maximum duration of a look-up, in seconds: three attempts of five seconds each. By default, glibc makes two attempts
+of five seconds for each name server (resolv.conf(5))."""
 
 THREADS = Limit(256, reserve=64)
-"""Concurrent look-ups, and the number reserved for known feeds."""
+"""Maximum number of concurrent look-ups, and the number of them that is reserved for known feeds."""
 PER_SITE = Limit(12, reserve=4)
-"""Concurrent look-ups of names of one registrable domain: eight, and four more for known feeds."""
+"""Maximum number of concurrent look-ups for names of one registrable domain: eight, and four more for known feeds."""
 PER_CLIENT = 96
-"""Concurrent look-ups for one client: half of the look-ups for names of unknown feeds, which all clients share."""
+"""Maximum number of concurrent look-ups for one client. It is half of the look-ups that are not reserved for known
+feeds; all clients share these."""
 THREAD_WAIT_MAX: Seconds = 5
-"""Seconds that a look-up waits for a thread."""
+"""Maximum time, in seconds, for which a look-up waits for a free thread."""
 
 
 def _system_addresses(host: str) -> list[str]:
@@ -65,7 +66,8 @@ class Resolver:
     async def resolve(self, host: str) -> list[str]:
         """Return the addresses of a host. Raises OSError, Overload.
 
-        A look-up for a known feed joins only other look-ups for known feeds, which have their own reserve.
+        An equal look-up in progress is shared. A look-up for a known feed shares only one that is also for a known
+        feed, because only such a look-up may use the reserved threads.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)

@@ -41,13 +41,13 @@ class ResponseHead:
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False if the framing was ambiguous or the origin closes the connection. The connection then ends with this
-    message."""
+    """False if the framing was ambiguous or the origin closes the connection. The connection is then not used for a
+    further response."""
     chunked: bool = False
     length: int | None = None
     """Length of the content in bytes, or None if it is unknown or chunked."""
     framing_anomaly: str = ""
-    """The framing error that was tolerated, or ""."""
+    """The error in the framing that was tolerated, or "" if there was none."""
 
     @property
     def is_interim(self) -> bool:
@@ -122,10 +122,11 @@ def parse_head(data: bytes) -> ResponseHead:
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
-    """Determine the framing: Transfer-Encoding, one Content-Length, or neither (RFC 9112, sections 6.1 to 6.3).
+    """Determine how the end of the message is found: by Transfer-Encoding, by one Content-Length, or by neither (RFC
+    9112, sections 6.1 to 6.3).
 
-    Return the other lines, True if the connection is reusable, True if the content is chunked, and the content's
-    length.
+    Return four values: the lines without framing fields that have no effect, True if the connection is reusable, True
+    if the content is chunked, and the length of the content in bytes or None.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")

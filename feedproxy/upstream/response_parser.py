@@ -36,7 +36,7 @@ class ResponseParser:
         self._content: bytes | bytearray = b""
         self.head: ResponseHead | None = None
         self.at: Instant = 0.0
-        """Time at which the head was complete."""
+        """Instant at which the head was complete."""
         self.interim: list[Response] = []
         """The 1xx responses before this response, except 100."""
         self.reusable = False
@@ -75,9 +75,9 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head. Return the final head and the bytes after it.
+        """Parse one head, and return two values: the final head and the bytes after it.
 
-        For a 1xx head, the head is None. For an incomplete head, both are None.
+        After a 1xx head, the first value is None. If the head is incomplete, both values are None.
         """
         data = data.lstrip(b"\r\n") if data[:1] in b"\r\n" else data
         if not could_be_http(data):
