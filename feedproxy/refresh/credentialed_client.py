@@ -51,7 +51,7 @@ class CredentialedClient:
 
 def _without_parameters(answer: Fetched | Oversized, secret: frozenset[tuple[str, str]]) -> Fetched | Oversized:
     """Return the response without the secret parameters in its fields. The content of a redirect is left out, because
-    it usually repeats Location."""
+    it usually repeats Location with these parameters."""
     fields = answer.fields if isinstance(answer, Oversized) else answer.response.fields
     fields = Fields((name, _public_value(name.lower(), value, secret)) for name, value in fields)
     if isinstance(answer, Oversized):

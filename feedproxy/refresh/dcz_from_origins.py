@@ -67,7 +67,8 @@ class StoredDictionary:
 
 
 def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) -> StoredDictionary | None:
-    """Return the dictionary that the job's request may name, or None."""
+    """Return the dictionary that the job's request to the origin may name, or None if no stored content may be
+    named."""
     stored, request, settings = job.validate, job.request, job.settings
     if stored is None or resource is None or not stored.content.is_dictionary or not is_shared(stored, settings):
         return None

@@ -27,10 +27,10 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return the result of the refresh by which another process replaced `before` with `stored`, for a request with
-    these fields, or None.
+    """Return the result of a refresh by another process, for a request with these fields.
 
-    The result is None if no process fetched the target in between, or if the request does not select a newer response.
+    Before the refresh, the store had the resource `before`; now it has `stored`. The result is None if no process
+    fetched the target in between, or if the request does not select a newer response.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None

@@ -95,7 +95,10 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource with the responses of `learned` in place of its responses with this key."""
+    """Return the stored resource with new responses in place of its keyed responses with this key.
+
+    The new responses are those of `learned`, the resource that a refresh has produced.
+    """
     others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
     same_key = [
         response

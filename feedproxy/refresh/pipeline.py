@@ -91,7 +91,8 @@ def _is_conditional(job: RefreshJob) -> bool:
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from `target`, at which the redirects end now. The queries may differ."""
+    """Return whether a stored response came from `target`, the address at which the redirects end now. The queries may
+    differ."""
     if stored.final_target is None or target is None:
         return True
     return stored.final_target.partition("?")[0] == target.partition("?")[0]

@@ -39,7 +39,8 @@ class ReaderTracker:
         self.counts.record_read(target, pseudonym, agent, now)
 
     def has_expected_readers(self, target: str) -> bool:
-        """Return whether polls of this target are expected within the next HORIZON seconds."""
+        """Return whether polls of this target are expected in the time for which refreshes are planned (HORIZON in
+        policy/polling_price.py)."""
         now = self._clock.now()
         return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 

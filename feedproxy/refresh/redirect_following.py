@@ -34,7 +34,8 @@ class RedirectChain:
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
-    """The target of the leading permanent redirects, or an empty string."""
+    """The target to which the permanent redirects at the beginning of the chain led, or an empty string without such
+    redirects."""
     hops: int = 0
     redirect_error: Detail | None = None
     from_partial: bool = False
@@ -65,9 +66,9 @@ async def follow_redirects(
     `redirect_error`. Overload is raised for any of the fetches. Credentials and cookies are sent to the first origin
     only (RFC 9110, section 15.4). With `skip_address_check`, the address of that origin is not checked.
 
-    `to_target` maps an address to its target (relocation.next_hop). `may_serve_under(start, end)` returns whether
-    content of `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS: clients get
-    the redirect, and authenticate at its target.
+    `to_target` maps an address to its target (policy/move_confirmation.py). `may_serve_under(start, end)` returns
+    whether content of `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS:
+    clients get the redirect, and authenticate at its target.
     """
     start = request.target
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)

@@ -287,7 +287,8 @@ class RefreshCoordinator:
         """Refresh a target in the background.
 
         If the feed was fetched only once, its history is read first. The refresh is then omitted if the resource has
-        been fetched or deleted in the meantime, if the throttle forbids it, or if `is_resting` returns True.
+        been fetched or deleted in the meantime, if the limits on fetches defer it, or if `is_resting` returns True: by
+        its history, the copy may still answer without a refresh.
         """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending or target in self._refreshes:
@@ -313,7 +314,7 @@ class RefreshCoordinator:
             self.refresh(target)
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`, or later if the throttle then defers it.
+        """Refresh a target after `seconds`, or later if the limits on fetches then defer it.
 
         The refresh is omitted if the target is invalidated or paused in the meantime. A call replaces an earlier call
         for the target.
@@ -341,7 +342,8 @@ class RefreshCoordinator:
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Start a task that leads to a refresh of the target, unless one of `tasks` is running for the target."""
+        """Start `work`, a task that leads to a refresh of the target, unless `tasks` already has a running task for the
+        target."""
         if target in tasks:
             return
 
@@ -536,7 +538,8 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed that has moved back to it, at once or when the throttle allows."""
+        """Refresh the former address of a feed that has moved back to it, at once or when the limits on fetches allow
+        it."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if move_confirmation.leads_back(sighting, target, former.relocation):
@@ -608,7 +611,8 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
-    """Return whether the resource is a known feed without a stored response, because HTTP forbids storing it."""
+    """Return whether the resource is a known feed without a stored response, because HTTP forbids storing its
+    responses."""
     return resource is not None and resource.channel is not None and not resource.variants
 
 

@@ -1,4 +1,4 @@
-"""The scheduler of refreshes ahead of readers: a heap with one instant per feed, and a lane for each site.
+"""The scheduler of refreshes ahead of readers: a heap with one instant per feed, and a lane (queue) for each site.
 
 When the instant of a feed has come, the policy (policy/next_refresh.py) decides again. A feed that another request or
 process has refreshed in the meantime gets a new instant. Nothing is stored for a restart, because all instants follow
@@ -34,7 +34,7 @@ CONCURRENT_MIN = 8
 
 CONCURRENT_MAX = 160
 """Maximum number of concurrent scheduled refreshes. The limit of connections to origins (upstream/origin_client.py) is
-higher by 40. These 40 connections are for refreshes that readers wait for."""
+higher by 40, so that 40 connections remain for refreshes that readers wait for."""
 
 LANE_WIDTH = 2
 """Maximum number of concurrent scheduled refreshes of one site. RFC 2616, section 8.1.4, permits a client the same
@@ -68,8 +68,8 @@ def _unknown(_: str) -> Instant | None:
 class RefreshScheduler:
     """The schedule of refreshes ahead of readers.
 
-    `plan_for` returns the plan for one feed. `plan_due` does the same just before a refresh of the feed would start; by
-    default it is `plan_for`. `refresh` fetches a feed and returns after the fetch. `lane_of` returns the lane of a
+    `plan_for` returns the plan for one feed. `plan_due` returns the plan just before a refresh of the feed would start;
+    by default it is `plan_for`. `refresh` fetches a feed and returns after the fetch. `lane_of` returns the lane of a
     feed, usually its site. `surprises` returns the feeds with readers that have polled at other times than the last
     plan expected. Such feeds are planned again within SLEEP_MAX seconds.
     """
@@ -95,7 +95,7 @@ class RefreshScheduler:
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
         """For each lane (site), the feeds that wait, with the instant from which each is due."""
         self._free: deque[str] = deque()
-        """Lanes with a waiting feed that may start, each once, in the order in which they are served."""
+        """Lanes with a waiting feed that may start, in the order in which they are served. No lane occurs twice."""
         self._busy: dict[str, int] = {}
         """Number of refreshes in progress by lane."""
         self._waiting: set[str] = set()
@@ -134,10 +134,10 @@ class RefreshScheduler:
         return self._heap[0][0] if self._heap else None
 
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
-        """Plan these feeds in their order, a few at a time.
+        """Plan these feeds in their order, a few at a time, because each plan needs a read from the disk.
 
-        A plan needs a read from the disk. `earliest` returns an instant before which a feed is certainly not due, or
-        None. The feed is planned at that instant. Feeds without such an instant are planned after all others.
+        `earliest` returns an instant before which a feed is certainly not due, or None if no such instant is known. A
+        feed with such an instant is planned only at that instant. The other feeds are planned last.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()

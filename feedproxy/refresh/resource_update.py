@@ -42,7 +42,7 @@ VARYING_NAME_LENGTH_MAX = 64
 """Largest length of a remembered field name, in characters. The longest names in use have about forty."""
 
 FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
-"""Fields that feedproxy itself writes into requests for shared copies of feeds."""
+"""Request fields that feedproxy itself writes in all requests for shared copies of feeds."""
 
 VERSIONS_MAX = 16
 """Maximum number of versions from which deltas can be made: a night of a feed that changes every hour."""
@@ -114,7 +114,8 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Return the target after redirects in its stored form: empty if it is the requested target."""
+    """Return the target after redirects in its stored form: empty if it is the requested target, None if it is
+    unknown."""
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
@@ -191,7 +192,8 @@ def _has_date_of_client_language(before: Resource, response: StoredResponse, job
 
 
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:
-    """Return whether the response replaces none of the stored variants, because Vary names a client field.
+    """Return whether no stored variant is replaced by the response, although variants are stored, because Vary names a
+    field of the client.
 
     Such a response may differ from the stored variants although the feed has not changed. `replaced` is the variant
     that the same request selected.
@@ -249,9 +251,9 @@ def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
 
 
 def default_copy(resource: Resource) -> StoredResponse | None:
-    """Return the stored feed that a request without client fields selects, or None.
+    """Return the stored feed that a request without fields of a client selects, or None if there is no such feed.
 
-    Hubs have the same content: they fetch a feed without preferences of a client.
+    A hub has the same content as this feed, because a hub fetches a feed without preferences of a client.
     """
     plain = background_request(resource.target, via="", agent="").fields
     return vary.choose([copy for copy in resource.variants if copy.content.feed], plain, own_agent=True)

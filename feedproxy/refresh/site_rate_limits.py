@@ -33,8 +33,8 @@ FACTOR_MAX = 64.0
 """Largest factor on the price of a request to a site, after any number of reached limits."""
 
 HALF_LIFE: Seconds = 86_400
-"""Seconds after which the factor on the price has fallen to its square root. Origins state limits per hour or per
-day."""
+"""Seconds after which the factor on a site's price has fallen to its square root: from 4 to 2, for example. Origins
+state limits per hour or per day."""
 
 
 class SiteLimits:

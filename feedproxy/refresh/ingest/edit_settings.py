@@ -19,8 +19,8 @@ type EditSettings = tuple[object, ...]
 
 
 def self_link_mode(settings: Settings) -> str:
-    """Return the option `self_link` or its default. The default is `add`. In reverse mode, it is `correct` with
-    `public_url`, and `off` without it.
+    """Return the option `self_link`, or its default. The default is `add` outside reverse mode. In reverse mode, it is
+    `correct` if `public_url` is set, and `off` otherwise.
 
     In reverse mode, a self link may have the upstream's own address, which clients cannot reach.
     """

@@ -4,9 +4,10 @@ A computing thread holds Python's interpreter lock for milliseconds at a time, w
 process runs on another CPU. On a single CPU, its lower priority lets the proxy run first. Copying a feed to and from a
 process takes about 0.05 ms. Helpers are forked from a template process (helper_process.py).
 
-There are two lanes. A job starts in the quick lane. A job that takes longer than `Limits.quick` moves to the slow lane
-together with its helper, and another helper takes the next quick job. Large jobs start in the slow lane. So a document
-delays other feeds by at most `Limits.quick` seconds, and slow jobs delay only each other.
+The pool has two lanes, each with its own queue and helpers. A job starts in the quick lane. A job that takes longer
+than `Limits.quick` moves to the slow lane together with its helper, and another helper takes the next quick job. Large
+jobs start in the slow lane. So a document delays other feeds by at most `Limits.quick` seconds, and slow jobs delay
+only each other.
 
 A job that exceeds one of the other `Limits` fails with `JobLimitExceeded`. Its helper is ended, and the job is not
 repeated. If the queue of the slow lane is full, further slow jobs fail with Overload. If a helper exits during a job,
@@ -436,7 +437,7 @@ class HelperPool:
             self._on_helper_exit(helper)
 
     async def close(self) -> None:
-        """End the processes and cancel the remaining jobs. The caller has waited for its refreshes."""
+        """End the processes and cancel the remaining jobs. The caller must have waited for its running refreshes."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)

@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 HUB = "hub"
 """Path of the WebSub hub, relative to the prefix of endpoints."""
 CLOUD = "pleaseNotify"
-"""Path for rssCloud registrations, relative to the prefix of endpoints. It is for the protocol http-post."""
+"""Path for rssCloud registrations by the protocol http-post, relative to the prefix of endpoints."""
 
 
 def endpoint_address(settings: Settings, path: str) -> str:
@@ -37,7 +37,7 @@ def announcement(settings: Settings) -> Announcement:
 def own_cloud(settings: Settings) -> Cloud | None:
     """Return this proxy's cloud element, or None if such an element cannot express the proxy's address.
 
-    The element states no scheme. Clients use TLS only if the port is 443.
+    The element states no scheme. Clients assume TLS only at port 443.
     """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"

@@ -37,7 +37,7 @@ CONTENT_HASH_BYTES = 10
 practice."""
 
 PAGE_BYTES = 8192
-"""Number of bytes at the beginning of a page that are passed on, so that a bot challenge can be recognised
+"""Number of bytes at the beginning of a page that ingestion returns, so that a bot challenge can be recognised
 (policy/bot_challenge.py)."""
 
 CLOCK_SLACK = 300
@@ -46,8 +46,10 @@ CLOCK_SLACK = 300
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings in which ingestion encodes a feed: `codings`, and the coding that the waiting client prefers
-    (`accept_encoding`)."""
+    """The codings in which ingestion encodes a feed.
+
+    They are the codings in `codings`, and the coding that the waiting client prefers (`accept_encoding`).
+    """
 
     codings: tuple[str, ...] = ()
     accept_encoding: str | None = None
@@ -82,8 +84,8 @@ class IngestedContent:
     new_publications: tuple[Instant, ...] = ()
     """For changed content: publication dates of the entries that were published since the previous fetch."""
     previous_channel: Channel | None = None
-    """The previously stored channel with its content digest, if this ingestion computed that digest
-    (`_defers_digest`)."""
+    """The previously stored channel with its content digest, if the digest was not computed when the channel was
+    stored, and was computed by this ingestion instead (`_defers_digest`)."""
 
     def is_change(self, previous: Channel | None) -> bool:
         """Return whether the content of the feed differs from that of the previous channel."""
@@ -258,8 +260,10 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 
 
 def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel with the content digest that was deferred. Return None if no digest was deferred, or if
-    its content is not stored."""
+    """Return the previous channel with the content digest that was not computed when the channel was stored.
+
+    Return None if the digest was computed then, or if the channel's content is not stored any more.
+    """
     if channel is None or (content_hash := pending_hash(channel.content_digest)) is None:
         return None
     stored = next(
@@ -274,9 +278,10 @@ def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredRespon
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel with all its elements, parsed again if `ingest_fast_path` read only those outside items.
+    """Return the channel with all its elements.
 
-    The result is `channel` itself if it is complete, or if its content is not stored.
+    If `ingest_fast_path` has read only the elements outside of items, the stored content is parsed again. The result is
+    `channel` itself if it is complete, or if its content is not stored.
     """
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next(
@@ -391,10 +396,11 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies without the decoded one if the gzip body replaces it and the waiting client does not need it.
+    """Return the bodies without the decoded one, if the gzip body can replace it and the waiting client does not need
+    it.
 
     Most clients get a coded body, and most feeds are read by few clients. If the decoded body is needed later, it is
-    decoded in 0.05 ms.
+    made from the gzip body in 0.05 ms.
     """
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)

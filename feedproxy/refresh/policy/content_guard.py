@@ -48,8 +48,11 @@ ITEM_LOSS_SHARE = 1 / 2
 938 updates in the histories of nine feeds, five lost more than half, each after months without a recorded version."""
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""The same fraction for an ill-formed update. It is lower, because the document may have been truncated: its missing
-items are then still part of the feed, and the stored copy is better."""
+"""Fraction of a feed's items: if an ill-formed update lacks more than this fraction, the loss is a format change.
+
+The fraction is lower than for a well-formed update (ITEM_LOSS_SHARE), because an ill-formed document may be truncated:
+its missing items are then still part of the feed, and the stored copy is better.
+"""
 
 ITEM_LOSS_TOLERATED = 3
 """Minimum number of items that a well-formed update must lack for a format change. Fewer items may disappear from a
@@ -88,7 +91,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """The fault in the outcome of a fetch, and the limit for stale copies. It does not depend on the stored copy."""
+    """The fault in the outcome of a fetch, and the limit for stale copies. Neither depends on the stored copy."""
 
     detail: Detail
     reason: str

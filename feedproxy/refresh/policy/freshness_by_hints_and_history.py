@@ -20,9 +20,9 @@ ILL_FORMED_RECHECK: Seconds = 60
 
 WAIT_WORTH: Seconds = 2 * 3600
 """Seconds of expected staleness above which a reader waits for the refresh, although HTTP would permit the stale copy
-to answer. Without this limit, a reader that polls twice a day at no fixed time would always get the news of half a day
-ago. In a simulated week with the limit, one poll in 200 waited, and the mean staleness of all polls fell to a third.
-"""
+to answer. Without this limit, a reader that polls twice a day at no fixed time would always get news that is half a
+day old. In a simulated week with the limit, one poll in 200 waited, and the mean staleness of all polls fell to a
+third."""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
@@ -52,7 +52,8 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return the allowance by push, or None if the heuristic lifetime is longer."""
+        """Return `pushed`, the permission to use the copy because changes are pushed, or None if the heuristic lifetime
+        is longer."""
         if pushed is None or expires is not None:
             return pushed
         heuristic, _ = freshness.heuristic_lifetime(
@@ -80,9 +81,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an expired allowance for a feed that the proxy edited under other settings, or None.
+    """Return an expired permission to use a feed if it was edited under other settings, so that it is fetched again.
 
-    The result is always None outside reverse mode.
+    Return None for any other response, and always outside reverse mode.
     """
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
@@ -90,7 +91,7 @@ def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance
 
 
 def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return the allowance for an ill-formed copy, or None for a well-formed one.
+    """Return the permission to use an ill-formed copy until the next fetch, or None for a well-formed copy.
 
     An ill-formed copy may be truncated, or may have been fetched while it was being written. It is fetched again after
     a minute, and then whenever the time since the first fetch has doubled. A feed that stays ill-formed is unlikely to

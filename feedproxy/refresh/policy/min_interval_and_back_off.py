@@ -108,7 +108,8 @@ def record_failure(
     jitter: float,
     back_off: bool = True,
 ) -> Failures:
-    """Return `failures` with one more failure and the instant of the next try. The caller resets them after a success.
+    """Return `failures` with one more failure and the instant of the next try. After a success, the caller resets the
+    failures.
 
     `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
     `back_off`, as for targets that are not known feeds, only `not_before` defers the next try.

@@ -181,9 +181,10 @@ def next_hop(
 
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """Return the target of the leading permanent redirects of a chain, or None if the first redirect is temporary.
+    """Return the target of the last redirect before the first temporary one, or None if the first redirect is
+    temporary.
 
-    `hops` are pairs of a status code and the target to which that redirect led.
+    `hops` are the redirects of a chain, in order: each is a pair of a status code and the target to which it led.
     """
     location = None
     for status, target in hops:

@@ -106,9 +106,9 @@ def plan(
 ) -> Plan:
     """Return the plan of the schedule for one feed.
 
-    `freshness` is that of the feed's newest stored response, `permission` is that of the throttle, and `jitter` is the
-    feed's own number in [0, 1]. `price_factor` multiplies the price if the site limits requests
-    (refresh/site_rate_limits.py).
+    `freshness` is that of the feed's newest stored response. `permission` is the result of `check_fetch_allowed` for
+    the feed. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price if the site limits
+    requests (refresh/site_rate_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
@@ -144,9 +144,9 @@ class _Bounds:
     early_refresh: Instant
     """Instant shortly before `end`, at which the feed is refreshed for readers that do not poll regularly."""
     until: Callable[[Instant], Instant]
-    """Returns the last instant at which a copy made at a given instant may answer."""
+    """Function that returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """For a given instant, returns the first instant, not earlier, at which the origin may be asked."""
+    """Function that returns the first instant, not earlier than a given one, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
@@ -226,8 +226,8 @@ def _minutes(seconds: Seconds) -> str:
 
 
 def own_jitter(target: str) -> float:
-    """Return a number in [0, 1) from the target. It is the same in each process and at each start, and ignores the
-    port."""
+    """Return a number in [0, 1) that depends only on the target without its port. Every process computes the same
+    number at each start."""
     host, _ = uri.split_host_port(target)
     path, _, query = target.partition("://")[2].partition("/")[2].partition("?")
     return zlib.crc32(f"{host}/{path}?{query}".encode("utf-8", "surrogatepass")) / 2**32

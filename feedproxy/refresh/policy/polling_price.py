@@ -51,10 +51,9 @@ MARGIN_MAX = 30.0
 """Longest part of a lifetime that MARGIN may give, in seconds."""
 
 RENEWED = 0.06
-"""If the probability that no poll has renewed an expired copy is below this value, a plan assumes that the copy was
-renewed. The value is just above 5 %, because each expected poll comes with a probability of 95 %
-(subscribers/poll_rhythms.py).
-"""
+"""Probability that no poll has renewed an expired copy. Below this value, a plan assumes that the copy was renewed. The
+value is just above 5 %, so that one expected poll is enough: each comes with a probability of 95 %
+(subscribers/poll_rhythms.py)."""
 
 WAIT_PRICE = 2.0
 """Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in
@@ -69,7 +68,7 @@ class Copy:
     expires: Instant
     """Last instant at which the copy may answer."""
     until: Callable[[Instant], Instant]
-    """Returns the last instant at which a copy made at a given instant may answer."""
+    """Function that returns the last instant at which a copy made at a given instant may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +88,9 @@ class Planned:
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""Longest lifetime in seconds of a feed that changes once an hour and has no expected polls, if neither HTTP nor the
-feed states a lifetime. For other feeds, the limit grows with the cube root of the gap between changes
-(`lifetime_for`)."""
+"""Longest lifetime in seconds of a feed that changes once an hour and has no expected polls. The limit applies if
+neither HTTP nor the feed states a lifetime. For other feeds, the limit grows with the cube root of the gap between
+changes (`lifetime_for`)."""
 
 
 def lifetime_for(
@@ -99,12 +98,11 @@ def lifetime_for(
 ) -> Seconds:
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
-    The lifetime ends when a poll would get a copy with an expected staleness that costs as much as a request and a
-    reader's wait. Without expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime also
-    has a maximum that is proportional to the cube root of the mean gap between changes. A feed that changes every T
-    seconds and is fetched every L seconds is late by L²/6T on average, and costs 1/L requests per second. Over many
-    feeds, the total staleness for a given number of requests is therefore least if L is proportional to the cube root
-    of T.
+    The lifetime ends when the expected staleness of the copy at a poll costs as much as a request and a reader's wait.
+    Without expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime also has a maximum
+    that is proportional to the cube root of the mean gap between changes. A feed that changes every T seconds and is
+    fetched every L seconds is late by L²/6T on average, and costs 1/L requests per second. Over many feeds, the total
+    staleness for a given number of requests is therefore least if L is proportional to the cube root of T.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
