@@ -1,8 +1,9 @@
 """Validation of the subscriber numbers that fetchers claim.
 
-Any client can send `1000000 subscribers`. Therefore each claim is capped. A claim that has grown too fast, or is very
-large from the start, counts only when it is repeated an hour later. Until then the last confirmed claim counts. Growth
-is measured from the claim of an hour ago, because a claim could otherwise grow by small steps within a minute.
+Any client can claim `1000000 subscribers` in its User-Agent. Therefore each claim is capped. A claim that has grown too
+fast, or is very large from the start, counts only when it is repeated an hour later. Until then the last confirmed
+claim counts. Growth is measured from the claim of an hour ago, because a claim could otherwise grow by small steps
+within a minute.
 
 A fetcher may use several machines with different numbers. The largest confirmed claim within the window counts, never
 their sum.
@@ -21,17 +22,18 @@ subscribers at one service. A larger first claim counts when it is repeated an h
 """
 
 PEAKS_MAX = 8
-"""Maximum number of peaks stored for one fetcher's claim."""
+"""Maximum number of confirmed claims stored for one fetcher (`ClaimState.peaks`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    `peaks` contains confirmed claims with the instant at which each was last made. Each claim is smaller and later than
-    the claim before it, because no other claim can become the largest current claim. `anchor` is the claim from which
-    growth is measured, with its instant. `unconfirmed` is the claim that waits for confirmation, with the instant at
-    which it was first made. `times` is the number of requests with a claim.
+    `peaks` contains confirmed claims, each with the instant at which it was last made. A claim is removed when a claim
+    of at least the same size follows, because it can no longer become the largest current claim. Each remaining claim
+    is therefore smaller and later than the claim before it. `anchor` is the claim from which growth is measured, with
+    its instant. `unconfirmed` is the claim that waits for confirmation, with the instant at which it was first made.
+    `times` is the number of requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]

@@ -1,8 +1,8 @@
 """Distinct readers of each feed within a month, for public lists.
 
 A feed with a single reader may be that reader's secret, even if its address does not look like one. Public lists
-therefore name only feeds with several readers. A few readers of each feed are remembered with the instant of the last
-request, under a pseudonym with one key for the whole window (pseudonyms.py).
+therefore name only feeds with several readers. For each feed, this module remembers the pseudonyms of a few readers,
+and the instant of the last request of each. The key of these pseudonyms changes every 30 days (`Pseudonym.long_term`).
 """
 
 from collections import Counter
@@ -34,10 +34,10 @@ class DistinctReaders:
         reader, for which a dictionary would take three times the memory. The feed with the oldest change is first.
         """
         self.changes = 0
-        """Number of changes so far."""
+        """Number of changes since the start."""
 
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> None:
-        """Record a reader's request, unless the address contains a secret."""
+        """Record a reader's request, unless the address of the feed contains a secret."""
         readers = self._feeds.get(target)
         if readers and now - _instant(readers, pseudonym.long_term) < REPEAT_INTERVAL:
             return
@@ -46,7 +46,7 @@ class DistinctReaders:
         self.add(target, {pseudonym.long_term: int(now)})
 
     def add(self, target: str, new_readers: Mapping[int, int]) -> None:
-        """Add readers of a target, such as those that this or another process has stored."""
+        """Add readers of a target, with the instants of their last requests. The readers may come from the store."""
         readers = _unpack(self._feeds.pop(target, ()))
         for pseudonym, at in new_readers.items():
             readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
@@ -75,14 +75,17 @@ def _instant(readers: tuple[int, ...], pseudonym: int) -> int:
 
 
 def count_distinct(readers: Readers) -> int:
-    """Return the minimum number of distinct readers. Pseudonyms of two periods may belong to the same reader."""
+    """Return the number of readers that are certainly distinct: the largest number in one period.
+
+    Pseudonyms of two periods may belong to the same reader.
+    """
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
 
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Return the readers of both sources with requests after the instant `since`, by feed."""
+    """Return by feed the readers of `first` and `others` that sent a request after the instant `since`."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

@@ -1,8 +1,8 @@
 """Rhythms of readers: the interval and phase with which each reader polls a feed, and the polls to expect.
 
 The first READERS_MAX readers of each feed are sampled, with 48 bytes each. A reader is identified by the same rotating
-pseudonym as in the counts (pseudonyms.py), and forgotten after the same window. The sample represents all readers: if a
-feed has ten times as many readers, ten times as many polls are expected.
+pseudonym as in the counts (pseudonyms.py), and forgotten when the window of the counts has passed since its last poll.
+The sample represents all readers: if a feed has ten times as many readers, ten times as many polls are expected.
 
 Polls at the reader's usual interval form a session. A longer pause ends the session. The next session is expected one
 cycle after the beginning of the last session. A cycle is usually a day, as for a reader that runs in working hours.
@@ -107,7 +107,7 @@ class PollRhythms:
         self._feeds: dict[str, bytearray] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
-        """For feeds with READERS_MAX records: the instant before which none of the records leaves the window."""
+        """By feed, for feeds with READERS_MAX sampled readers: until this instant, no reader leaves the window."""
 
     def __len__(self) -> int:
         return len(self._feeds)
@@ -170,13 +170,13 @@ class PollRhythms:
     def count_regular(self, target: str, since: Instant) -> int:
         """Return the number of sampled readers with at least two polls, the last of them after `since`.
 
-        The next polls of these readers can be expected.
+        The next polls of these readers can be predicted.
         """
         records = self._feeds.get(target, bytearray())
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
-        """Return at most SURPRISES_MAX feeds. Their expected polls have changed since the last call."""
+        """Return the feeds for which the expected polls have changed since the last call, at most SURPRISES_MAX."""
         targets, self._surprises = list(self._surprises), {}
         return targets
 
@@ -286,7 +286,7 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget readers outside the window, with pauses for other tasks, also if no polls come."""
+        """Forget readers outside the window, with pauses for other tasks. Unlike `_sweep`, it needs no polls."""
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass
@@ -301,7 +301,7 @@ class PollRhythms:
             self._swept, self._unswept = now, list(self._feeds)
 
     def _sweep(self, now: Instant) -> None:
-        """Forget readers outside the window. Each feed is checked 24 times a window, a few feeds at each poll."""
+        """Forget readers outside the window. Each feed is checked 24 times in a window, a few feeds at each poll."""
         self._begin_sweep(now)
         for _ in range(min(SWEEP_BATCH, len(self._unswept))):
             self.expire(self._unswept.pop(), now)

@@ -5,8 +5,8 @@ Only a pseudonym is stored: a hash under a key that changes with every period. W
 and pseudonyms of different periods cannot be linked.
 
 The key is derived from the secret and the number of the period. All processes with the same secret therefore agree, and
-a reader counts once after a restart. Protect the secret, because it permits testing all addresses. A new secret makes
-all stored pseudonyms meaningless.
+a reader counts once after a restart. Protect the secret: with it, every IP address can be tested against a pseudonym. A
+new secret makes all stored pseudonyms meaningless.
 
 A reader must not count twice when the key changes. Therefore a pseudonym includes the pseudonym of the previous period.
 One previous period suffices if a period is at least as long as the window of counting.
@@ -32,7 +32,8 @@ KNOWN_MAX = 8192
 """Maximum number of cached pseudonyms."""
 
 INPUT_LENGTH_MAX = 512
-"""Maximum length of a cached User-Agent, in characters. User-Agents of real readers have less than 400."""
+"""Maximum length, in characters, of a User-Agent with a cached pseudonym. User-Agents of real readers have less than
+400."""
 
 
 class Pseudonym(NamedTuple):

@@ -16,8 +16,8 @@ READER_INTERVAL: Seconds = 60
 CLAIM_INTERVAL: Seconds = 60
 """Minimum time between two events of a fetcher with an unchanged claim, in seconds."""
 WAITING_MAX = 50_000
-"""Maximum number of events that wait to be sent. Beyond it, the older half is dropped. Later requests of the same
-readers cause new events."""
+"""Maximum number of events that wait to be sent. Above this number, the older half is dropped. Later requests of the
+same readers cause new events."""
 AGENT_MAX = 1000
 
 type Event = list[Any]
@@ -47,7 +47,7 @@ class ReadEvents:
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Return True if an event is due: for the first request in each period of `interval` seconds."""
+    """Return True if a request at `now` causes an event: the last event, at `before`, was in an earlier interval."""
     return before is None or before // interval != now // interval
 
 

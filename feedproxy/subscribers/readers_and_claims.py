@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from feedproxy.subscribers.claim_confirmation import ClaimState
 
 CLAIM_WEIGHT = 8
-"""Memory of a claim, in entries of about 100 bytes."""
+"""Memory that one claim takes, in units of about 100 bytes (the memory of one reader)."""
 
 
 _UNCLAIMED: dict[tuple[str, str], ClaimState] = {}
@@ -19,8 +19,8 @@ _READER = struct.Struct("<QQ")
 class FeedReaders:
     """The readers and claims of one feed.
 
-    A single reader is kept in its stored form (`packed`, see subscriber_counts_codec.py), which takes 200 bytes less.
-    After a start, several readers stay in their stored form until the feed is requested.
+    A single reader is kept in its stored form (`packed`, see subscriber_counts_codec.py), which takes 200 bytes less
+    than a dictionary. After a start, several readers stay in their stored form until the feed is requested.
     """
 
     __slots__ = ("_packed", "_readers", "claims")
@@ -44,14 +44,14 @@ class FeedReaders:
         return self._readers
 
     def get(self, pseudonym: int) -> int | None:
-        """Return the value of this reader, or None if the reader is unknown."""
+        """Return the value of this reader (see `readers`), or None if the reader is unknown."""
         if len(self._packed) == _READER.size:
             known, value = _READER.unpack(self._packed)
             return value if known == pseudonym else None
         return self.readers.get(pseudonym) if self.size else None
 
     def pop(self, pseudonym: int) -> int | None:
-        """Remove this reader and return the value, or return None if the reader is unknown."""
+        """Remove this reader and return its value (see `readers`), or None if the reader is unknown."""
         value = self.get(pseudonym)
         if value is not None:
             if self.size == 1:
@@ -61,7 +61,7 @@ class FeedReaders:
         return value
 
     def put(self, pseudonym: int, value: int) -> None:
-        """Add this reader, or replace the value. The reader becomes the newest."""
+        """Add this reader, or replace its value (see `readers`). The reader becomes the newest."""
         self.pop(pseudonym)
         if not self.size:
             self._packed, self._readers = _READER.pack(pseudonym, value), _UNREAD
@@ -79,7 +79,7 @@ class FeedReaders:
         return len(self._packed) // 16 or len(self._readers)
 
     def latest_first(self) -> Iterator[int]:
-        """Yield the readers' values, the latest first."""
+        """Yield the values of the readers (see `readers`), the latest request first."""
         if self._packed:
             return reversed(unpack(self._packed[len(self._packed) // 2 :]))
         return reversed(self._readers.values())
@@ -98,18 +98,18 @@ class FeedReaders:
         return next(reversed(self._readers.values()), None)
 
     def set_claim_state(self, key: tuple[str, str], claim_state: ClaimState) -> None:
-        """Set the state of a claim."""
+        """Set the state of the claim with this key: a fetcher and a feed id."""
         if self.claims is _UNCLAIMED:
             self.claims = {}
         self.claims[key] = claim_state
 
     def weight(self) -> int:
-        """Return the memory in use, in entries of about 100 bytes."""
+        """Return the memory that the readers and claims take, in units of about 100 bytes."""
         return self.size + CLAIM_WEIGHT * len(self.claims)
 
 
 def weight_of_name(target: str) -> int:
-    """Return the memory of a feed without readers, in entries of about 100 bytes."""
+    """Return the memory that a feed takes without its readers, in units of about 100 bytes."""
     return 4 + len(target) // 64
 
 

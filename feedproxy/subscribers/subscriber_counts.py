@@ -41,7 +41,8 @@ a tenth of a millisecond."""
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """One fetcher's claim: the number that counts, the unconfirmed number or None, and the last instant."""
+    """One fetcher's claim: the number that counts, the unconfirmed number or None, and the instant of the last
+    request."""
 
     fetcher: str
     feed_id: str
@@ -74,7 +75,7 @@ class PeerCounts(Protocol):
 
 
 class NoPeerCounts:
-    """The default without a fleet: only this machine's counts."""
+    """The counts of other machines if this machine belongs to no fleet: none."""
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
         """Return the sum of `direct` and `claimed`."""
@@ -88,7 +89,7 @@ class NoPeerCounts:
 class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
-    `window` is in seconds. `claim_max` limits the claims of one fetcher for one feed, under all its feed ids.
+    `window` is in seconds. `claim_max` limits the sum of one fetcher's claims for one feed, over all feed ids.
     `claim_jump` is the growth within an hour above which a claim must be confirmed. `readers_max` and `claims_max`
     limit the entries of one feed. `feeds_max` and `entries_max` limit the feeds, and the entries of all feeds. An entry
     takes about 100 bytes. `peers` has the counts of other machines.
@@ -127,7 +128,7 @@ class SubscriberCounts:
     def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
         """Record a request.
 
-        It is a fetcher's request if the User-Agent has a claim, otherwise a direct reader's.
+        If the User-Agent has a claim, the request counts for a fetcher, otherwise for a direct reader.
         """
         if self._record(target, pseudonym, user_agent, now):
             self.reader_seen.emit((target, pseudonym, user_agent, now))
@@ -180,7 +181,7 @@ class SubscriberCounts:
         return current_claim(claim_state, now, self._window)
 
     def total(self, target: str, now: Instant) -> int:
-        """Return the number of the feed's subscribers."""
+        """Return the number of the feed's subscribers on all machines, or 0 if this machine has counted none."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0

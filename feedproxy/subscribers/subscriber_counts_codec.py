@@ -1,9 +1,10 @@
 """The stored form of the counts, for a restart.
 
-It has eight bytes `fpcount1`, the CRC-32 of everything that follows, the length of the header, the header as JSON, and
-the readers. For each feed of the header, in its order, there are as many pseudonyms as the header says, and then as
-many values. All numbers are little-endian: checksum and length have 4 bytes, the others 8. A changed form must get
-another last digit in `fpcount1`. Unknown forms are refused, and counting starts from zero.
+The form consists of the eight bytes `fpcount1`, the CRC-32 of everything that follows, the length of the header, the
+header as JSON, and the readers. The header lists the feeds, each with its number of readers. The pseudonyms of the
+first feed's readers follow, then the values of these readers, then those of the next feed. All numbers are
+little-endian: checksum and length have 4 bytes, the others 8. A change of the form must change the last digit of
+`fpcount1`. Unknown forms are refused, and counting starts from zero.
 """
 
 import json
@@ -32,8 +33,8 @@ _NONE: Claims = {}
 class CountsWriter:
     """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
-    In that time, the number of a product may be assigned to another product. The readers of the new product are then
-    written with number 0, which stands for all further products (product_names.py).
+    Between two feeds, the number of a product may be assigned to another product. The readers of the new product are
+    then written with number 0, which stands for all further products (product_names.py).
     """
 
     def __init__(self) -> None:
