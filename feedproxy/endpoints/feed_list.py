@@ -5,9 +5,9 @@ periodically, each with the pseudonyms of a few readers (subscribers/distinct_re
 `list_readers_min` different readers have requested it. URLs that contain a secret are never recorded. Visibility is
 checked each time the list is built (public_feeds.py), because a rule may have made a feed private.
 
-Imported feeds are fetched in the background, one at a time for each site, at the site's interval. In the schedule, an
-import counts as one request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with the
-import. A client's request for a feed never causes decryption.
+Imported feeds are fetched in the background, one at a time for each site, at the site's interval. The refresh schedule
+counts an import as one request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with
+the import. A client's request for a feed never causes decryption.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ SMALL_LIST_MAX = 500
 milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Ratio of the time for which a list of more than SMALL_LIST_MAX feeds is reused to the time that building it took.
+"""Ratio of two times: for how long a list of more than SMALL_LIST_MAX feeds is reused, and how long building it took.
 Building lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never
 after a change of rules.
 """
@@ -66,8 +66,8 @@ IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The stored form of all imports: a title, the feeds, the instant of each feed's import, and hosts with decrypted
-    TLS."""
+    """All imports as they are stored: a title, the feeds, the instant of each feed's import, and the hosts to which TLS
+    is decrypted."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -77,7 +77,8 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import: the new feeds, the numbers of known feeds and of skipped feeds, and the added hosts."""
+    """The result of an import: the new feeds, the numbers of known and of skipped feeds, and the hosts to which TLS is
+    newly decrypted."""
 
     added: tuple[str, ...]
     known: int

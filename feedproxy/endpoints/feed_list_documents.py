@@ -1,4 +1,4 @@
-"""The public feed list as documents: `/-/feeds.opml`, and `/-/proxy.pac` with its hosts."""
+"""The public feed list as documents: `/-/feeds.opml`, and `/-/proxy.pac` with the hosts of the listed feeds."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ DOCUMENTS_MAX = 8
 class _Document:
     """A document, the list from which it was made, and the instant of its last change.
 
-    `digest` covers the content without that instant.
+    `digest` is the digest of the content. It does not cover the instant.
     """
 
     listing: SubscriptionList
@@ -42,7 +42,7 @@ class _Document:
 
 
 class FeedListDocuments:
-    """Builder of both documents. It caches them until the list changes."""
+    """Builder of `feeds.opml` and `proxy.pac`. It caches these documents until the list changes."""
 
     def __init__(self, office: FeedList, settings: Callable[[], Settings], clock: Clock) -> None:
         self.feed_list = office
@@ -67,8 +67,8 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """Return `proxy.pac`. It sends requests to the hosts of listed feeds, and to hosts with decrypted TLS, through
-        the proxy, and all other requests directly.
+        """Return `proxy.pac`. Browsers then send requests to the hosts of listed feeds, and to hosts with decrypted
+        TLS, through the proxy. They send all other requests directly.
 
         Raises NotFound in reverse mode, where clients use no proxy.
         """
@@ -119,7 +119,8 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """Return the document. Its last change is the instant at which this process first made the same content."""
+        """Return the document. The instant of its last change is that at which this process first made equal
+        content."""
         cached = self._documents.get(form)
         if cached is not None and cached.listing is listing:
             return cached

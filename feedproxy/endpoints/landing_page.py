@@ -67,7 +67,7 @@ def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
 
 
 def gateway_redirect(path: str, base: str) -> Response:
-    """Return the redirect from an unusual form of a gateway address to the usual form, which has this path."""
+    """Return the redirect from an unusual form of a gateway address to its usual form, which is `base` + `path`."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + path))
 

@@ -1,7 +1,7 @@
 """Proxy auto-configuration: a JavaScript function that tells browsers which requests to send to the proxy.
 
-The function runs in the oldest engines in use (ECMAScript 3) and uses only functions of the language. Host names are
-written as JSON strings, which are also JavaScript strings.
+The function runs in the oldest engines in use (ECMAScript 3) and uses only built-in functions of the language. Host
+names are written as JSON strings, which are also JavaScript strings.
 """
 
 import json
