@@ -36,7 +36,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u20
 
 
 def page(name: str, /, **values: Any) -> bytes:
-    """Return the page made from a template (`status.html`) and values."""
+    """Return the page made from these values and the template `name`, such as `status.html`."""
     return _environment().get_template(name).render(values).encode()
 
 
@@ -87,7 +87,10 @@ def iso(instant: Instant) -> str:
 
 
 def when(text: str | None, now: Instant) -> Markup | str:
-    """Return `5 min ago` or `in 2 h`, with the absolute time as its title."""
+    """Return an ISO 8601 time relative to `now`, such as `5 min ago` or `in 2 h`, or `never` for an empty text.
+
+    The result is a `time` element with the absolute time as its title.
+    """
     if not text:
         return "never"
     seconds = datetime.fromisoformat(text).timestamp() - now
