@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
 Each action responds when it is complete: with JSON, or to a form of the admin pages with a redirect to the page that
-shows the outcome. Parameters name the target. `url` is its public or upstream address. `id` is for pages, because a URL
-may contain a secret. `pattern` matches several targets.
+shows the outcome. Parameters name the target. `url` is its public or upstream address. The pages use `id`, the
+identifier of a target, because a URL may contain a secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class AdminActions:
     async def refresh(self, request: web.Request) -> web.Response:
         """Refresh one target, or all targets that match a pattern. Return the outcomes.
 
-        Each target is refreshed now, or when its site permits it.
+        Each target is refreshed now, or when `site_interval` permits a request to its site.
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
@@ -198,9 +198,10 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        """Refresh the targets, and return the outcomes after SITE_SLOTS_MAX seconds at most.
+        """Refresh the targets and return the outcomes.
 
-        Targets of one site are refreshed at intervals of `site_interval`.
+        Targets of one site are refreshed at intervals of `site_interval`. The waits for these intervals end after
+        SITE_SLOTS_MAX seconds.
         """
         semaphore, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX

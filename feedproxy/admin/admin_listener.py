@@ -41,10 +41,10 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 type Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 type Route = tuple[str, str, Handler]
-"""Method, path and handler."""
+"""A route: method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Function that gets the status and the reason of each request that AdminAuth permitted."""
+"""Function that is called after each request that AdminAuth permitted, with the status and the reason."""
 
 
 class ErrorPage(Protocol):

@@ -35,7 +35,7 @@ CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the tok
 """Value of WWW-Authenticate. Browsers can ask their users for Basic credentials, but not for Bearer tokens."""
 
 SOURCE_NAME = "feedproxy-"
-"""Prefix of the pseudonym of each feedproxy in Via."""
+"""Prefix of the pseudonym (RFC 9110, section 7.6.3) by which each feedproxy names itself in the field Via."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 

@@ -57,7 +57,7 @@ class AdminServer:
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
-        """The loading of the templates in a thread, which begins when the listener starts."""
+        """Future of the loading of all templates. A thread loads them when the listener starts."""
 
     @property
     def url(self) -> str:
@@ -132,7 +132,7 @@ class AdminServer:
 
 
 def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
-    """Return a handler that runs the action and shows its outcome as a notice on the page to which it redirects."""
+    """Return a handler that runs the action. If the action redirects to a page, the page shows the outcome."""
 
     async def act(request: web.Request) -> web.Response:
         response = await action(request)

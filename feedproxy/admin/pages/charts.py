@@ -114,7 +114,7 @@ def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
 
 def traffic_chart(slots: Sequence[Slot], span: Span) -> Chart:
     """Return the chart of bytes sent to clients. The upper part of a column shows the bytes that origins sent, the
-    lower part those that they did not have to send.
+    lower part the bytes that origins did not have to send.
     """
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:

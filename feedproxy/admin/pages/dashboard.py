@@ -86,7 +86,10 @@ class Dashboard:
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """Return the traffic of the last 72 hours and 400 days as JSON, without hours and days without traffic."""
+        """Return as JSON the traffic by hour for the last 72 hours, and by day for the last 400 days.
+
+        Hours and days without traffic are omitted.
+        """
         await self._app.peer_metrics.families()
         traffic = self.merged_history()
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))

@@ -64,7 +64,7 @@ class StoreClosed(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The outcome of an action. The next page shows it."""
+    """The outcome of an action, which the page after the redirect shows."""
 
     ok: bool
     text: str
@@ -162,7 +162,7 @@ class FeedPages:
         return answer
 
     async def icon(self, _: web.Request) -> web.Response:
-        """Return the icon that browsers request by themselves."""
+        """Return the favicon, which browsers request without a link in the page."""
         return web.Response(text=templates.ICON, content_type="image/svg+xml")
 
     # -- for other handlers

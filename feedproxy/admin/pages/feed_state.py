@@ -1,4 +1,4 @@
-"""The state of a feed, its reason, and the next fetch."""
+"""The state of a feed, the reason for the state, and the time of the next fetch."""
 
 from dataclasses import dataclass
 from enum import StrEnum

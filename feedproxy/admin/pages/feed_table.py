@@ -24,8 +24,8 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Maximum number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Ratio of the time for which a table is reused to the time that making it took. Tables therefore take at most a tenth
-of a core.
+"""Ratio of two times: for how long a table is reused, and how long making it took. Tables therefore take at most a
+tenth of a core.
 """
 
 
@@ -61,7 +61,7 @@ class FeedTableCache:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Mark targets as updated, and discard the table, so that its next use reads them again."""
+        """Mark targets as updated, and discard the table, so that the next table reads them again."""
         for target in targets:
             self.touch(target)
         self._good_until = 0.0

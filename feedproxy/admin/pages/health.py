@@ -21,8 +21,7 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """Fraction of max_connections above which clients may soon be refused."""
 
 FAILURES_MIN = 10
-"""Number of failed fetches, in this hour and the hour before, from which the fraction of failed fetches is
-evaluated."""
+"""Number of failed fetches, in this hour and the hour before, below which their fraction of all fetches is ignored."""
 FAILING_SHARE = 0.5
 """Fraction of failed fetches above which the network of this machine is the likely cause."""
 
@@ -86,7 +85,11 @@ def verdict(findings: Sequence[Finding]) -> Health:
 
 
 def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
-    """Return the headline of the dashboard. `failed` is the number of addresses that never returned a feed."""
+    """Return the headline of the dashboard.
+
+    `feeds` is the number of feeds, `troubled` the number of feeds that need attention, and `failed` the number of
+    addresses that never returned a feed.
+    """
     match verdict(findings):
         case Health.BAD:
             return "Something is wrong"

@@ -1,6 +1,7 @@
 """Scores of tracked readers, for publishers: how the readers poll, and the traffic that their polls cause.
 
-Each worker tracks readers separately (scoring/live_scores.py). The workers' accounts of one reader are added.
+Each worker tracks readers separately (scoring/live_scores.py). The requests and bytes that several workers counted for
+one reader are added.
 """
 
 import asyncio
