@@ -18,8 +18,9 @@ CHECK_INTERVAL: Seconds = 1
 
 
 class ReloadingFile[T]:
-    """The parsed content of a file, which is parsed again when the file has changed. The constructor raises UsageError.
-    A later failure is logged."""
+    """The parsed content of a file, which is parsed again when the file has changed. The constructor raises UsageError
+    if the file cannot be used. If a later version of the file cannot be used, a line is logged, and the previous
+    content remains."""
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
         self._path = Path(path).expanduser()

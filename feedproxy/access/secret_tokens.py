@@ -78,7 +78,8 @@ class TokenFile:
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Write a new token to the file. Return the token and its value, which is not stored. Raises UsageError."""
+    """Write the record of a new token to the file. Return the record, and the token itself, which is not stored. Raises
+    UsageError."""
     if not user or any(sign.isspace() for sign in user):
         raise UsageError(f"invalid user name {user!r}: expected a name without spaces")
     try:

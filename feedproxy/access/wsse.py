@@ -155,7 +155,7 @@ class WsseVerifier:
 
 
 def challenge(realm: str) -> str:
-    """Return the value of WWW-Authenticate."""
+    """Return the value of WWW-Authenticate that asks a client for a WSSE token."""
     return f'WSSE realm={quote(realm)}, profile="UsernameToken"'
 
 

@@ -99,7 +99,8 @@ class Freshness:
 
     @property
     def description(self) -> str:
-        """Return the freshness as a sentence for the operator. It is computed at each access, to keep hits cheap."""
+        """Return the freshness as a sentence for the operator. The sentence is made only when it is read, because most
+        hits do not need it."""
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:

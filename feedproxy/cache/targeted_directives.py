@@ -24,7 +24,7 @@ class Directives(NamedTuple):
 
 
 def governing_directives(fields: Fields, *, targeted: bool) -> Directives:
-    """Return the directives that govern a response. With `targeted`, targeted fields apply to this cache."""
+    """Return the directives that govern a response. `targeted` is True if targeted fields apply to this cache."""
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
     # field.
     if targeted and TARGETED_FIELD in fields:

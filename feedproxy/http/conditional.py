@@ -21,10 +21,9 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Seconds by which the clock of a client or origin may be slow. A client with a slow clock states too early a time for
-its last request. If the current version was stored less than SKEW seconds after the date in If-Modified-Since, the
-client therefore counts as having it.
-"""
+"""Number of seconds by which the clock of a client or origin may be slow. A client may state the time of its last
+request in If-Modified-Since. If its clock is slow, the stated time is too early. A client therefore counts as having
+the current version if this version was stored less than SKEW seconds after the stated time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +107,8 @@ def range_applies(
 ) -> bool:
     """Return True if If-Range permits the Range, or is absent (section 13.1.5).
 
-    `tag` is the tag of the bytes that would be sent. A date must equal Last-Modified. Last-Modified must be strong: at
-    least one second before the response's `date` (section 8.8.2.2).
+    `tag` is the tag of the bytes that would be sent. If the value of If-Range is a date, it must equal Last-Modified,
+    and Last-Modified must be a strong validator: at least one second before the response's `date` (section 8.8.2.2).
     """
     condition = fields.combined("if-range")
     if condition is None:

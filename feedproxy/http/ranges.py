@@ -15,20 +15,20 @@ digits."""
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The answer is 200 with the whole content, because Range is absent or ignored."""
+    """The outcome that the response is 200 with the whole content, because Range is absent or ignored."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unsatisfiable:
-    """The answer is 416, with `Content-Range: bytes */length`."""
+    """The outcome that the response is 416, with `Content-Range: bytes */length`."""
 
     length: int
 
     @property
     def content_range(self) -> str:
-        """Return the value of Content-Range."""
+        """Return the value of Content-Range for the 416."""
         return f"bytes */{self.length}"
 
 

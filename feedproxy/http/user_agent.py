@@ -70,7 +70,7 @@ _NAMES = {
     "opr": "Opera",
     "theoldreader": "The Old Reader",
 }
-"""Displayed names of services that use another name in the field."""
+"""Displayed names of services, keyed by the different names in their User-Agent, in lower case."""
 
 
 def parse_claim(user_agent: str) -> Claim | None:

@@ -32,7 +32,8 @@ TARGETS_MAX = 8
 """Maximum number of recorded targets per path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
-"""Request fields that Vary may name although every client gets the same feed: the proxy itself handles both."""
+"""Request fields that Vary may list although every client gets the same feed. The proxy itself chooses content coding
+and dictionary for each client."""
 
 
 def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) -> str:

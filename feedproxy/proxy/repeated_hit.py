@@ -30,7 +30,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Names of request fields. The response to a request with one of them is not repeated for other requests."""
+"""Names of request fields that make a response special to one request. A response to a request with one of these fields
+is not used again for other requests without the pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,8 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Advance the state to the result of `recompute_hit` at `now`.
+    """Change the state to that of the instant `now`, and return True. The result is the same as that of
+    `recompute_hit`.
 
     Return False if the pipeline's decision may have changed. The state is then invalid, and the caller must call
     `recompute_hit`.

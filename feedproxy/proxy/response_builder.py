@@ -68,9 +68,9 @@ def build_response(
 ) -> Response:
     """Return the response to a request from a stored response.
 
-    If `state_freshness` is True, the remaining lifetime replaces the lifetime that the origin states. `surrogate_key`
-    is a value of Surrogate-Key to add, for a CDN in front of feedproxy. Both parameters are for reverse mode.
-    `earlier_versions` is the period in which other content was stored for the target.
+    If `state_freshness` is True, and the feed's schedule permits a longer use than the origin's lifetime, max-age
+    states the longer time. `surrogate_key` is a value of Surrogate-Key to add, for a CDN in front of feedproxy. Both
+    parameters are for reverse mode. `earlier_versions` is the period in which other content was stored for the target.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
@@ -159,7 +159,12 @@ def _with_freshness_fields(
     over_origin: bool,
     surrogate_key: str | None,
 ) -> Fields:
-    """Return the fields with the remaining lifetime, if the origin states no lifetime or `over_origin` is set."""
+    """Return the fields with those that state the time for which the response may still be used.
+
+    If the lifetime comes from the feed's schedule, max-age states it. If `over_origin` is True, and the schedule
+    permits a longer use than the origin's lifetime, max-age states the longer time. If `surrogate_key` is not None,
+    feeds also get CDN-Cache-Control and Surrogate-Key.
+    """
     total = max_age_directive(freshness)
     # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)

@@ -43,7 +43,7 @@ __all__ = ["PassThrough", "ProxyResponse", "Service"]
 
 
 class Service:
-    """The shared cache, composed of its parts."""
+    """The shared cache. It answers requests, and owns the parts that do the work."""
 
     def __init__(
         self,

@@ -18,7 +18,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
-"""Accept-Encoding of all upstream requests. The content is decoded, and coded again as each client accepts."""
+"""Accept-Encoding of all upstream requests. The proxy decodes the content, and codes it for each client in a coding
+that the client accepts."""
 
 ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
@@ -162,10 +163,10 @@ def build_upstream_request(
     them. A request with client-specific fields is forwarded with them, and they become the `key` of the response. For a
     known feed, the only client-specific fields that are forwarded are credentials.
 
-    `via` is this proxy's Via member. `own_agent` returns feedproxy's User-Agent if it replaces the client's. If
-    `keep_range` is True, Range and Accept-Encoding are forwarded: the response may be partial. `shared_fields` contains
-    names of further fields, in lower case, that do not make a request client-specific (option shared_fields).
-    Credentials always do.
+    `via` is this proxy's Via member. `own_agent` is a function that returns feedproxy's User-Agent, or None if the
+    client's User-Agent is forwarded. If `keep_range` is True, Range and Accept-Encoding are forwarded: the response may
+    be partial. `shared_fields` contains names of further fields, in lower case, that do not make a request
+    client-specific (option shared_fields). Credentials always do.
     """
     client_fields = request.fields.end_to_end()
     keyed = resource.keyed if resource is not None else ()
@@ -299,7 +300,7 @@ def _is_anything(value: str | None) -> bool:
 
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
-    """Return True if a feed reader sends this value of Accept."""
+    """Return True if this value of Accept lists a type of feeds, and does not prefer HTML."""
     if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
     return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"

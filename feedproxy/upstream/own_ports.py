@@ -17,7 +17,7 @@ machine lacks its address family."""
 
 
 class OwnListeners:
-    """The ports for clients and for the operator."""
+    """The ports on which this proxy listens for clients and for the operator."""
 
     def __init__(self) -> None:
         self._readers: set[int] = set()

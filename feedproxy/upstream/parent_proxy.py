@@ -28,7 +28,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The environment variables for each scheme. The first variable that is set counts."""
+"""The environment variables that may name a parent proxy, for each scheme of a target. The first variable that is set
+counts."""
 
 DEFAULT_PORT = 1080
 """Port of a parent proxy if the environment variable that names it has no port. curl uses the same default."""

@@ -75,7 +75,8 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum decoded size of `length` coded bytes: `limit`, or less for a possible decompression bomb."""
+    """Return the maximum size to which `length` coded bytes may be decoded, in bytes. It is `limit`, or less if a
+    content of that size would indicate a decompression bomb."""
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
 

@@ -27,7 +27,7 @@ _TARGETED = re.compile(r"(?:.+-cache|surrogate)-control", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """The versions that a client has: one of `tags`, or the version of `date` if there are no tags."""
+    """The versions that a client may have, as its request names them: by `tags`, or by `date` if there are no tags."""
 
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""

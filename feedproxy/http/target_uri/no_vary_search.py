@@ -119,7 +119,7 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 def no_vary_search(patterns: tuple[str, ...]) -> str:
     """Return a value of No-Vary-Search that lists the parameters of these patterns.
 
-    Return an empty text if there are none.
+    Return an empty text if the patterns give no parameter name.
     """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])

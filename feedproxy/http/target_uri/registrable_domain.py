@@ -62,7 +62,8 @@ def is_below_public_suffix(host: str) -> bool:
 
 
 def _is_residential(host: str) -> bool:
-    """Return True if a name is "not globally unique" although its suffix is public (RFC 8375, section 3)."""
+    """Return True if a name is below `home.arpa`. Such a name is "not globally unique" (RFC 8375, section 3), although
+    its suffix is in the public DNS."""
     return host.endswith(".home.arpa")
 
 

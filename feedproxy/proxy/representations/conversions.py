@@ -205,7 +205,8 @@ class Conversions:
 
 
 def _gateway_target(address: str, base: str) -> str:
-    """Return the target that follows `FORMAT/`, as a gateway path or pasted address. Raises NotFound, BadTarget."""
+    """Return the target that follows `FORMAT/`. It may be written as in the path of the gateway, or as an address that
+    a user has pasted. Raises NotFound, BadTarget."""
     try:
         return gateway_target(f"/{address}")
     except NotFound:

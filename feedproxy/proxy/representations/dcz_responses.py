@@ -31,7 +31,7 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
 type _Key = tuple[str, str, bytes]
-"""Target, tag base of the new content, and hash of the old content."""
+"""The key of a cached `dcz` body: the target, the tag base of the new content, and the hash of the old content."""
 
 
 class Dictionaries:
