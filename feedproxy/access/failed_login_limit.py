@@ -13,8 +13,8 @@ NETWORKS_MAX = 10_000
 
 
 class FailedLoginLimit:
-    """The limit of wrong passwords and tokens from each client network: an IPv4 address, or 64 bits of an IPv6
-    address."""
+    """The limit of wrong passwords and tokens from each client network: an IPv4 address, or the first 64 bits of an
+    IPv6 address."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -49,9 +49,10 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A range to request instead of the whole representation, as values of Range and If-Range.
+    """A range to request instead of the whole representation.
 
-    If-Range is None without a strong validator. `part` is the stored part to combine with the response.
+    `range` and `condition` are the values of Range and If-Range. `condition` is None if the part has no strong
+    validator. `part` is the stored part that is combined with the response.
     """
 
     part: StoredResponse

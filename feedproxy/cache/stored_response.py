@@ -75,7 +75,8 @@ class Bodies(Mapping[str, bytes]):
     def is_gzip_of_identity(self) -> bool:
         """Return True if both bodies are in memory and the gzip body decodes to the identity body.
 
-        gzip ends with the checksum and length of its content (RFC 1952, 2.3.1). Only these are compared, once.
+        gzip ends with the checksum and length of its content (RFC 1952, 2.3.1). Only these two are compared, and the
+        result is remembered.
         """
         if self._is_gzip_of_identity is None:
             bodies = dict(self.stored)

@@ -76,9 +76,9 @@ def evaluate(
     comes from a wrong clock, and a 304 would hide versions that are published before that time. ("A date which is later
     than the server's current time is invalid" -- RFC 2616, section 14.25; RFC 9110 does not specify it.)
 
-    `earlier_versions` is the interval from the storing of the first known version to the storing of the current one. A
-    client may send the time of its last request as If-Modified-Since. If that time lies in the interval, the client has
-    an earlier version, even if Last-Modified is older than that time.
+    `earlier_versions` is a pair of instants: when the first known version was stored, and when the current version was
+    stored. A client may send the time of its last request as If-Modified-Since. If that time lies between the two
+    instants, the client has an earlier version, even if Last-Modified is older than that time.
     """
     conditions = _conditions(fields)
     if not conditions or method in _UNCONDITIONAL:

@@ -1,7 +1,7 @@
 """Entity tags of origins and of this proxy.  RFC 9110, section 8.8.3
 
 A tag of this proxy has a base, which identifies the content, and the content coding: `"base"`, `"base~5a3c90fe-gzip"`.
-The mark (`5a3c90fe`) is a checksum of the coded bytes, because gzip of the same content does not always give the same
+The mark after `~` is a checksum of the coded bytes, because gzip of the same content does not always give the same
 bytes.
 
 Other software changes tags. Servers that compress a response append `-gzip` (Apache's mod_deflate) or make the tag weak

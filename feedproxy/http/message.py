@@ -19,8 +19,8 @@ LINE_SIZE = 78
 """Average memory of one field line, in bytes. In a usual response, three of five lines share their objects with other
 responses. The remaining lines take some 160 bytes each. Measured by benchmarks/store.py."""
 SHARED_LENGTH_MAX = 128
-"""Maximum length of a field value that responses share, in bytes. Longer values, such as policies and reports, are
-rarely repeated."""
+"""Maximum length, in bytes, of a field value for which responses with an equal value share one object. Longer values,
+such as policies and reports, are rarely repeated."""
 USUAL_LINES_MAX = 32
 """Number of lines of a message that count as LINE_SIZE bytes each in the estimate of memory. Each further line counts
 in full, because an origin that sends thousands of lines would otherwise take more memory than estimated.

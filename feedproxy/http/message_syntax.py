@@ -120,8 +120,8 @@ def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) 
     """Parse field lines and return names and values.
 
     An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. In a response, white
-    space before the colon is removed, and control characters except NUL and bare CR become spaces. In a request, both
-    are refused.
+    space before the colon is removed, and control characters except NUL and bare CR become spaces. A request with such
+    white space or such characters is refused.
     """
     of_response = error is MalformedResponse
     parsed: list[Line] = []

@@ -56,7 +56,8 @@ def content_base(base: str) -> str:
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions to send to the origin in place of a client's. The result is empty if none can be sent.
+    """Return the conditions to send to the origin in place of the client's conditions. The result is empty if none can
+    be sent.
 
     Tags have priority over dates (RFC 9110, section 13.1.3). A date sent by the client counts only if the client sends
     no tag.

@@ -47,8 +47,8 @@ about 0.5 ms."""
 class RefreshReport:
     """The outcome of a refresh that an operator or a ping requested.
 
-    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. With `later`,
-    `at` is the instant at which the minimum interval of the target or of its site ends.
+    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. If it is
+    `later`, `at` is the instant at which the minimum interval of the target or of its site ends.
     """
 
     target: str

@@ -80,8 +80,8 @@ class ErrorResponses:
         return ProxyResponse(response.with_fields(self.with_status_fields(fields, status)), status, reason)
 
     def with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
-        """Return the fields with max-age. In reverse mode, add CDN-Cache-Control and Surrogate-Key for a CDN in
-        front."""
+        """Return the fields with max-age of `lifetime` seconds. In reverse mode with the option `state_freshness`,
+        CDN-Cache-Control and Surrogate-Key are added for a CDN in front of feedproxy."""
         directive = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", directive)
         if client.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:

@@ -21,8 +21,8 @@ oldest target is removed first."""
 
 
 class RelocationResponses:
-    """Builder of the responses for moved and ended targets. It remembers relocation targets that turned out to have no
-    feed."""
+    """Builder of the responses for moved and ended targets. It remembers the new addresses of moved feeds at which no
+    feed was found."""
 
     def __init__(self, store: Store, errors: ErrorResponses) -> None:
         self._store = store

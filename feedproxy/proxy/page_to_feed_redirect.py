@@ -1,8 +1,8 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/autodiscovery.py).
 
 The proxy fetches and stores a page like any other resource. If Accept prefers feed types, the client is redirected to
-the first feed to which the page links. The redirect lists all these feeds in Link fields. A helper process parses each
-version of a page once.
+the first feed to which the page links. The Link fields of the redirect list all feeds to which the page links. A helper
+process parses each version of a page once.
 """
 
 import asyncio
@@ -44,8 +44,8 @@ class Autodiscovery:
         self._observer = observer
         self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
-        """The page's bytes and its feeds, by the `id()` of the bytes. An entry refers to the bytes, so that their
-        `id()` stays unique."""
+        """The bytes of each page and the feeds to which it links, keyed by the `id()` of the bytes. An entry refers to
+        the bytes, so that their `id()` stays unique."""
 
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
@@ -126,8 +126,8 @@ def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """Return the value of a Link field for a feed (RFC 8288, section 3). A title with other than printable ASCII
-    characters is omitted."""
+    """Return the value of a Link field for a feed (RFC 8288, section 3). A title that has other characters than
+    printable ASCII is left out."""
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

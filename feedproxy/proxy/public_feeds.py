@@ -21,9 +21,9 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def has_enough_readers(readers: Readers, settings: Settings) -> bool:
-    """Return True if a feed that was not imported has enough distinct readers for a public list.
+    """Return True if a feed has enough distinct readers for a public list: at least one, and `list_readers_min`.
 
-    The address of a feed with fewer than `list_readers_min` readers may be a secret of these readers.
+    The address of a feed with fewer readers may be a secret of these readers.
     """
     return count_distinct(readers) >= max(1, settings.list_readers_min)
 

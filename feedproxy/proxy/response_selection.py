@@ -318,8 +318,8 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response to send instead of a failed refresh, or None if the client gets the refresh's
-        result."""
+        """Return the stored response to send after a failed refresh, or None if the client gets the result of the
+        refresh itself."""
         has_failed = result.error is not None or (result.response is not None and result.response.status >= 500)
         if result.stored or (result.fallback is None and not has_failed):
             return None  # the client gets a stored result, even if it is a cacheable error response

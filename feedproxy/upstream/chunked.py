@@ -22,7 +22,7 @@ class ChunkedParser:
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
         """Create a parser. `trailers_max` limits the trailers, in bytes.
 
-        With `of_request`, bare line feeds are invalid, and so are trailers that are not field lines.
+        If `of_request` is True, bare line feeds are invalid, and so are trailers that are not field lines.
         """
         self._buffered = b""
         self._strict = of_request

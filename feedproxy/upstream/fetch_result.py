@@ -1,6 +1,6 @@
 """The results of an exchange with an origin.
 
-The module does not import the client, because helper processes use it.
+Helper processes import this module. It therefore does not import the HTTP client.
 """
 
 from dataclasses import dataclass

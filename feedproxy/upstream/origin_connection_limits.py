@@ -128,7 +128,7 @@ class _Usage:
 
 
 class FairLimits:
-    """A bounded number of slots, divided among sites, hosts and clients. One event loop uses it."""
+    """A bounded number of slots, divided among sites, hosts and clients. All calls must come from one event loop."""
 
     def __init__(
         self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None

@@ -203,8 +203,8 @@ def zstd_frames(
 ) -> Generator[bytes]:
     """Decode consecutive zstd frames (RFC 8878, section 3) and yield their content.
 
-    Data after the last frame is dropped, or raises Undecodable if `strict`. The decoder does not limit its output. Each
-    piece of input is therefore so small that its output cannot exceed the limit by much.
+    Data after the last frame is dropped. If `strict` is True, such data raises Undecodable. The decoder does not limit
+    its output. Each piece of input is therefore so small that its output cannot exceed the limit by much.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

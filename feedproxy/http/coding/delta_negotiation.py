@@ -39,7 +39,7 @@ def requested_bases(request: Request) -> Bases | None:
     """Return the versions from which a delta may be made for a request. Return None if the whole feed must be sent.
 
     HEAD is answered like GET (RFC 9110, section 9.3.2), although RFC 3229 only mentions GET. A request with Range gets
-    a range of the whole feed: RFC 3229 defines an order of range and delta, but clients do not use it.
+    a range of the whole feed. RFC 3229 defines how a range and a delta are combined, but clients do not use this.
     """
     fields = request.fields
     if request.method not in ("GET", "HEAD") or "range" in fields:

@@ -42,7 +42,7 @@ FAILED_MAX = 1024
 """Maximum number of remembered failures to convert a version."""
 
 FAILED_BYTES = 2 * 1024 * 1024
-"""Number of bytes that the keys and error texts of remembered failures may take."""
+"""Maximum number of bytes that the keys and error texts of remembered failures may take together."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that feed readers poll. A document in one of these formats names its own address."""
@@ -124,10 +124,11 @@ class ConversionCache:
     async def get(
         self, stored: StoredResponse, output_format: Format, name: str, settings: Settings, *, at: str = ""
     ) -> Conversion:
-        """Return the stored feed in a format and a content coding. Raises NotAFeed, or FeedproxyError if a limit is
-        exceeded.
+        """Return the stored feed in the format `output_format` and the content coding `name`. Raises NotAFeed, or
+        FeedproxyError if a limit is exceeded.
 
-        `at` is the address of the conversion if it differs from the feed's. Feed formats state it as their own address.
+        `at` is the address of the conversion if it differs from the feed's. A document in a feed format names `at` as
+        its own address.
         """
         version = _version(stored)
         key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""

@@ -127,8 +127,8 @@ class Conversions:
     async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format, *, at: str = ""
     ) -> Response:
-        """Return the conversion with the provenance fields of `answer`. Raises NotAFeed, or FeedproxyError if a limit
-        is exceeded.
+        """Return the conversion, with the fields of `answer` that describe how the stored feed was obtained. Raises
+        NotAFeed, or FeedproxyError if a limit is exceeded.
 
         `at` is the address of the conversion if it differs from the feed's.
         """
@@ -188,7 +188,7 @@ class Conversions:
         )
 
     def _target(self, address: str, client: ClientContext) -> str:
-        """Return the target that follows `FORMAT/`. In reverse mode, raises Forbidden if it is not a target of the
+        """Return the target that follows `FORMAT/`. Raises Forbidden if, in reverse mode, it is not a target of the
         upstream."""
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base)
