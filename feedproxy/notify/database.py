@@ -2,8 +2,9 @@
 
 The store of feeds is a cache: it evicts, writes with a delay, and can be filled again from origins. A subscription or
 an accepted ping cannot be fetched again. Both are therefore committed before they are acknowledged
-(`synchronous=FULL`), and related changes share a transaction. The queue selects by due time and host, which SQLite does
-with an index. diskcache's Deque and Index would have to be scanned (docs/decisions/notification-database.md).
+(`synchronous=FULL`), and related changes share a transaction. The queue of deliveries selects by due time and host.
+SQLite does this with an index; a Deque or an Index of diskcache would have to be read as a whole
+(docs/decisions/notification-database.md).
 
 One thread uses the connection. Several processes may open the file, but only the process that holds the lock delivers.
 """

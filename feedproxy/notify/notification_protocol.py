@@ -101,7 +101,7 @@ class Protocol(typing.Protocol):
 
     @property
     def retry_for(self) -> Seconds:
-        """Return the seconds for which a failing delivery is retried, at least DAY."""
+        """Return the seconds for which a failing delivery is retried: at least one day (DAY)."""
         ...
 
     @property

@@ -49,8 +49,8 @@ at the next start (`_reconcile`)."""
 BATCH_SIZE = 100
 """Maximum number of changes that are recorded in one transaction."""
 LOOP_INTERVAL: Seconds = 0.05
-"""Shortest time in seconds between two iterations of the service's loop. A single change is recorded at once, and many
-changes are recorded together."""
+"""Shortest time in seconds between two iterations of the service's loop. The first change after a quiet time is
+recorded at once. Changes within the next interval are recorded together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
 """Longest time in seconds for which a change waits until the store has written the changed feed. After that, the

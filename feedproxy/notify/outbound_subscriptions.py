@@ -43,8 +43,9 @@ class SubscriptionTarget:
 class OutboundSubscriptions:
     """The subscriptions of one protocol at other servers.
 
-    `find_target` returns the server for a feed, or None. A subscription is renewed after `renew_after` seconds and
-    expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends the subscription.
+    `find_target` returns the server for a feed, or None if no server notifies of its changes. A subscription is renewed
+    after `renew_after` seconds and expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends the
+    subscription.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class OutboundSubscriptions:
         return Refused(reason)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
-        """Return the subscription with a callback URL that ends with `path`, or None."""
+        """Return the subscription with a callback URL that ends with `path`, or None if none has such a URL."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None

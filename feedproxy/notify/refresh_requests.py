@@ -199,7 +199,7 @@ class RefreshRequests:
         await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
     async def next_due(self) -> Instant | None:
-        """Return the earliest due time of the requests that are not in progress, or None."""
+        """Return the earliest due time of the requests that are not in progress, or None without such a request."""
         marks = ",".join("?" * len(self._running))
         due: Instant | None = await self._database.run(
             lambda db: db.execute(
@@ -236,9 +236,9 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page links, if the page was fetched because of a ping of an unknown site.
+        """Enqueue the first feed that a page links to, if the page was fetched because of a ping of an unknown site.
 
-        The linked URL is not searched for feeds itself, so that pages that link each other form no loop.
+        The linked URL is not searched for feeds itself, so that pages that link to each other form no loop.
         """
         if (
             self._settings().ping_unknown != "fetch"

@@ -77,10 +77,10 @@ class Subscriptions:
         """Maximum number of subscriptions of all protocols."""
 
     async def put(self, new: Subscription) -> Subscription:
-        """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return it.
+        """Insert a subscription, or replace that with the same role, protocol, topic and callback. Return the new one.
 
-        A replaced subscription keeps its id and the record of its deliveries. A paused one stays paused. Raises
-        SubscriptionsFull.
+        A replaced subscription keeps its id and the record of its deliveries. A paused subscription stays paused.
+        Raises SubscriptionsFull.
         """
         return (await self.put_all([new]))[0]
 
@@ -142,18 +142,19 @@ class Subscriptions:
         )
 
     async def get(self, number: int) -> Subscription | None:
-        """Return the subscription with this id, or None."""
+        """Return the subscription with this id, or None if it does not exist."""
         row = await self._database.run(
             lambda db: db.execute("SELECT * FROM subscriptions WHERE id = ?", (number,)).fetchone()
         )
         return _read(row) if row is not None else None
 
     async def find(self, role: Role, protocol: str, topic: str, callback: str) -> Subscription | None:
-        """Return the subscription with these values, or None."""
+        """Return the subscription with these values, or None if it does not exist."""
         return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
 
     async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return the subscription with the target as its topic or as its original topic, or None."""
+        """Return the subscription to the target, as its topic or as its original topic, or None if it does not
+        exist."""
 
         def work(db: sqlite3.Connection) -> Subscription | None:
             if (current := _find(db, role, protocol, target, callback)) is not None:

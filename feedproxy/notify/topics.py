@@ -110,7 +110,7 @@ def current_topic(service: NotificationService, target: str) -> str:
 
 
 def redirect_target(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, or `target`. The new target need not be stored."""
+    """Return the target to which a feed has moved permanently, stored or not. If it has not moved, return `target`."""
     return _follow_redirects(service, target, lambda _: True)
 
 

@@ -162,13 +162,13 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def forget(self, targets: Iterable[str]) -> None:
-        """Delete these targets, which the store no longer has."""
+        """Delete these targets from the table `known`, because the store no longer has them."""
         await self._database.run(
             lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(target,) for target in targets])
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
-        """Return at most `limit` known targets in sorted order: those that follow the target `after`."""
+        """Return the known targets that sort after the target `after`, in order, at most `limit`."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?", (after, limit)
@@ -177,7 +177,8 @@ class ChangeLog:
         return [row["target"] for row in rows]
 
     async def trim(self, now: Instant) -> None:
-        """Delete changes older than RETENTION and those beyond CHANGES_MAX."""
+        """Delete the changes that are older than RETENTION, and the oldest changes if there are more than
+        CHANGES_MAX."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM changes WHERE at < ?", (now - RETENTION,))

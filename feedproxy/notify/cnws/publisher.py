@@ -165,7 +165,7 @@ class Publisher:
         )
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:
-        """Return the headlines of a stored feed, or None. They are parsed once for each version."""
+        """Return the headlines of a feed, or None if none are stored. A version is parsed only once."""
         stored = resource.feed_variant if resource is not None else None
         try:
             return await self._service.proxy.conversions.headlines(stored) if stored is not None else None

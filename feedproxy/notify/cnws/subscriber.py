@@ -49,7 +49,7 @@ class Subscriber:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the publisher that the operator named for this feed, or None."""
+        """Return the publisher that the operator named for this feed, or None if there is no valid one."""
         publisher_url = self._service.settings_for(resource.target).cnws_subscribe
         try:
             return SubscriptionTarget(uri.normalise(publisher_url), {}) if publisher_url else None

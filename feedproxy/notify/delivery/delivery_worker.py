@@ -222,7 +222,7 @@ class DeliveryWorker:
     async def next_due(self) -> Instant | None:
         """Return the instant at which the next delivery is due, or None if the queue is empty.
 
-        The result is also None while a delivery is in progress, because its end wakes the loop.
+        The result is also None while a delivery is in progress, because the end of that delivery wakes the loop.
         """
         return None if self._running or self._outcomes else await self._queue.next_due()
 

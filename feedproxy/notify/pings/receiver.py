@@ -1,6 +1,7 @@
 """The receiver of pings by XML-RPC and HTTP GET.
 
-The response is the same for known and unknown sites, so that it does not disclose which feeds are read.
+The response is the same for known and unknown sites, so that it does not disclose which feeds are read through the
+proxy.
 """
 
 import html
@@ -31,7 +32,7 @@ p{{overflow-wrap:anywhere}}</style></head>
 
 
 class PingReceiver:
-    """Receiver that accepts pings and answers them."""
+    """The handlers of pings by XML-RPC and HTTP GET."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service

@@ -171,7 +171,7 @@ class RssCloudServer:
         return rsscloud_messages.write_result("result", not reason, reason or THANKS, accept)
 
     async def _accept_ping(self, url: str, client: ClientContext) -> str:
-        """Accept a ping. Return the reason for a refusal, or an empty string."""
+        """Accept or refuse a ping. Return the reason for the refusal, or an empty string after an accepted ping."""
         try:
             await self._ping_receiver.accept(ping_messages.ping_of("", url), client)
         except (InvalidPing, TooManyRequests) as error:

@@ -36,7 +36,8 @@ _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
 """Names of a cloud's own procedures, without their prefix. The procedure of a callback must not have one of these
-names: each cloud answers `ping` with true, so that the answer to a test would prove nothing."""
+names: any cloud answers a call of `ping` with true, so the answer to a test notification would not prove that the
+server is an aggregator."""
 
 
 class NotificationMethod(StrEnum):
@@ -201,7 +202,7 @@ def challenge(callback: str, url: str, token: str, agent: str) -> Message:
 
 
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
-    """Return the reason why a notification failed, or an empty string.
+    """Return the reason why a notification failed, or an empty string if it succeeded.
 
     With `strictly`, the response to an XML-RPC or SOAP call must contain the value true: "The workstation returns
     true." Without `strictly`, only false or a fault is a failure.

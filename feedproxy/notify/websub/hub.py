@@ -207,7 +207,7 @@ class Hub:
             return None
 
     async def _check_public(self, target: str) -> bool:
-        """Return whether a topic is public (section 5.2). An unknown feed of the upstream is fetched first."""
+        """Return whether a topic is public (WebSub, section 5.2). An unknown feed of the upstream is fetched first."""
         settings = self._service.settings_for(target)
         if self._service.proxy.store.get(target) is None and is_upstream_target(target, settings):
             await self._service.proxy.admin.refresh(target)
@@ -285,7 +285,7 @@ def _copy_to_send(resource: Resource) -> StoredResponse | None:
 
 def _final_message(subscription: Subscription) -> DeliveryRequest:
     """Return the delivery that ends a subscription. A hub may deny "at any point (even if it was previously accepted)"
-    (section 5.2)."""
+    (WebSub, section 5.2)."""
     topic = subscription.topic
     return DeliveryRequest(NAME, DENY, topic, subscription.callback, data=subscription.data.get("topic", topic))
 

@@ -17,8 +17,8 @@ NAME = "websub"
 FORM = "application/x-www-form-urlencoded"
 
 SECRET_MAX = 200
-"""Number of bytes below which a hub.secret must stay. "This parameter MUST be less than 200 bytes in length" (section
-5.1)."""
+"""Number of bytes below which a hub.secret must stay. "This parameter MUST be less than 200 bytes in length" (WebSub,
+section 5.1)."""
 
 ADDRESS_MAX = 2048
 """Maximum number of characters in a callback URL."""

@@ -158,7 +158,7 @@ class DistributionReceiver:
         return accepted
 
     async def _apply_content(self, call: Call, subscription: Subscription) -> str:
-        """Apply pushed content. Return the reason why it is not used, or an empty string."""
+        """Apply pushed content. Return the reason why it is not used, or an empty string if it is used."""
         secure = subscription.data.get("over", "").startswith("https:") or subscription.topic.startswith("http:")
         if not subscription.secret or not secure:
             return "the content is not authenticated"

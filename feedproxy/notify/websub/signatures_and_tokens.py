@@ -8,7 +8,7 @@ SEAL_LENGTH = 16
 (`sealed_token`)."""
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
-"""Recognised names of hash algorithms (section 7.1.1)."""
+"""Recognised names of hash algorithms (WebSub, section 7.1.1)."""
 
 
 def challenge(nonce: str, attempt: int) -> str:
