@@ -48,9 +48,8 @@ OVERDUE = 1.25
 one interval later."""
 
 BEYOND = 0.5
-"""A reader's next interval may be longer than the longest of its last intervals, or shorter than the shortest, by this
-fraction of the difference between the two. If a refresh is too early, the copy is some minutes old. If it is too late,
-the reader gets the previous copy."""
+"""Fraction that widens the range of a reader's expected intervals. With d = longest - shortest of the last intervals,
+the next interval is expected between shortest - BEYOND * d and longest + BEYOND * d."""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
@@ -73,7 +72,8 @@ NAME_MAX = 0xFFFF
 
 
 class ExpectedPoll(NamedTuple):
-    """Polls expected at an instant. `weight` is their expected number. For a single reader, it is a probability."""
+    """Polls expected at an instant. `weight` is their expected number: for a single reader, the probability of the
+    poll."""
 
     at: Instant
     weight: float

@@ -189,7 +189,7 @@ class SubscriberCounts:
         return self._peers.total_with_peers(target, feed.size, self._claimed_number(feed, now), now)
 
     def confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
-        """Return the confirmed claim of one fetcher."""
+        """Return the largest current claim of one fetcher for a feed and feed id, or 0 if no claim is confirmed."""
         feed = self._feeds.get(target)
         claim_state = feed.claims.get((fetcher, feed_id)) if feed is not None else None
         return current_claim(claim_state, now, self._window) if claim_state is not None else 0
