@@ -1,9 +1,10 @@
 """The public feed list: feeds that the operator imported, and feeds that feed readers requested in the last 30 days.
 
-Both are stored as state, so that all workers and machines with one store have the same list. Requested feeds are saved
-periodically, each with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed becomes public after
-`list_readers_min` different readers have requested it. URLs that contain a secret are never recorded. Visibility is
-checked each time the list is built (public_feeds.py), because a rule may have made a feed private.
+Both kinds of feeds are stored as state, so that all workers and machines with one store have the same list. Requested
+feeds are saved periodically, each with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed
+becomes public after `list_readers_min` different readers have requested it. URLs that contain a secret are never
+recorded. Visibility is checked each time the list is built (public_feeds.py), because a rule may have made a feed
+private.
 
 Imported feeds are fetched in the background, one at a time for each site, at the site's interval. The refresh schedule
 counts an import as one request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with
@@ -170,8 +171,8 @@ class FeedList:
     ) -> ImportOutcome:
         """Add a list to the imports, or replace all imports by it, and return the outcome. Raises StoreError.
 
-        Feeds that are not stored are fetched. With `intercept`, TLS to the hosts of its https feeds is decrypted from
-        then on.
+        Feeds that are not stored are fetched. With `intercept`, TLS to the hosts of the list's https feeds is decrypted
+        from then on.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds
