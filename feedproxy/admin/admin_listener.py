@@ -82,7 +82,7 @@ class AdminListener:
         self._auth: AdminAuth | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
-        """URL of the started listener, such as `http://127.0.0.1:8081`, or ""."""
+        """URL of the started listener, such as `http://127.0.0.1:8081`, or "" before the start."""
 
     async def start(
         self, auth: AdminAuth, host: str, port: int, sockets: Sequence[socket.socket] = (), *, reuse_port: bool = False

@@ -92,7 +92,7 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: App) -> SubscriptionList:
-    """Return the list with the addresses of origins instead of this proxy's, and with each feed once."""
+    """Return the list with origins' addresses in place of addresses of this proxy. Each feed is listed once."""
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0

@@ -58,7 +58,7 @@ class ReplayAdmin:
 
     @property
     def url(self) -> str:
-        """Return the URL of the started listener, or ""."""
+        """Return the URL of the started listener, or "" before the start."""
         return self._listener.url
 
     async def start(self, admin: str) -> None:

@@ -61,7 +61,7 @@ class AdminServer:
 
     @property
     def url(self) -> str:
-        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or ""."""
+        """Return the URL of the started listener, such as `http://127.0.0.1:8081`, or "" before the start."""
         return self._listener.url if self._listener is not None else ""
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:

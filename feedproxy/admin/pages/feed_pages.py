@@ -172,7 +172,7 @@ class FeedPages:
         await self._app.peer_metrics.families()
 
     def service(self) -> Service:
-        """Return the service. Raises StoreClosed after the service was closed, because a page must not open it
+        """Return the service. Raises StoreClosed after the service was closed, because a page must not open the service
         again."""
         if self._was_open and not self._app.is_open:
             raise StoreClosed("The proxy is shutting down.")

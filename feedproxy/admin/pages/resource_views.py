@@ -134,7 +134,8 @@ def last_changed(resource: Resource) -> str | None:
 
 
 def validators(stored: StoredResponse | None) -> View:
-    """Return the origin's validators, and feedproxy's own by content coding."""
+    """Return the validators of the origin, and those that feedproxy sends: Last-Modified, and an ETag for each
+    coding."""
     if stored is None:
         return {"origin": {}, "ours": {}}
     origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
@@ -147,8 +148,8 @@ def validators(stored: StoredResponse | None) -> View:
 
 
 def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
-    """Return a sentence for each fault that the operator or the publisher can correct. `channel` is the complete
-    channel."""
+    """Return a sentence for each fault that the operator or the publisher can correct. `channel` is the channel as
+    `read_stored_channel` returns it, with all values."""
     resource, warnings = view.resource, list[str]()
     if channel is not None and not channel.well_formed:
         warnings.append("The feed is not well-formed; some readers cannot read it.")
