@@ -285,7 +285,7 @@ def assess(
 def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
     """Return the freshness with a lifetime that ends no later than `limit`.
 
-    A cache may validate earlier than it must.
+    This obeys RFC 9111, because a cache may validate a response earlier than it must.
     """
     until = limit.until
     allowance = freshness.allowance

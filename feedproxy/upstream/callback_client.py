@@ -1,8 +1,8 @@
 """HTTP client for callbacks and hubs: pings, notifications, verifications.
 
 The client sends requests with content, and reads short responses. No response is stored, so the strict parser of
-origin_client.py is not needed: aiohttp parses the responses. As in origin_client.py, every address is checked, and the
-connection goes to the checked address.
+origin_client.py is not needed: aiohttp parses the responses. An address that the operator does not vouch for is
+checked, and the connection goes to the checked address (`AddressTrust`).
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Maximum number of heads of one response: those of interim responses (1xx) and its own."""
+"""Maximum number of heads of one response. Each interim response (1xx) before the final response has a head, too."""
 
 
 @dataclass(frozen=True, slots=True)

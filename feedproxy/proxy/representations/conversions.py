@@ -236,7 +236,8 @@ def _conversion_fields(fields: Fields, output_format: Format, conversion: Conver
 
 
 def _with_converted_location(fields: Fields, client: ClientContext, before: str) -> Fields:
-    """Return the fields of a redirect with a Location that leads to the same format of the other feed."""
+    """Return the fields of a redirect with a new Location. It leads to a conversion of the feed to which the origin
+    redirects, in the format that the client requested."""
     location = fields.get("location")
     if location is None or not location.startswith(f"{client.base}/"):
         return fields
