@@ -4,7 +4,8 @@ from mitmproxy import http
 
 
 class Finish:
-    """Addon that removes the content from responses that must not have content. mitmproxy would send it."""
+    """Addon that removes the content from responses that must not have content, because mitmproxy would send this
+    content."""
 
     def response(self, flow: http.HTTPFlow) -> None:
         response = flow.response

@@ -227,10 +227,11 @@ class App:
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return the names of a target in the log: its public address, and its upstream address if the two differ.
+        """Return the names of a target in the log: its public address, and its upstream address, or "" if the two are
+        the same.
 
-        If a resource is not public (proxy/public_feeds.py), or the `request` has credentials, only its host is named.
-        Secrets are removed from all other addresses.
+        If a resource is not public (proxy/public_feeds.py), or the `request` has credentials, only its host is named,
+        with "" as the upstream address. Secrets are removed from all other addresses.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)

@@ -302,8 +302,11 @@ def _parse_scalar(text: str) -> Any:
 
 
 def _translate_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a former option as the option that replaced it. Raises UsageError unless its value is a number or a
-    boolean."""
+    """Return the name and the value of the option that replaced a former option, or an empty dict if there is nothing
+    to set.
+
+    Raises UsageError unless the value of the former option is a number or a boolean.
+    """
     if name in DERIVED:
         return {}
     if not isinstance(value, int):

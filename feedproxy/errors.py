@@ -70,7 +70,7 @@ class AccessDenied(FeedproxyError):
         super().__init__(message)
         self.status_hint = status
         self.fields = fields
-        """WWW-Authenticate or Proxy-Authenticate challenges, or Retry-After."""
+        """Fields of the response: challenges (WWW-Authenticate or Proxy-Authenticate), or Retry-After."""
 
 
 class LoopDetected(FeedproxyError):

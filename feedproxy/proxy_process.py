@@ -94,7 +94,7 @@ class LoadedOptions(NamedTuple):
     config: Config
     """The configuration file."""
     overrides: Mapping[str, Any]
-    """The options of the other sources, which take precedence."""
+    """Options from flags, `--set` and the environment, which take precedence over the configuration file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,8 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
 
 
 def _read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
-    """Return the configuration file, and the options from other sources. Raises UsageError."""
+    """Return the options of the configuration file, and those from flags, `--set` and the environment. Raises
+    UsageError."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
     return LoadedOptions(config, overrides | check_values(plan.options, specs))
@@ -382,8 +383,8 @@ def _check_parents(app: App) -> None:
 
 
 def _check_confdir(confdir: str) -> None:
-    """Check that mitmproxy can write its certificate authority to `confdir`, because mitmproxy would log a traceback.
-    Raises UsageError."""
+    """Check that mitmproxy can write its certificate authority to `confdir`, because otherwise mitmproxy would only log
+    a traceback. Raises UsageError."""
     folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -32,9 +32,9 @@ RENAMED: Mapping[str, tuple[str, str]] = {
 }
 """Former names of options. Each has the name of the new option, and an item or "".
 
-Without an item, the new option gets the value of the former one. With an item, the new option is a list, and a former
-option that is true or not zero adds the item to this list. `polling` is an exception: it is not a list, and gets the
-item as its value if the former option is false.
+Without an item, the new option gets the value of the former one. With an item, the new option is a list: the item is
+added to the list if the former option is true or not zero, and removed otherwise. `polling` is an exception: it is not
+a list, and gets the item as its value if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {
@@ -69,7 +69,8 @@ in bytes. Larger values are typing errors. A date that lies such a duration ahea
 
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
-    """Return the price in seconds of staleness for a value of `polling`, or None if the value is invalid."""
+    """Return the price of a request, in seconds of staleness, for a value of `polling`, or None if the value is
+    invalid."""
     price = PRICES.get(polling)
     return (parse(polling, "s") or None) if price is None else price
 
@@ -926,7 +927,7 @@ def option_names() -> list[str]:
 
 
 def deprecated_names() -> list[str]:
-    """Return the options that still work and will be fixed limits in the next release."""
+    """Return the names of the options that still work, but will be fixed limits in the next release."""
     return [item.name for item in fields(Settings) if item.metadata["deprecated"]]
 
 

@@ -113,7 +113,8 @@ class Supervisor:
         self._loaded = self.options.loaded
 
     def run(self) -> int:
-        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises UsageError if it cannot listen."""
+        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises UsageError if a socket cannot be
+        bound."""
         options = self.options
         exclusive = not options.reuse_port
         if self.plan.admin_sockets:

@@ -385,7 +385,8 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the task of the refresh with this key, and whether it was already running. Start it if it was not."""
+        """Return the task of the refresh with this key, and whether it was already running. If none is running, start
+        one."""
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
             self._refreshes.stop_joining(key)  # another process has invalidated the target since the start

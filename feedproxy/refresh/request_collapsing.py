@@ -30,7 +30,7 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """Return the task of this key, and whether it was already running. Start it if it was not."""
+        """Return the task of this key, and whether the task was already running. If no task is running, start one."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))

@@ -44,7 +44,7 @@ class DiskStore:
     """The lower tier of `TieredStore`: all resources and state, on disk."""
 
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
-        """Open the folder; create it if it is missing. Raises UsageError if it cannot be used.
+        """Open the folder; create it if it is missing. Raises UsageError if the folder cannot be used.
 
         Broken files are set aside (quarantine.py). A file that cannot be opened is reported to `on_failure`, and is
         opened later.

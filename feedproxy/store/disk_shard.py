@@ -103,7 +103,7 @@ class Shard:
             return value
 
     def holds(self, key: str) -> bool:
-        """Return True if a value is stored for this key, without reading it. Raises StoreError."""
+        """Return True if a value is stored for this key. The value is not read. Raises StoreError."""
         with self._translate_errors():
             return key in self._rows
 

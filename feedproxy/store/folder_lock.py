@@ -22,8 +22,8 @@ class FolderInUse(FeedproxyError):
 def acquire(folder: Path) -> int | None:
     """Lock this folder, which is created if it is missing. Return the file descriptor of the lock.
 
-    Return None if the file system has no locks, or if the folder cannot be written. The store reports the latter when
-    it opens the folder. Raises FolderInUse.
+    Return None if the file system has no locks, or if the folder cannot be written: the store reports such a folder
+    when it is opened. Raises FolderInUse.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

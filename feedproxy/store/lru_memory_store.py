@@ -20,7 +20,8 @@ time."""
 class MemoryStore:
     """A Store in memory alone, and the upper tier of `TieredStore`.
 
-    Callers of `put_state` limit the size of their state themselves.
+    `memory_max` limits the resources, but not the values of `put_state`. The callers of `put_state` limit the size of
+    these values.
     """
 
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:

@@ -76,7 +76,7 @@ class DeltaBase:
     last_modified: Instant | None
     """Last-Modified as sent to clients."""
     entries: bytes
-    """Identity and digest of each entry, 16 bytes each (feed/delta/entry_identities.py)."""
+    """Identity and digest of each entry, together 16 bytes for an entry (feed/delta/entry_identities.py)."""
 
 
 class PackedDeltaBases(PackedSequence[DeltaBase]):

@@ -86,7 +86,7 @@ class SharedOverflow:
         """Append a value, or DELETED, and return its position.
 
         Return 0 if `precondition` returns False. `precondition` is called under the lock, before the value is appended.
-        Raises StoreError if no memory is available; the entry then counts as overwritten.
+        Raises StoreError if no memory is available. The target of the value then counts as not stored.
         """
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
@@ -129,8 +129,7 @@ class SharedOverflow:
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield the names in the table. The second element is True if the name has a value, False if the value is
-        DELETED."""
+        """Yield each name in the table, with True if it has a value, or False if its value is DELETED."""
         if not self._counters[0]:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]

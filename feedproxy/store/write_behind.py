@@ -85,12 +85,15 @@ class WriteQueue[Key, Value]:
         return self._pending.get(key)
 
     def names(self) -> list[tuple[Key, bool]]:
-        """Return the queued keys. The second element is True for a value, False for a delete."""
+        """Return the queued keys, each with True if a value is queued, or False if a delete is queued."""
         with self._lock:
             return [(key, entry.value is not None) for key, entry in self._pending.items()]
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. It is visible at once, and the call waits only if the queue is full."""
+        """Queue a value. Reads of the queue find the value at once. The call waits only if the queue is full.
+
+        If the queue stays full until the time limit, the value is dropped, and the failure is reported.
+        """
         entry = self._put(key, PendingWrite(value, size))
         if not self._batch_window or self._size > self._max // 8:
             self.wake()
@@ -105,9 +108,11 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value, and wait until its write, or the write of a later value for the key, is done or has failed.
+        """Queue a value, and wait until its write is done or has failed. If a later value for the key replaces it, wait
+        for the write of the later value.
 
-        Return True then. Return False after `timeout` seconds; the value then stays in the queue.
+        Return False if `timeout` seconds have passed before that, and True otherwise. After a timeout, the value stays
+        in the queue.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))

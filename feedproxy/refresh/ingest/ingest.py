@@ -239,7 +239,7 @@ def ingest(
 
 
 def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> PreviousContents:
-    """Return the previous contents after `new` has replaced `stored`."""
+    """Return the previous contents of a feed with `stored` added, after `new` has replaced `stored`."""
     old, identity = stored.bodies.get("identity"), new.bodies["identity"]
     if old is None or not stored.feed or stored.tag is None:
         return previous
@@ -448,8 +448,8 @@ def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
 
 
 def _is_declared_as_text(response: Response) -> bool:
-    """Return whether the media type is text, XML, JSON or missing. Only such content is decompressed without
-    Content-Encoding."""
+    """Return whether the media type is text, XML, JSON or missing. Content that is compressed without a
+    Content-Encoding is decompressed only if it has such a type."""
     declared = (response.fields.get("content-type") or "").lower()
     return not declared or any(word in declared for word in ("xml", "json", "text"))
 

@@ -42,7 +42,8 @@ PAUSE_INTERVAL = 10 * 365 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The decision that the target must not be fetched before the instant `until`. `detail` names the rule."""
+    """The decision that the target must not be fetched before the instant `until`. `detail` names the rule that defers
+    the fetch."""
 
     until: Instant
     detail: Detail

@@ -26,8 +26,8 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text that equals `text`. If there is none, cache `text` and return it. Raises TypeError for
-        other types."""
+        """Return the cached text that equals `text`. If there is none, cache `text` and return it. Raises TypeError if
+        `text` is not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > SHARED_LENGTH_MAX:
@@ -50,8 +50,8 @@ class Interner:
     def line(self, name: str, value: str) -> tuple[str, str]:
         """Return the cached field line that equals this line. If there is none, cache this line and return it.
 
-        Raises TypeError for other types, and ValueError for an invalid field, because other programs may write to a
-        shared store.
+        Name and value are checked, because other programs may write to a shared store. Raises TypeError if one of them
+        is not a str, and ValueError for an invalid field.
         """
         cached = self._lines.get((name, value))
         if cached is not None:
