@@ -58,7 +58,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An HTTP request to send. `address_trust` is the trust in the source of its URL: a client or the operator."""
+    """An HTTP request to send. `address_trust` states the source of its URL: a client or the operator."""
 
     method: str
     url: str

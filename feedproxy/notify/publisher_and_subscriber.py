@@ -23,7 +23,7 @@ class ProtocolSide(Shape):
 
 
 class SubscriberSide(ProtocolSide, Shape):
-    """The side that subscribes at other servers."""
+    """The side of a protocol that subscribes at other servers."""
 
     subscriptions: OutboundSubscriptions
 
@@ -59,7 +59,7 @@ class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
         return await self._side(subscription).interpret(subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
-        """Request a subscription at another server again."""
+        """Renew a subscription at another server."""
         await self.subscriber.subscriptions.renew(subscription)
 
     def _side(self, subscription: Subscription) -> ProtocolSide:

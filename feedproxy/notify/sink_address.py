@@ -10,7 +10,7 @@ from feedproxy.http import uri
 
 @dataclass(frozen=True, slots=True)
 class SinkAddress[Kind: StrEnum]:
-    """The URL of a sink, or a template for it, and the kind of its requests."""
+    """The address of a sink: a URL or a template for URLs, and the kind of requests that the sink gets."""
 
     kind: Kind
     url: str

@@ -25,7 +25,7 @@ class Role(StrEnum):
 
 
 class State(StrEnum):
-    """The state of a subscription. Only an active one gets deliveries."""
+    """The state of a subscription. Only an active subscription gets notifications."""
 
     PENDING = "pending"  # not verified yet
     ACTIVE = "active"

@@ -1,4 +1,4 @@
-"""Topics: the feed that a client's URL names, and whether clients may subscribe to it.
+"""Topics: the feeds that clients' URLs name, and the decision whether clients may subscribe to a feed.
 
 Clients may subscribe to public feeds that are stored. A subscription must not make the proxy fetch a feed that has no
 readers. Feeds of the operator's own upstream are the exception: they are fetched if necessary.
@@ -52,7 +52,10 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
-    """Return the targets of the feed at a URL, or of a site's feeds. Raises UnknownTopic, StoreError."""
+    """Return the target of the feed at a URL, or the targets of the feeds of the site at this URL.
+
+    Raises UnknownTopic, StoreError.
+    """
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]
     except UnknownTopic as error:
@@ -110,7 +113,10 @@ def current_topic(service: NotificationService, target: str) -> str:
 
 
 def redirect_target(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, stored or not. If it has not moved, return `target`."""
+    """Return the target to which a feed has moved permanently, even if that target is not stored.
+
+    If the feed has not moved, return `target`.
+    """
     return _follow_redirects(service, target, lambda _: True)
 
 

@@ -23,7 +23,7 @@ CHANNEL_NAME_MAX = 300
 RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
-"""Maximum number of stored changes. Older ones are deleted first."""
+"""Maximum number of stored changes. The oldest changes are deleted first."""
 SITE_FEEDS_MAX = 50
 """Maximum number of feeds that one ping of a site refreshes."""
 

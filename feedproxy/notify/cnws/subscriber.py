@@ -57,8 +57,8 @@ class Subscriber:
             return None
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the subscription request for a delivery. Its address is trusted, because the operator named the
-        publisher."""
+        """Return the subscription request for a delivery. The publisher's address is trusted, because the operator
+        named the publisher."""
         settings = self._service.settings()
         if not settings.public_url:
             return None

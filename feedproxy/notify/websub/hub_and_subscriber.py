@@ -1,4 +1,4 @@
-"""The protocol `websub`: hub and subscriber together."""
+"""The protocol `websub`: a hub for this proxy's subscribers, and a subscriber at other hubs."""
 
 from collections.abc import Callable
 

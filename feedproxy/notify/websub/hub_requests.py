@@ -1,6 +1,6 @@
 """WebSub requests to hubs, as forms: subscriptions and publish requests (W3C Recommendation, 23 January 2018).
 
-hub.py and subscriber.py send and interpret them.
+subscriber.py sends these requests to other hubs. hub.py receives them from subscribers and publishers.
 """
 
 import re
@@ -98,7 +98,7 @@ def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | P
 
 
 def read_callback(text: str) -> str:
-    """Return the callback with its unreserved characters decoded. Raises InvalidRequest.
+    """Return the callback, with percent-encoded unreserved characters decoded. Raises InvalidRequest.
 
     "Hubs MUST always decode non-reserved characters for these URL parameters". Otherwise "the Hub MUST use the exact
     callback used by the subscriber".

@@ -142,7 +142,7 @@ class Subscriber:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
-        """Subscribe to a feed or unsubscribe, as required. Return False if it has a hub but no readers yet."""
+        """Subscribe to a feed or unsubscribe, as required. Return False if the feed has a hub but no readers yet."""
         subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
         discovered = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:
@@ -243,7 +243,7 @@ class Subscriber:
         )
 
     async def renew(self, subscription: Subscription) -> None:
-        """Renew a lease that will end: "the subscriber MUST re-request the subscription"."""
+        """Renew a lease that is about to end: "the subscriber MUST re-request the subscription"."""
         await self._check(subscription.topic)
         current = await self._service.subscriptions.get(subscription.id)
         if current is not None and _is_wanted(current) and self._service.can_receive_calls:
@@ -270,7 +270,7 @@ class Subscriber:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict on a hub's response. After 202 the hub will verify the request."""
+        """Return the verdict on a hub's response. A 202 means that the hub will verify the request."""
         if subscription is None:
             return Refused("the subscription has ended")
         if isinstance(answer, Forbidden | BadTarget):
