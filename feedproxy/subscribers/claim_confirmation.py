@@ -2,8 +2,8 @@
 
 Any client can claim `1000000 subscribers` in its User-Agent. Therefore each claim is capped. A claim that has grown too
 fast, or is very large from the start, counts only when it is repeated an hour later. Until then the last confirmed
-claim counts. Growth is measured from the claim of an hour ago, because a claim could otherwise grow by small steps
-within a minute.
+claim counts. Growth is measured from the claim of an hour ago. Measured from the last claim, it could stay small at
+each step, and many steps within a minute could reach any number.
 
 A fetcher may use several machines with different numbers. The largest confirmed claim within the window counts, never
 their sum.

@@ -19,7 +19,7 @@ FEEDS_MAX = 20_000
 """Maximum number of feeds that are remembered. The feed requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""Minimum time between two updates of a reader's instant, in seconds."""
+"""Minimum time in seconds between two updates of the instant of a reader's last request."""
 
 type Readers = dict[int, int]
 """Instants of the last request in whole seconds, keyed by pseudonym, the oldest first."""
@@ -70,7 +70,7 @@ def _unpack(readers: tuple[int, ...]) -> Readers:
 
 
 def _instant(readers: tuple[int, ...], pseudonym: int) -> int:
-    """Return the instant of this reader, or 0 if the reader is unknown."""
+    """Return the instant of this reader's last request, or 0 if the reader is unknown."""
     return readers[1] if readers[0] == pseudonym else _unpack(readers).get(pseudonym, 0)
 
 

@@ -81,7 +81,7 @@ class ExpectedPoll(NamedTuple):
 
 class _Reader(NamedTuple):
     """The record of one reader: its last poll, the time since its session began, the previous session, and the last
-    gaps."""
+    intervals between polls."""
 
     key: int
     last: Instant
@@ -129,7 +129,7 @@ class PollRhythms:
         self.record(target, pseudonym, at)
 
     def targets(self) -> list[str]:
-        """Return the feeds with known readers, the feed that was polled last at the end."""
+        """Return the feeds with known readers, in the order of their last polls, the latest last."""
         return list(self._feeds)
 
     def _record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
@@ -198,7 +198,7 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return the instant of the first expected poll, or None if readers without a rhythm may come earlier."""
+        """Return the instant of the first expected poll, or None if readers without a rhythm may poll earlier."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None
@@ -286,7 +286,8 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget readers outside the window, with pauses for other tasks. Unlike `_sweep`, it needs no polls."""
+        """Forget readers outside the window, with pauses for other tasks. Otherwise, `_sweep` forgets readers only when
+        a poll comes."""
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass
@@ -307,7 +308,8 @@ class PollRhythms:
             self.expire(self._unswept.pop(), now)
 
     def _are_current(self, records: bytearray, now: Instant) -> bool:
-        """Return True if all these polls are within the window before `now`. Raises ValueError for invalid records."""
+        """Return True if all recorded polls are within the window before `now`. Raises ValueError for invalid
+        records."""
         begin, are_current = now - self._window, True
         for _, *numbers in _RECORD.iter_unpack(records):
             if min(numbers) < 0 or not math.isfinite(sum(numbers)):

@@ -20,7 +20,7 @@ class ProductNames:
         return self._names[number]
 
     def all(self) -> list[str]:
-        """Return all names, by number."""
+        """Return all names in the order of their numbers."""
         return list(self._names)
 
     def uses(self) -> Iterator[tuple[str, int]]:
@@ -47,9 +47,9 @@ class ProductNames:
         return number
 
     def add_readers(self, number: int, count: int = 1) -> None:
-        """Add readers to a number."""
+        """Count `count` more readers of the product with this number."""
         self._uses[number] += count
 
     def remove_reader(self, number: int) -> None:
-        """Remove a reader from a number. A number without readers becomes free."""
+        """Count one reader fewer of the product with this number. A number without readers becomes free."""
         self._uses[number] -= 1

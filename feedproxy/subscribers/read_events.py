@@ -1,4 +1,4 @@
-"""Read events for other processes, so that each process counts all readers.
+"""Events that report readers' requests to other processes, so that each process counts all readers.
 
 Repeated requests of a reader are reported only once in READER_INTERVAL seconds. This suffices for counts over a day,
 and for rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.record_read`, with the
@@ -34,7 +34,7 @@ class ReadEvents:
         self._waiting: list[Event] = []
 
     def record(self, read: ReadRecord) -> None:
-        """Record a reader's request."""
+        """Add an event for a reader's request. If WAITING_MAX events wait, drop the older half first."""
         target, pseudonym, user_agent, now = read
         if len(self._waiting) >= WAITING_MAX:
             del self._waiting[: WAITING_MAX // 2]
