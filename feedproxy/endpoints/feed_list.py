@@ -133,7 +133,7 @@ class ImportedFeeds:
 
 
 class FeedList:
-    """The feed list of one process. One event loop uses it."""
+    """The feed list of one process. Only one event loop may use it."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts that imports have added and that serve a feed of the public list."""
+        """Return the hosts to which TLS is decrypted because of an import, if they serve a feed of the public list."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:
