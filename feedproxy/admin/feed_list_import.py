@@ -48,7 +48,7 @@ class FeedListImport:
         StoreError.
 
         The query may contain the `name` of the list, `replace` to remove the previously imported feeds, and `intercept`
-        to decrypt TLS to the hosts of its feeds.
+        to decrypt TLS to the hosts of the list's feeds.
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
@@ -83,7 +83,7 @@ class FeedListImport:
         )
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the public feeds of the list as OPML, with the addresses of their origins."""
+        """Return the public feeds of the list as OPML, with their addresses at their origins."""
         listing = await self._app.feed_list.public()
         document = await asyncio.to_thread(opml.write, listing, changed=self._app.clock.now())
         if wants_json(request):

@@ -13,7 +13,7 @@ from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.log_and_page_redaction import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options that have a secret as their value. Secrets in addresses are removed from all other values."""
+"""Options with a secret value, which the page does not show. From all other values, it removes secrets in addresses."""
 
 HIDDEN = "(set)"
 

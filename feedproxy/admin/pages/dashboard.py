@@ -173,7 +173,7 @@ class Dashboard:
 
 
 def _gateway(settings: Settings) -> str:
-    """Return the URL that precedes a feed's URL in the gateway, or "" in reverse mode.
+    """Return the URL of the gateway, to which clients append the URL of a feed, or "" in reverse mode.
 
     If the listener has an address such as 0.0.0.0, the host is the name of this machine.
     """

@@ -43,7 +43,7 @@ class FeedTable:
 
 
 class FeedTableCache:
-    """Cache of the tables of one service."""
+    """Cache of the feed table of one service."""
 
     def __init__(self) -> None:
         self._rows_by_target: dict[str, Resource | None] = {}  # None for a target that is not a feed
@@ -86,7 +86,7 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets, as counted some seconds ago at most."""
+        """Return the number of stored targets. The number may be some seconds old."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])
