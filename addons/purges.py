@@ -1,4 +1,4 @@
-"""Purges of caches in front (a CDN, Varnish) when a feed of the upstream changes."""
+"""Purges of the caches in front of feedproxy (a CDN, Varnish) when a feed of the upstream changes."""
 
 import logging
 

@@ -192,8 +192,10 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 
 
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
-    """Return the protection of one interpretation of an address. It combines the protection by the patterns as written
-    with the protection by their extended form (`TargetPattern.protects`).
+    """Return the protection of one interpretation of an address.
+
+    The result combines two protections: that of the rules with patterns that match as written, and that of these rules
+    together with the rules with patterns that match only in their extended form (`TargetPattern.protects`).
     """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:

@@ -1,4 +1,5 @@
-"""The fetch lease of a target, which is exclusive among the processes that share a store."""
+"""The fetch lease of a target: the right to fetch the target, which one of the processes that share a store has at a
+time."""
 
 import asyncio
 from types import TracebackType

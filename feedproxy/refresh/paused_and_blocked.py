@@ -23,7 +23,8 @@ STATE_NAME = "operator-decisions"
 """Name under which the store has the decisions."""
 
 DECISIONS_MAX = 1000
-"""Maximum number of paused and blocked feeds. Each decision is a rule, and targets are compared with all rules."""
+"""Maximum number of paused and blocked feeds. The number is limited, because each decision is a rule, and every target
+is compared with all rules."""
 
 
 class FeedDecision(StrEnum):

@@ -136,7 +136,8 @@ class RefreshCoordinator:
         return check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> Permission:
-        """Return the permission to fetch the target for this request now, or the instant until which it is deferred.
+        """Return the permission to fetch the target for this request now, or the instant until which the fetch is
+        deferred.
 
         A request with credentials is deferred only by failures of the whole origin, or by a pause of the operator. The
         minimum interval of the shared copy and refusals of other requests do not apply to it.

@@ -48,9 +48,8 @@ VERSIONS_MAX = 16
 """Maximum number of versions from which deltas can be made: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""Maximum number of bytes that the entries of all versions for deltas take together: those of sixteen versions of 128
-entries, or of one version of 2,048.
-"""
+"""Maximum size of the stored entries of all versions for deltas together, in bytes: enough for sixteen versions of 128
+entries, or for one version of 2,048."""
 
 
 @dataclass(frozen=True, slots=True)

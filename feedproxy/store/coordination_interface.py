@@ -42,7 +42,7 @@ class SiteThrottle(Protocol):
     def pause(self, site: str, until: Instant) -> None:
         """Let no request to the site begin before the instant `until`.
 
-        Called when an origin has reported that a limit for all feeds of the site is reached.
+        This method is called when an origin has reported that a limit for all feeds of the site is reached.
         """
         ...
 
@@ -101,7 +101,10 @@ class Coordination(Protocol):
 
 
 def counter_of(target: str) -> int:
-    """Return the number of a target's counter, from 0 to COUNTERS - 1. It is the same in every process."""
+    """Return the number of a target's counters, from 0 to COUNTERS - 1, which is the same in every process.
+
+    A target has a counter of invalidations and a counter of completed fetches. The two counters have the same number.
+    """
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) % COUNTERS
 
 

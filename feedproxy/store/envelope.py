@@ -1,8 +1,8 @@
-"""The envelope of every value in the store: docs/reference/store-format.md.
+"""The envelope of a value in the store: the first bytes, by which the value is recognised and checked.
 
-The envelope precedes the header and the content. It has a magic number, the version, the kind, the length of the
-header, and a checksum. The checksum is CRC-32: it detects faults of disks and crashes, not manipulation. For 100 KB it
-takes 20 µs, SHA-256 51 µs and BLAKE2b 92 µs.
+The form is described in docs/reference/store-format.md. The envelope precedes the header and the content. It has a
+magic number, the version, the kind, the length of the header, and a checksum. The checksum is CRC-32: it detects faults
+of disks and crashes, not manipulation. For 100 KB, CRC-32 takes 20 µs, SHA-256 51 µs and BLAKE2b 92 µs.
 """
 
 import struct

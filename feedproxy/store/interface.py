@@ -32,7 +32,7 @@ class Store(Protocol):
 
     @property
     def coordination(self) -> Coordination:
-        """Return the coordination of the processes on this store."""
+        """Return the object through which the processes on this store coordinate."""
         ...
 
     def get(self, target: str) -> Resource | None:

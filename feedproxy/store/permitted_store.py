@@ -1,9 +1,9 @@
 """A store without the resources that must not be served under their target.
 
 After a redirect, a response is stored under the requested target, but comes from the target of the redirect. A client
-that may read the requested target is perhaps not permitted to read the other one. The copy may be older than the access
-rules, or may come from a machine with other rules. Therefore every read applies the rules. A resource that is not
-permitted counts as absent for clients, lists, notifications and updates.
+that may read the requested target is perhaps not permitted to read the target of the redirect. The copy may be older
+than the access rules, or may come from a machine with other rules. Therefore every read applies the rules. A resource
+that is not permitted counts as absent for clients, lists, notifications and updates.
 """
 
 from collections.abc import Callable, Iterator

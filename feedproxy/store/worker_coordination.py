@@ -109,7 +109,10 @@ class SharedMemoryCoordination:
         return self._counters[0]
 
     def publish_change(self, target: str) -> int:
-        """Append the name of a changed target. Return the generation of this change. May be called from any thread."""
+        """Append the name of a changed target to the ring of changes, which the other processes read.
+
+        Return the generation of this change. May be called from any thread.
+        """
         name = target.encode("utf-8", "surrogatepass")
         record = _LENGTH.pack(len(name)) + name if len(name) <= NAME_MAX else _LENGTH.pack(_EVERYTHING)
         with self._mutex():

@@ -56,7 +56,7 @@ type Permission = Allowed | Deferred
 def check_fetch_allowed(
     resource: Resource | None, now: Instant, settings: Settings, *, site_free_at: Instant
 ) -> Permission:
-    """Return the permission to fetch the target now, or the instant until which it is deferred.
+    """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
     `site_free_at` is the first instant at which `site_interval` permits a fetch from the target's site. If the clock
     was set back, a stored instant may lie in the future: the last fetch then counts as made now, and a deferral ends

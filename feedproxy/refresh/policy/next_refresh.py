@@ -69,8 +69,8 @@ class Rest:
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""Seconds without a request of a reader after which a feed is not refreshed ahead any more. For a copy with a longer
-lifetime, the lifetime applies instead."""
+"""Seconds without a request of a reader after which a feed is no longer refreshed ahead of its readers. If the copy has
+a longer lifetime, the lifetime applies instead."""
 
 REVIEW: Seconds = 6 * 3600
 """Seconds until the next decision about a feed if the price of each refresh exceeds the staleness that it saves."""

@@ -9,8 +9,8 @@ from feedproxy.http.message import SHARED_LENGTH_MAX
 from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
-"""Maximum number of stored texts and field lines, which take about 1 MB. The responses of the usual kinds of servers
-have fewer distinct texts."""
+"""Maximum number of texts and field lines in the cache, which take about 1 MB. The responses of the usual kinds of
+servers have fewer distinct texts."""
 
 
 class Interner:
