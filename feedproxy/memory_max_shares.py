@@ -42,27 +42,27 @@ class MemoryLimits:
     """Limits in bytes, for each process of the proxy."""
 
     responses: int
-    """Stored responses (store/lru_memory_store.py)."""
+    """Limit for stored responses (store/lru_memory_store.py)."""
     hits: int
-    """Response templates of the fast path. They share the content of stored responses."""
+    """Limit for response templates of the fast path, without their content, which belongs to the stored responses."""
     conversions: int
-    """Feeds in other formats, in the codings that clients requested."""
+    """Limit for feeds in other formats, in the codings that clients requested."""
     headlines: int
-    """Titles and texts of feeds, for pages that show several feeds."""
+    """Limit for titles and texts of feeds, for pages that show several feeds."""
     deltas: int
-    """Responses with only the new entries (RFC 3229)."""
+    """Limit for responses with only the new entries of a feed (RFC 3229)."""
     dictionaries: int
-    """Feeds compressed with the version that a client has (RFC 9842)."""
+    """Limit for feeds that are compressed with the version that a client has (RFC 9842)."""
     decoded: int
-    """Content decoded for clients that do not accept its coding."""
+    """Limit for content that is decoded for clients that do not accept its coding."""
     pages: int
-    """Pages that were searched for feeds (autodiscovery)."""
+    """Limit for pages that were searched for feeds (autodiscovery)."""
     fetches: int
-    """The last fetches of each feed (telemetry/recent_activity.py)."""
+    """Limit for the records of the last fetches of each feed (telemetry/recent_activity.py)."""
     scores: int
-    """State of readers and their feeds, from which readers are scored."""
+    """Limit for the state of readers and their feeds, from which readers are scored."""
     models: int
-    """Documents that each helper process caches in parsed form."""
+    """Limit for documents that each helper process caches in parsed form."""
 
     @classmethod
     @lru_cache(maxsize=16)

@@ -79,9 +79,9 @@ class Note:
         """Subject: an address, a field, or a place in a document."""
         self.values = values
         self.message = self.summary % values
-        """The summary with its values."""
+        """The summary with the values inserted."""
         self.advice_text = _paragraphs(self.advice % values)
-        """The advice with its values, each paragraph on one line."""
+        """The advice with the values inserted, each paragraph on one line."""
 
     def __init_subclass__(cls) -> None:
         missing = [name for name in Note.__annotations__ if not hasattr(cls, name)]

@@ -13,7 +13,8 @@ from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 _REFERENCES = frozenset({"location", "content-location", "link"})
-"""Response fields with addresses. Many origins repeat the query of the request in them."""
+"""Response fields with addresses, from which secret parameters are removed. Many origins repeat the query of the
+request in these addresses."""
 
 _LINK_TARGET = re.compile(r"(?<=<)[^>]*")
 

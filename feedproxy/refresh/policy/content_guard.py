@@ -19,8 +19,8 @@ How long a stale copy is served depends on the fault:
 
 The limits count from the instant at which the copy was last received or validated by a 304.
 
-There are three format changes: a feed has another format, has become ill-formed, or has suddenly lost most of its
-items. A format change is accepted after several sightings over some hours.
+Three changes of a feed count as a format change: the feed has another format, has become ill-formed, or has suddenly
+lost most of its items. A format change is accepted after several sightings over some hours.
 """
 
 import time
@@ -183,7 +183,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
 
 
 def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault of an outcome of a feed's fetch, or None for a feed or a 304."""
+    """Return the fault in the outcome of a fetch of a feed, or None if the outcome is a feed or a 304."""
     status = outcome.status
     if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
         return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")

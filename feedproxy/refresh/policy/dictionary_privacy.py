@@ -1,8 +1,9 @@
 """Policy for compression dictionaries: which contents serve as dictionaries and are sent as `dcz` (RFC 9842, section
 9).
 
-The size of compressed content discloses something about the dictionary, and about the content ("Reading Content",
-section 9.2). Therefore only contents that all clients may read are used.
+The size of compressed content shows how much the content and the dictionary have in common. An observer of the size can
+therefore guess parts of either ("Reading Content", section 9.2). For this reason, only contents that all clients may
+read are used.
 """
 
 from feedproxy.cache.stored_response import StoredResponse
