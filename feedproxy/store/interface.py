@@ -71,7 +71,8 @@ class Store(Protocol):
         ...
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store this resource in place of the previous one. Waits only if the queue is full or the store is shared.
+        """Store this resource in place of the previous one. The call waits only if the queue is full or the store is
+        shared.
 
         A shared store discards the resource if `precondition` returns False. `precondition` is called immediately
         before the write, perhaps in another thread.

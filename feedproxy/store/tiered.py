@@ -40,8 +40,8 @@ CULL_AFTER_BYTES = 4 * 1024 * 1024
 """Number of bytes that are written before the sizes of all shards are checked again. Each write checks only its own
 shard."""
 ABSENT_MAX = 1024
-"""Maximum number of targets that are remembered as not stored. For a miss, the target is looked up five times before a
-response is stored, and the disk need not be read each time."""
+"""Maximum number of targets that are remembered as not stored. After a miss, the target is looked up five times before
+a response is stored. Only the first of these look-ups reads the disk."""
 PEEKED_MAX = 4
 """Number of resources from `peek` that are remembered, so that a `get` soon afterwards need not read the disk again."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1

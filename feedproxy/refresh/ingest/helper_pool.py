@@ -129,7 +129,8 @@ class _Helper:
 
 
 class HelperPool:
-    """Pool that runs jobs in helper processes, and in threads until `start` is called."""
+    """Pool that runs jobs in helper processes. Before `start` is called, and if no process can be started, jobs run in
+    threads."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads

@@ -1,4 +1,4 @@
-"""Entry of the hot set: a resource, unpacked while it is used, otherwise packed.
+"""Entry of a resource in memory: Python objects while the resource is used, and packed bytes otherwise.
 
 A feed without recent requests is stored as its compressed header (header_compression.py) and its bodies. Unpacked, it
 consists of thirty objects. All callers get the same object while any caller, such as a running update, refers to it.
@@ -71,7 +71,8 @@ class MemoryEntry:
     def resource(self) -> Resource:
         """Return the resource.
 
-        A packed entry makes a new object, unless a caller still refers to the earlier object.
+        If the entry is packed, the call makes a new object, unless a caller still refers to the object from an earlier
+        call.
         """
         alive = self._resource
         if isinstance(alive, Resource):
