@@ -20,8 +20,8 @@ IDLE_FACTOR = 3
 
 
 LATE_MIN: Seconds = 0.002
-"""Seconds by which a pause may be too long even if the event loop is idle, because the loop's timers have a resolution
-of a millisecond."""
+"""Tolerance in seconds: a pause that is longer than planned by less than this does not show a busy event loop. The
+loop's timers have a resolution of a millisecond."""
 
 LATE_FACTOR = 10
 """Seconds that are added to the next pause for each second by which the last pause was too long. The first LATE_MIN

@@ -57,8 +57,8 @@ class ReaderTally:
     delays: list[Seconds] = field(default_factory=list)
     """Age in seconds of the oldest published item that the answer lacked, for each answer that lacked one."""
     delays_by_hint: int = 0
-    """Number of the answers in `delays` that the feed's hints explain: the copy was younger than its ttl or sy:*
-    permits, or the time was in its skipHours."""
+    """Number of the answers in `delays` that the feed's hints explain. Its ttl or sy:* still permitted the copy, or the
+    answer was given in one of its skipHours."""
     unpublished: int = 0
     """Number of answers with content that was never published."""
 

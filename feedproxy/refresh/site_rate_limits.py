@@ -27,7 +27,8 @@ PAUSE_MAX: Seconds = 3600
 stated time, up to 48 hours."""
 
 RAISE = 2.0
-"""Factor by which the price of a request to a site is multiplied each time the site reports that a limit is reached."""
+"""Factor by which a site's price is multiplied each time the site reports that a limit is reached. The price is the
+seconds of staleness that a refresh has to save (option `polling`)."""
 
 FACTOR_MAX = 64.0
 """Largest factor on the price of a request to a site, after any number of reached limits."""

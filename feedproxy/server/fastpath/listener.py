@@ -49,8 +49,8 @@ one is accepted: under light load no second connection waits, and a second call 
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIMEOUT: Seconds = 5
-"""Seconds for which input after the last response of a connection is discarded. nginx closes a connection after as many
-seconds without input (lingering_timeout)."""
+"""Seconds for which input after the last response of a connection is discarded. Then the connection is closed, even if
+input still arrives."""
 ACCEPT_PAUSE: Seconds = 1
 """Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
 RESERVED = 128

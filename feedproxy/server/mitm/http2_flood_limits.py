@@ -43,7 +43,8 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""Initial and largest number of points of a connection. Node.js permits 1,000 resets at once."""
+"""Points that a connection has at the beginning, and at most. Frames without content cost points. A connection without
+points is closed. For comparison, Node.js permits 1,000 resets at once."""
 
 POINTS_PER_SECOND = 100
 """Points that a connection gains per second, so that a client may send PINGs and other frames without content at any

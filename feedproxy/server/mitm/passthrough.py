@@ -50,10 +50,11 @@ SHOWN_TARGET = "feedproxy.shown"
 
 @dataclass(slots=True)
 class ConnectApprovals:
-    """The approved servers of each client connection.
+    """The servers to which each client connection may be connected.
 
-    The key is host and port. The value is the checked address, the host behind a parent proxy, or None if the address
-    is not checked.
+    For each client connection, `approved` has host and port of the servers as keys. A value is the server's checked
+    address. If only a parent proxy can resolve the host, the value is a ParentProxyHost. If the address is not checked,
+    the value is None.
     """
 
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
