@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from feedproxy.check.document import CheckedDocument
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.encoding_detection import declared_encoding
+from feedproxy.feed.encoding_labels import codec_of
 from feedproxy.feed.format_detection import find_document_start
-from feedproxy.feed.permitted_encodings import codec_of
 from feedproxy.notes import Category, Level, Note
 
 _KNOWN = {

@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
-from feedproxy.feed.permitted_encodings import codec_of, is_wide, superset_of
+from feedproxy.feed.encoding_labels import codec_of, is_wide, superset_of
 
 _BYTE_ORDER_MARKS = (
     # UTF-32 comes first: its little-endian mark begins with that of UTF-16.

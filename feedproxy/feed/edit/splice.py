@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
-from feedproxy.feed.permitted_encodings import codec_of, is_ascii_compatible, is_wide
+from feedproxy.feed.encoding_labels import codec_of, is_ascii_compatible, is_wide
 
 
 @dataclass(frozen=True, slots=True)

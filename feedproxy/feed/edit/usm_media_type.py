@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.encoding_detection import encoding_by_bytes
-from feedproxy.feed.permitted_encodings import codec_of
+from feedproxy.feed.encoding_labels import codec_of
 from feedproxy.http.field_values import is_token, parse_parameters, quote
 
 _TYPES = {
