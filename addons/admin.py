@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from mitmproxy import ctx, exceptions
 from mitmproxy.master import Master
 
-from feedproxy.admin.auth import admin_token, listen_address
+from feedproxy.admin.admin_authorization import admin_address, admin_token
 from feedproxy.admin.routes import AdminServer
 from feedproxy.errors import UsageError
 from feedproxy.server.addon import Addon
@@ -29,7 +29,7 @@ class Admin(Addon):
         app = self.app()
         if updated & {"admin", "admin_token", "admin_token_file"} and app.settings.admin:
             try:
-                listen_address(app.settings.admin, admin_token(app.settings))
+                admin_address(app.settings.admin, admin_token(app.settings))
             except UsageError as error:
                 raise exceptions.OptionsError(str(error)) from error
 

@@ -28,7 +28,7 @@ from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 from feedproxy import systemd
 from feedproxy.access.authorization import AccessControl
 from feedproxy.addons import default_addons
-from feedproxy.admin import auth
+from feedproxy.admin.admin_authorization import admin_address, admin_token
 from feedproxy.app import App, bind_app
 from feedproxy.clock import Seconds
 from feedproxy.config_file import (
@@ -276,7 +276,7 @@ async def check(plan: ServePlan) -> list[str]:
     _check_confdir(proxy_master.options.confdir)
     settings = app.settings
     if settings.admin:
-        auth.listen_address(settings.admin, auth.admin_token(settings))
+        admin_address(settings.admin, admin_token(settings))
     AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
     _check_folders(settings)
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
@@ -592,7 +592,7 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
     settings = app.settings
     if settings.local_store == MEMORY:
         raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
-    admin = auth.listen_address(settings.admin, auth.admin_token(settings)) if settings.admin else None
+    admin = admin_address(settings.admin, admin_token(settings)) if settings.admin else None
     listen = (proxy_master.options.listen_host, proxy_master.options.listen_port)
     # Otherwise a worker that starts after a change of the file would have another store or upstream than the others.
     fixed = {name: getattr(proxy_master.options, name) for name in restart_names()}

@@ -17,7 +17,7 @@ import pytest
 from mitmproxy import master
 
 from feedproxy import cli, proxy_process
-from feedproxy.admin import auth
+from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.commands import serve as serve_command
@@ -215,7 +215,7 @@ async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
 
     _, app = proxy_process.make_master(ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
-    assert auth.admin_token(app.settings) == "a-secret"
+    assert admin_token(app.settings) == "a-secret"
 
 
 async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An HTTP listener for operators: routes behind AdminAuth, with common response fields and one form of errors.
+"""An HTTP listener for operators: routes behind AdminAuthorization, with common response fields and one form of errors.
 
 The admin server of the proxy and the admin server of a replay each add their routes to such a listener.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from feedproxy.admin.auth import CHALLENGE, AdminAuth
+from feedproxy.admin.admin_authorization import CHALLENGE, AdminAuthorization
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.web import templates
@@ -44,7 +44,7 @@ type Route = tuple[str, str, Handler]
 """A route: method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Function that is called after each request that AdminAuth permitted, with the status and the reason."""
+"""Function that is called after each request that AdminAuthorization permitted, with the status and the reason."""
 
 
 class ErrorPage(Protocol):
@@ -79,16 +79,22 @@ class AdminListener:
         self._error_page = error_page
         self._on_outcome = on_outcome
         self._reason = reason
-        self._auth: AdminAuth | None = None
+        self._authorization: AdminAuthorization | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
         """URL of the started listener, such as `http://127.0.0.1:8081`, or "" before the start."""
 
     async def start(
-        self, auth: AdminAuth, host: str, port: int, sockets: Sequence[socket.socket] = (), *, reuse_port: bool = False
+        self,
+        authorization: AdminAuthorization,
+        host: str,
+        port: int,
+        sockets: Sequence[socket.socket] = (),
+        *,
+        reuse_port: bool = False,
     ) -> None:
         """Listen on `sockets`, or on host and port if `sockets` is empty. Raises UsageError if that fails."""
-        self._auth = auth
+        self._authorization = authorization
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
         try:
@@ -123,9 +129,9 @@ class AdminListener:
 
     @web.middleware
     async def _handle_authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check a request with AdminAuth and call its handler. A failure is answered with the error page."""
-        assert self._auth is not None
-        if denied := self._auth.refuse(request.method, request.path, request.headers, request.remote or ""):
+        """Check a request with AdminAuthorization and call its handler. A failure is answered with the error page."""
+        assert self._authorization is not None
+        if denied := self._authorization.refuse(request.method, request.path, request.headers, request.remote or ""):
             extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}
             if denied.retry_after:
                 extra["Retry-After"] = str(denied.retry_after)

@@ -8,8 +8,8 @@ from typing import Any
 from aiohttp import web
 
 from feedproxy.admin import request_parameters
+from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address
 from feedproxy.admin.admin_listener import AdminListener, Route
-from feedproxy.admin.auth import AdminAuth, listen_address
 from feedproxy.clock import Clock, Instant, ManualClock, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.lab.replay.time_arguments import LAST
@@ -63,8 +63,8 @@ class ReplayAdmin:
 
     async def start(self, admin: str) -> None:
         """Listen on HOST:PORT. Raises UsageError."""
-        host, port = listen_address(admin, "")
-        await self._listener.start(AdminAuth(host), host, port)
+        host, port = admin_address(admin, "")
+        await self._listener.start(AdminAuthorization(host), host, port)
 
     async def stop(self) -> None:
         """Close the listener. The call has no effect if the listener was not started."""

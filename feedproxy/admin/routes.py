@@ -1,7 +1,7 @@
 """The admin server: the operator's pages, the same values as JSON below /api/, metrics, probes and actions.
 
 It runs in the event loop of the proxy, on its own listener. GET changes nothing. A POST comes from the pages of this
-server, from the command line or from a program (admin/auth.py). Responses must not be stored or framed.
+server, from the command line or from a program (admin/admin_authorization.py). Responses must not be stored or framed.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from types import MappingProxyType
 from aiohttp import web
 
 from feedproxy.admin.actions import AdminActions
+from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address, admin_token
 from feedproxy.admin.admin_listener import AdminListener, Route
-from feedproxy.admin.auth import AdminAuth, admin_token, listen_address
 from feedproxy.admin.pages.configuration_page import Configuration
 from feedproxy.admin.pages.dashboard import Dashboard
 from feedproxy.admin.pages.feed_pages import OUTCOME, FeedPages, Notice
@@ -71,10 +71,10 @@ class AdminServer:
         """
         settings = self._app.settings
         token = admin_token(settings)
-        host, port = listen_address(settings.admin, token)
-        auth = AdminAuth(host, token, settings.admin_hosts, clock=self._app.clock)
+        host, port = admin_address(settings.admin, token)
+        authorization = AdminAuthorization(host, token, settings.admin_hosts, clock=self._app.clock)
         listener = AdminListener(self._routes(), FeedPages.failure, _record_outcome, OUTCOME.get)
-        await listener.start(auth, host, port, sockets, reuse_port=settings.reuse_port)
+        await listener.start(authorization, host, port, sockets, reuse_port=settings.reuse_port)
         self._listener = listener
         self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
 

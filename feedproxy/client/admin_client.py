@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from feedproxy.admin.auth import admin_token
+from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.client.usm_discovery import parse_source
 from feedproxy.clock import Seconds
 from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs

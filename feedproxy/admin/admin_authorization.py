@@ -51,7 +51,7 @@ class Denied:
     """Value of Retry-After in seconds; 0 means that the field is omitted."""
 
 
-def listen_address(admin: str, token: str) -> tuple[str, int]:
+def admin_address(admin: str, token: str) -> tuple[str, int]:
     """Return host and port of the admin listener. Raises UsageError for an invalid address or a missing token."""
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
@@ -87,7 +87,7 @@ def is_loopback(host: str) -> bool:
     return host.lower() == "localhost" if address is None else address.is_loopback
 
 
-class AdminAuth:
+class AdminAuthorization:
     """Authorization of the requests to one listener.
 
     `token` is empty if no token is required. `names` are host names of the listener in addition to `host`.

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 
 from feedproxy.access.failed_login_limit import GUESS_WINDOW, GUESSES_MAX, NETWORKS_MAX, FailedLoginLimit
-from feedproxy.admin.auth import AdminAuth
+from feedproxy.admin.admin_authorization import AdminAuthorization
 from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
@@ -17,7 +17,7 @@ OURS = {"Host": "127.0.0.1:8081"}
     "via", ["1.1 feedproxy-0123abcd", "1.0 first, 1.1 FEEDPROXY-00000000", "1.1 feedproxy-1 (x), 1.1 other"]
 )
 def test_request_that_passed_a_feedproxy_is_refused(path: str, via: str) -> None:
-    refusal = AdminAuth("127.0.0.1").refuse("GET", path, {**OURS, "Via": via})
+    refusal = AdminAuthorization("127.0.0.1").refuse("GET", path, {**OURS, "Via": via})
 
     assert refusal is not None
     assert refusal.status == 403
@@ -28,25 +28,25 @@ def test_every_via_field_is_checked() -> None:
 
     fields = CIMultiDict([("Host", "127.0.0.1:8081"), ("Via", "1.1 balancer"), ("via", "1.1 feedproxy-00000000")])
 
-    assert AdminAuth("127.0.0.1").refuse("GET", "/", fields) is not None
+    assert AdminAuthorization("127.0.0.1").refuse("GET", "/", fields) is not None
 
 
 def test_request_through_another_proxy_is_accepted() -> None:
-    assert AdminAuth("127.0.0.1").refuse("GET", "/", {**OURS, "Via": "1.1 balancer"}) is None
+    assert AdminAuthorization("127.0.0.1").refuse("GET", "/", {**OURS, "Via": "1.1 balancer"}) is None
 
 
 def test_token_guesses_are_limited_for_their_network_only() -> None:
     clock = ManualClock(1_000_000)
-    door = AdminAuth("127.0.0.1", "right", clock=clock)
+    authorization = AdminAuthorization("127.0.0.1", "right", clock=clock)
 
     def status(token: str, peer: str = "192.0.2.1") -> int | None:
-        refusal = door.refuse("GET", "/", {**OURS, "Authorization": f"Bearer {token}"}, peer)
+        refusal = authorization.refuse("GET", "/", {**OURS, "Authorization": f"Bearer {token}"}, peer)
         return refusal.status if refusal is not None else None
 
     assert [status(f"guess {number}") for number in range(GUESSES_MAX)] == [401] * GUESSES_MAX
     assert status("right") == 429, "even the right one tells nothing now"
     assert status("right", "192.0.2.2") is None
-    refusal = door.refuse("GET", "/", OURS, "192.0.2.1")
+    refusal = authorization.refuse("GET", "/", OURS, "192.0.2.1")
     assert refusal is not None
     assert 0 < refusal.retry_after <= GUESS_WINDOW + 1
     clock.advance(GUESS_WINDOW)
@@ -54,10 +54,10 @@ def test_token_guesses_are_limited_for_their_network_only() -> None:
 
 
 def test_request_without_a_token_is_not_a_guess() -> None:
-    door = AdminAuth("127.0.0.1", "right", clock=ManualClock(0))
+    authorization = AdminAuthorization("127.0.0.1", "right", clock=ManualClock(0))
 
     for _ in range(2 * GUESSES_MAX):
-        refusal = door.refuse("GET", "/", OURS, "192.0.2.1")
+        refusal = authorization.refuse("GET", "/", OURS, "192.0.2.1")
         assert refusal is not None
         assert refusal.status == 401
 

@@ -4,41 +4,41 @@ import base64
 
 import pytest
 
-from feedproxy.admin.auth import AdminAuth, listen_address
+from feedproxy.admin.admin_authorization import AdminAuthorization, admin_address
 from feedproxy.errors import UsageError
 
 OURS = {"Host": "127.0.0.1:8081"}
 
 
-def _status(door: AdminAuth, method: str = "GET", path: str = "/", **headers: str) -> int | None:
+def _status(authorization: AdminAuthorization, method: str = "GET", path: str = "/", **headers: str) -> int | None:
     given = {**OURS, **{name.replace("_", "-"): value for name, value in headers.items()}}
-    refusal = door.refuse(method, path, given)
+    refusal = authorization.refuse(method, path, given)
     return refusal.status if refusal else None
 
 
 @pytest.mark.parametrize("admin", ["127.0.0.1:8081", "[::1]:0", "localhost:8081", "127.3.2.1:1", "8081"])
 def test_token_is_not_required_on_loopback(admin: str) -> None:
-    listen_address(admin, "")
+    admin_address(admin, "")
 
 
 @pytest.mark.parametrize("admin", ["0.0.0.0:8081", ":8081", "[::]:8081", "192.0.2.7:8081", "proxy.example:8081"])
 def test_public_address_without_a_token_is_refused_at_start(admin: str) -> None:
     with pytest.raises(UsageError, match="admin_token"):
-        listen_address(admin, "")
-    listen_address(admin, "secret")
+        admin_address(admin, "")
+    admin_address(admin, "secret")
 
 
 @pytest.mark.parametrize("admin", ["808100", "127.0.0.1", "127.0.0.1:99999", "http://127.0.0.1:80", "a b:1", "::1:80"])
 def test_invalid_address_is_reported_at_start(admin: str) -> None:
     with pytest.raises(UsageError, match="HOST:PORT"):
-        listen_address(admin, "secret")
+        admin_address(admin, "secret")
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1:8081", "localhost", "LOCALHOST:9", "[::1]:8081", "admin.example:8081", "localhost."]
 )
 def test_host_may_be_the_address_localhost_or_a_configured_name(host: str) -> None:
-    assert _status(AdminAuth("127.0.0.1", names=["Admin.example"]), Host=host) is None
+    assert _status(AdminAuthorization("127.0.0.1", names=["Admin.example"]), Host=host) is None
 
 
 @pytest.mark.parametrize(
@@ -54,26 +54,26 @@ def test_host_may_be_the_address_localhost_or_a_configured_name(host: str) -> No
     ],
 )
 def test_unknown_host_name_is_refused(host: str) -> None:
-    assert _status(AdminAuth("127.0.0.1"), Host=host) == 421
+    assert _status(AdminAuthorization("127.0.0.1"), Host=host) == 421
 
 
 def test_wildcard_address_accepts_any_ip_address_but_no_name() -> None:
-    door = AdminAuth("0.0.0.0", "t")
-    assert _status(door, Host="192.0.2.1:8081", Authorization="Bearer t") is None
-    assert _status(door, Host="evil.example", Authorization="Bearer t") == 421
+    authorization = AdminAuthorization("0.0.0.0", "t")
+    assert _status(authorization, Host="192.0.2.1:8081", Authorization="Bearer t") is None
+    assert _status(authorization, Host="evil.example", Authorization="Bearer t") == 421
 
 
 def test_configured_token_is_required() -> None:
-    door = AdminAuth("127.0.0.1", "geheim-ü")
+    authorization = AdminAuthorization("127.0.0.1", "geheim-ü")
     right, wrong = (base64.b64encode(f"me:{word}".encode()).decode() for word in ("geheim-ü", "geheim"))
 
-    assert _status(door) == 401
-    assert _status(door, Authorization="Bearer geheim") == 401
-    assert _status(door, Authorization="Digest geheim-ü") == 401
-    assert _status(door, Authorization=f"Basic {wrong}") == 401
-    assert _status(door, Authorization="Basic %%%") == 401
-    assert _status(door, Authorization="Bearer geheim-ü") is None
-    assert _status(door, Authorization=f"basic {right}") is None
+    assert _status(authorization) == 401
+    assert _status(authorization, Authorization="Bearer geheim") == 401
+    assert _status(authorization, Authorization="Digest geheim-ü") == 401
+    assert _status(authorization, Authorization=f"Basic {wrong}") == 401
+    assert _status(authorization, Authorization="Basic %%%") == 401
+    assert _status(authorization, Authorization="Bearer geheim-ü") is None
+    assert _status(authorization, Authorization=f"basic {right}") is None
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_configured_token_is_required() -> None:
     ],
 )
 def test_post_from_another_sites_page_is_refused(headers: dict[str, str]) -> None:
-    assert _status(AdminAuth("127.0.0.1"), "POST", "/purge", **headers) == 403
+    assert _status(AdminAuthorization("127.0.0.1"), "POST", "/purge", **headers) == 403
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,14 @@ def test_post_from_another_sites_page_is_refused(headers: dict[str, str]) -> Non
     ],
 )
 def test_post_from_own_pages_or_without_origin_is_accepted(headers: dict[str, str]) -> None:
-    assert _status(AdminAuth("127.0.0.1"), "POST", "/purge", **headers) is None
+    assert _status(AdminAuthorization("127.0.0.1"), "POST", "/purge", **headers) is None
 
 
 def test_get_from_another_sites_page_is_accepted() -> None:
-    assert _status(AdminAuth("127.0.0.1"), Sec_Fetch_Site="cross-site", Referer="https://wiki.example/") is None
+    assert (
+        _status(AdminAuthorization("127.0.0.1"), Sec_Fetch_Site="cross-site", Referer="https://wiki.example/") is None
+    )
 
 
 def test_probes_need_no_token() -> None:
-    assert _status(AdminAuth("192.0.2.1", "t"), path="/readyz", Host="10.1.2.3:8081") is None
+    assert _status(AdminAuthorization("192.0.2.1", "t"), path="/readyz", Host="10.1.2.3:8081") is None
