@@ -20,12 +20,12 @@ from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.cnws import cnws_messages
 from feedproxy.notify.cnws.cnws_messages import NAME, SubscriptionRequest
 from feedproxy.notify.endpoint_responses import XML, generated_response
-from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_protocol import DAY, Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription
+from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import may_notify, resolve_topics
 from feedproxy.proxy.representations.conversion_cache import Headlines
 from feedproxy.request.context import ClientContext

@@ -16,7 +16,6 @@ from feedproxy.errors import FeedproxyError, Forbidden, StoreError
 from feedproxy.http.message import Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
-from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_protocol import Delivered, Delivery, Message, Refused, Retry, Verdict
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.pings import ping_messages
@@ -33,6 +32,7 @@ from feedproxy.notify.rsscloud.rsscloud_messages import (
     RegistrationRefused,
 )
 from feedproxy.notify.subscription_table import Role, State, Subscription
+from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import may_notify, resolve_topic
 from feedproxy.request.context import ClientContext
 from feedproxy.request.endpoint_registry import Call

@@ -17,7 +17,6 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.notify.callback_loop import is_callback_to_self
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.endpoint_responses import plain_text
-from feedproxy.notify.moved_and_private_topics import SubscriberMaintenance
 from feedproxy.notify.notification_protocol import (
     Delivered,
     Delivery,
@@ -30,6 +29,7 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
+from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import current_topic, may_notify, named_address
 from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_requests import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
