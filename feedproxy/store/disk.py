@@ -46,7 +46,7 @@ class DiskStore:
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
         """Open the folder; create it if it is missing. Raises UsageError if the folder cannot be used.
 
-        Broken files are set aside (quarantine.py). A file that cannot be opened is reported to `on_failure`, and is
+        Broken files are set aside (corrupt_files.py). A file that cannot be opened is reported to `on_failure`, and is
         opened later.
         """
         if size_max < SIZE_MAX_FLOOR:

@@ -26,8 +26,8 @@ from diskcache.core import DBNAME
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import StoreError
+from feedproxy.store.corrupt_files import clear_file, file_fault, make_folder, set_aside
 from feedproxy.store.interface import OnFailure
-from feedproxy.store.quarantine import clear_file, file_fault, make_folder, set_aside
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40

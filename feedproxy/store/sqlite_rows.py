@@ -21,7 +21,7 @@ from diskcache.core import DBNAME, MODE_BINARY, MODE_RAW, UNKNOWN
 
 from feedproxy.clock import Instant
 from feedproxy.errors import StoreError
-from feedproxy.store.quarantine import make_folder
+from feedproxy.store.corrupt_files import make_folder
 
 FILE_MIN = 256 * 1024
 """Size in bytes from which a value has a file of its own. With diskcache's default of 32 KiB, most feeds would have a

@@ -34,7 +34,7 @@ from pathlib import Path
 from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.errors import StoreError
 from feedproxy.store.coordination_interface import COUNTERS, counter_of
-from feedproxy.store.quarantine import clear_file
+from feedproxy.store.corrupt_files import clear_file
 from feedproxy.store.shared_overflow import TABLE_SIZE, SharedOverflow
 
 MAGIC = b"FPXYcmn3"
