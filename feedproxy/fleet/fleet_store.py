@@ -8,7 +8,7 @@ from dataclasses import replace
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import StoreError
 from feedproxy.event_signal import Signal
-from feedproxy.fleet.fleet_coordination import FleetCoordination
+from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue
@@ -31,7 +31,7 @@ class FleetStore:
     def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock) -> None:
         self.local = local
         self.redis_operations = redis_operations
-        self.coordination = FleetCoordination(local.coordination, redis_operations, effects=self)
+        self.coordination = MachineCoordination(local.coordination, redis_operations, effects=self)
         self.redis_queue = RedisQueue(redis_operations, self, clock)
         self.shared_state: dict[str, bytes] = {}
         """State that is the same on all machines, by name."""

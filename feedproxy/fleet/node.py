@@ -15,11 +15,11 @@ from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import shared_polls
 from feedproxy.fleet.event_listener import EventListener
 from feedproxy.fleet.fleet_store import FleetStore
-from feedproxy.fleet.identity import agree_on_state
 from feedproxy.fleet.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations
 from feedproxy.fleet.shared_polls import SharedPolls
+from feedproxy.fleet.shared_state import agree_on_state
 from feedproxy.fleet.subscriber_sums import SubscriberSums
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService

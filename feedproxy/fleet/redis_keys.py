@@ -46,7 +46,7 @@ class RedisKeys:
 
     @property
     def identity(self) -> str:
-        """Return the key of the shared pseudonym and secret (identity.py)."""
+        """Return the key of the shared pseudonym and secret (shared_state.py)."""
         return f"{self._base}:identity"
 
     def copy(self, target: str) -> bytes:

@@ -1,7 +1,7 @@
 """Coordination of the processes that use one store: changes, invalidations, fetch leases, and request slots of sites.
 
 `LocalCoordination` serves a single process. Processes on one folder share a small file (worker_coordination.py).
-Several machines share a Redis (fleet/fleet_coordination.py).
+Several machines share a Redis (fleet/machine_coordination.py).
 """
 
 import zlib

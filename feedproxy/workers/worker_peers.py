@@ -29,7 +29,7 @@ from prometheus_client.core import Metric
 from feedproxy.clock import Clock, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.errors import StoreError
-from feedproxy.fleet.fleet_coordination import FleetCoordination
+from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.proxy.service import Service
 from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import LiveScores
@@ -99,7 +99,7 @@ class WorkerPeers:
         self.silent = 0
         """Number of workers that did not answer the last request."""
         coordination = service.store.coordination
-        if isinstance(coordination, FleetCoordination):
+        if isinstance(coordination, MachineCoordination):
             coordination = coordination.local  # a change by another machine counts when this machine's store has it
         self._shared = coordination if isinstance(coordination, SharedMemoryCoordination) else None
         self._generation = coordination.generation

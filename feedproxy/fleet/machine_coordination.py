@@ -57,7 +57,7 @@ class LeaseEffects(Protocol):
         ...
 
 
-class FleetCoordination:
+class MachineCoordination:
     """Fetch leases of targets. One process of this machine at a time can hold the lease of a target and, while Redis is
     available, one process of all machines."""
 
@@ -68,7 +68,7 @@ class FleetCoordination:
         self._leases: dict[str, _Lease] = {}
         self._completion_counts = [0] * COUNTERS
         self._waiting: OrderedDict[str, asyncio.Event] = OrderedDict()
-        self.sites = FleetSiteThrottle(local.sites, self._effects)
+        self.sites = MachineSiteThrottle(local.sites, self._effects)
         self.lost_count = 0
         """Number of leases that another machine acquired before this machine's fetch ended."""
 
@@ -171,7 +171,7 @@ class FleetCoordination:
                 await event.wait()
 
 
-class FleetSiteThrottle:
+class MachineSiteThrottle:
     """Request slots of each site: the instants at which feedproxy may request one of the site's feeds. Slots that other
     machines announce are taken into account."""
 
