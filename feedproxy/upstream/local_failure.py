@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 import time
+from collections.abc import Callable
 
 from feedproxy.clock import Seconds
 
@@ -35,6 +36,12 @@ DESCRIPTORS_RESERVED = 32
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 """Bytes of address space that must be free before an exchange begins, if the operator has limited the address space.
 The largest response takes less than that, even decoded."""
+
+EXCHANGES_PER_CHECK = 8
+"""Number of exchanges that may begin after a check of the resources without another check. Their descriptors are a
+quarter of DESCRIPTORS_RESERVED."""
+CHECK_INTERVAL: Seconds = 0.1
+"""Seconds after which the resources are checked again, because clients and helpers take descriptors, too."""
 
 
 class NetworkState:
@@ -97,12 +104,35 @@ def is_local(error: BaseException | None) -> bool:
 
 
 _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-"""A descriptor of /dev/null. `is_nearly_exhausted` duplicates this descriptor to learn the lowest free number, which
+"""A descriptor of /dev/null. `_is_nearly_exhausted` duplicates this descriptor to learn the lowest free number, which
 takes a fifth of the time of opening a file.
 """
 
 
-def is_nearly_exhausted() -> bool:
+class ResourceCheck:
+    """A check of the descriptors and the memory that are left before an exchange with an origin begins.
+
+    The check takes four system calls. After a check that found enough, the next exchanges are therefore permitted
+    without a check: EXCHANGES_PER_CHECK exchanges in the following CHECK_INTERVAL seconds.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._permitted = 0
+        self._expires = 0.0
+
+    def is_nearly_exhausted(self) -> bool:
+        """Return True if this process has too few descriptors or too little address space left for an exchange."""
+        now = self._monotonic()
+        if self._permitted and now < self._expires:
+            self._permitted -= 1
+            return False
+        is_exhausted = _is_nearly_exhausted()
+        self._permitted, self._expires = 0 if is_exhausted else EXCHANGES_PER_CHECK, now + CHECK_INTERVAL
+        return is_exhausted
+
+
+def _is_nearly_exhausted() -> bool:
     """Return True if this process has too few descriptors or too little address space left for an exchange.
 
     A full file table of the system (ENFILE) is detected when the exchange opens its socket (`is_exhaustion`).

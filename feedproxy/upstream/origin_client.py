@@ -157,6 +157,7 @@ class Fetcher:
         self._hosts: dict[str, _Host] = {}
         self._open: set[object] = set()
         self._exchanges = 0
+        self._resources = local_failure.ResourceCheck()
         self._closed = False
 
     @property
@@ -188,7 +189,7 @@ class Fetcher:
         if request.method not in {"GET", "HEAD"}:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
         host, path = self._host(request.target)
-        if local_failure.is_nearly_exhausted():
+        if self._resources.is_nearly_exhausted():
             local_failure.complaints.warn("file descriptors or memory are nearly exhausted")
             raise Overload("file descriptors or memory are nearly exhausted")
         if not skip_address_check:
