@@ -379,7 +379,9 @@ class _Services:
         self.policy = AddressPolicy(*permitted, ports(settings, settings.allow_ports), listeners=own)
         self.connect_policy = AddressPolicy(*permitted, ports(settings, settings.connect_ports), listeners=own)
         pseudonym, secret = (self.stored_secret(*item) for item in makers.items())
-        self.access_control = AccessControl(settings, app.clock, secret, _nonce_file(settings.local_store, app.worker))
+        self.access_control = AccessControl(
+            settings, app.clock, secret, _nonce_folder(settings.local_store, app.worker)
+        )
         client = app.make_client(self.policy)
         credentialed = CredentialedClient(client, self.access_control.with_credentials)
         self.fetcher: ClosableOriginClient = RecordingClient(credentialed, lambda: app.recorder, app.clock)
@@ -522,7 +524,7 @@ class _Services:
         await self.store.close()
 
 
-def _nonce_file(store: str, worker: WorkerContext | None) -> Path | None:
+def _nonce_folder(store: str, worker: WorkerContext | None) -> Path | None:
     """Return the folder of used WSSE proofs (access/wsse_nonces.py), or None for one process with a store in memory.
 
     Workers share the folder, and a restart keeps it.
