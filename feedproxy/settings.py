@@ -59,7 +59,11 @@ INSTEAD: Mapping[str, str] = {
 
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
 """Price of a request for each named value of the option `polling`: the number of seconds of staleness that a request to
-an origin must save."""
+an origin must save.
+
+With `off`, no refresh precedes a reader's poll, so a copy is replaced only after its lifetime has ended. The lowest of
+the prices keeps that lifetime short.
+"""
 
 
 MAXIMA: Mapping[Unit, int] = {"": 10**9, "s": 10 * 365 * 86_400, "ms": 86_400_000, "B": 2**50}
