@@ -113,7 +113,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
         return DoNotStore("a 206 to a request without Range")
     # Directives that forbid storing the whole response also forbid storing a part of the response.
     whole = Response(200, stored.fields)
-    verdict = storing.may_store(request, whole, now=stored.response_time, targeted=targeted)
+    verdict = storing.may_store(request, whole, targeted=targeted)
     if isinstance(verdict, DoNotStore):
         return verdict
     if "content-encoding" in stored.fields:

@@ -8,7 +8,6 @@ set_cookie.py allows it.
 from dataclasses import dataclass
 
 from feedproxy.cache.targeted_directives import governing_directives
-from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.negotiation import vary_names
@@ -47,18 +46,14 @@ class DoNotStore:
 type Storing = MayStore | DoNotStore
 
 
-def may_store(
-    request: Request, response: Response, *, now: Instant, targeted: bool = False, authorized: bool = False
-) -> Storing:
+def may_store(request: Request, response: Response, *, targeted: bool = False, authorized: bool = False) -> Storing:
     """Decide whether a response may be stored, and return the decision (section 3).
 
     `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the stored
     response was obtained with credentials, even if `request`, which validated it, has none.
 
-    The decision does not depend on `now`: a response that is stale on receipt can still be validated, or served when
-    the origin fails.
+    A response that is stale on receipt may be stored: it can still be validated, or served when the origin fails.
     """
-    del now
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
     if request.method != "GET":
         return DoNotStore(f"responses to {request.method} are not stored")

@@ -183,7 +183,7 @@ class RefreshPipeline:
         if response.status != 200 or chain.hops or chain.redirect_error or "content-language" in response.fields:
             return False
         is_targeted = job.settings.is_targeted
-        verdict = storing.may_store(job.request, response, now=self._clock.now(), targeted=is_targeted)
+        verdict = storing.may_store(job.request, response, targeted=is_targeted)
         return isinstance(verdict, storing.MayStore)
 
     def _complete(
@@ -395,9 +395,7 @@ class RefreshPipeline:
     def _storing_refusal(self, job: RefreshJob, response: StoredResponse) -> str:
         """Return the reason why HTTP forbids storing this response, or an empty string."""
         plain, targeted = Response(response.status, response.fields), job.settings.is_targeted
-        verdict = storing.may_store(
-            job.request, plain, now=self._clock.now(), targeted=targeted, authorized=response.authorized
-        )
+        verdict = storing.may_store(job.request, plain, targeted=targeted, authorized=response.authorized)
         return verdict.reason if isinstance(verdict, storing.DoNotStore) else ""
 
     def _apply_head(self, job: RefreshJob, before: Resource, fetched: Fetched) -> RefreshResult:

@@ -144,7 +144,7 @@ def test_origin_failure_permits_no_use_that_http_forbids(
 def test_stored_response_may_be_shared(fields: Fields, request: Fields, status: int) -> None:
     control = CacheControl.from_fields(fields)
 
-    decision = may_store(Request("GET", "https://example.com/", request), Response(status, fields), now=NOW)
+    decision = may_store(Request("GET", "https://example.com/", request), Response(status, fields))
 
     if decision == MayStore():
         assert not control.private

@@ -30,7 +30,7 @@ def fields(**lines: Any) -> Fields:
 
 def storing(status: int = 200, *, method: str = "GET", asked: Fields = NO_FIELDS, **lines: Any) -> Storing:
     """Return the result of may_store for a response."""
-    return may_store(Request(method, TARGET, asked), Response(status, fields(**lines)), now=NOW)
+    return may_store(Request(method, TARGET, asked), Response(status, fields(**lines)))
 
 
 def stored(status: int = 200, *, delay: float = 0, coding: str = "identity", **lines: Any) -> StoredResponse:
