@@ -23,8 +23,7 @@ from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignore
 from feedproxy.proxy.interfaces import Demand, FeedOwnership, PeerCopies
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
-from feedproxy.refresh.policy import next_refresh, polling_price
-from feedproxy.refresh.policy import push as pushing
+from feedproxy.refresh.policy import next_refresh, polling_price, pushed_content
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -235,15 +234,15 @@ class CacheAdmin:
         """Store pushed content as if it had been fetched. Return the reason for a refusal, or an empty string.
 
         `body` has no content coding. When the call returns, accepted content is on disk, because the publisher does not
-        send it again after a success. Pushed content is checked more strictly than fetched content (push.py).
+        send it again after a success. Pushed content is checked more strictly than fetched content (pushed_content.py).
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
         copy = default_copy(resource) if resource is not None else None
         if resource is None or copy is None or copy.authorized:
             return "no copy of the feed is stored"
-        fetched = pushing.as_fetched(copy, body, media_type, now)
+        fetched = pushed_content.as_fetched(copy, body, media_type, now)
         work = partial(
-            pushing.ingest_push,
+            pushed_content.ingest_push,
             fetched,
             copy,
             resource,

@@ -25,7 +25,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.offload import ingest_in_helper
-from feedproxy.refresh.policy import content_guard, move_confirmation, push
+from feedproxy.refresh.policy import content_guard, move_confirmation, polling_with_push, pushed_content
 from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
 from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
@@ -206,7 +206,7 @@ class RefreshPipeline:
         elif resource.fetched != started:
             resource = replace(resource, fetched=started)
         if job.pushed is not None and stored is not None:
-            resource = push.with_pushed_content(resource, stored)
+            resource = pushed_content.with_pushed_content(resource, stored)
         if (is_expected := self._has_expected_readers(target)) != resource.has_expected_readers and resource.channel:
             resource = replace(resource, has_expected_readers=is_expected)
         interim = received.chain.last.interim if isinstance(received, _Received) else ()
@@ -661,7 +661,7 @@ class RefreshPipeline:
             if changed and old is not None:
                 # A refresh may find several publications. If they have no dates, the change counts as made now.
                 facts["changes"] = (*resource.changes, *(ingested.new_publications or (now,)))[-CHANGES_MAX:]
-            lease_expires = push.push_lease_after(resource, now, changed=changed)
+            lease_expires = polling_with_push.push_lease_after(resource, now, changed=changed)
             if lease_expires != resource.push_lease_expires:
                 facts["push_lease_expires"] = lease_expires
             varies_by = () if stores else client_fields_in_vary(response.fields)

@@ -31,7 +31,7 @@ from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
-from feedproxy.refresh.policy.push import Push
+from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
@@ -217,7 +217,7 @@ class RefreshCoordinator:
             # This request does not select the shared response (RFC 9111, section 4), so that it needs another fetch.
         raise AssertionError("unreachable: a solo refresh is never joined")
 
-    async def apply_push(self, target: str, push: Push, stored: StoredResponse) -> RefreshResult:
+    async def apply_push(self, target: str, push: PushedContent, stored: StoredResponse) -> RefreshResult:
         """Store pushed content in place of the variant `stored`. Return the result."""
         settings = self._settings_for(target)
         request = background_request(target, via=self._via, agent="")

@@ -18,7 +18,7 @@ from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.policy import move_confirmation
 from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
-from feedproxy.refresh.policy.push import Push
+from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
@@ -71,7 +71,7 @@ class RefreshJob:
     follow_redirects: bool = True
     skip_address_check: bool = False
     missing_range: Missing | None = None
-    pushed: Push | None = None
+    pushed: PushedContent | None = None
     accept_encoding: str | None = None
     """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
     client_fields: Fields = field(default_factory=Fields)

@@ -177,7 +177,8 @@ class Resource:
     last_push: Instant = 0.0
     """Time of the last change that was reported by a hub or cloud to which this proxy subscribes."""
     push_lease_expires: Instant = 0.0
-    """Time at which the subscription at the hub or cloud ends, or 0 if it is not known (refresh/policy/push.py)."""
+    """Time at which the subscription at the hub or cloud ends, or 0 if it is not known
+    (refresh/policy/polling_with_push.py)."""
     first_seen: Instant = 0.0
     """Time at which the target was first found to be a feed."""
     version_records: Sequence[VersionRecord] = ()

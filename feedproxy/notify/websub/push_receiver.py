@@ -1,8 +1,8 @@
 """The receiver of hubs' requests to `/-/push/websub/ID.TOKEN`: verifications, denials, and feeds.
 
-The URL cannot be guessed. Pushed content is used if it is the whole feed (refresh/policy/push.py) and is signed with
-the subscription's secret. The secret must have been sent by https, unless the feed itself is fetched by http. If a
-condition is not met, the push causes one fetch, as a ping does.
+The URL cannot be guessed. Pushed content is used if it is the whole feed (refresh/policy/pushed_content.py) and is
+signed with the subscription's secret. The secret must have been sent by https, unless the feed itself is fetched by
+http. If a condition is not met, the push causes one fetch, as a ping does.
 """
 
 import hmac

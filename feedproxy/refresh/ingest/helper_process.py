@@ -56,7 +56,7 @@ type Parts = list[bytes]
 PRELOADED_MODULES = (
     "feedproxy.http.coding.compression_dictionary",
     "feedproxy.refresh.ingest.ingest",
-    "feedproxy.refresh.policy.push",
+    "feedproxy.refresh.policy.pushed_content",
     "feedproxy.proxy.page_to_feed_redirect",
     "feedproxy.proxy.representations.conversion_cache",
     "feedproxy.proxy.representations.delta_responses",

@@ -11,7 +11,7 @@ from feedproxy.feed import schedule_hints
 from feedproxy.feed.change_rate import ChangeRate, age_for, from_changes
 from feedproxy.http.memoize import memoize_last
 from feedproxy.refresh.ingest.edit_settings import is_outdated
-from feedproxy.refresh.policy import polling_price, push
+from feedproxy.refresh.policy import polling_price, polling_with_push
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
@@ -35,7 +35,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
     def hint(_: StoredResponse, base: Instant, expires: Instant | None, at: Instant) -> Allowance | None:
         if channel is None or (settings.feed_hints == "heuristic" and expires is not None):
             return None  # not a feed, or HTTP states a lifetime
-        pushed = push.allowance(resource, base, at, settings)
+        pushed = polling_with_push.allowance(resource, base, at, settings)
         if settings.feed_hints == "off":
             return _if_longer_than_heuristic(pushed, base, expires)
         hint_expiry = schedule_hints.hint_expiry(

@@ -1,9 +1,4 @@
-"""Pushed changes: how they reduce polling, and when pushed content becomes the stored copy.
-
-A hub or cloud with a subscription pushes changes, so that the feed needs less polling. After a push, the copy may be
-used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC 9111, sections 4.2.2 and 4.2.4).
-The push lease lasts as long as the subscription. It ends early when a refresh finds a change that was not pushed.
-Until the next push, the feed is then polled as usual.
+"""Pushed content, and the conditions under which it becomes the stored copy.
 
 Pushed content comes from a hub, not from the origin. It tells nothing about the origin's availability and validators,
 and it may be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item elements
@@ -14,10 +9,8 @@ Otherwise the push only causes a fetch.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from feedproxy.cache.cache_status import Detail
-from feedproxy.cache.freshness import Allowance, span
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.clock import Instant, Seconds
+from feedproxy.clock import Instant
 from feedproxy.feed.delta.entry_identities import unpack_identities
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
@@ -28,10 +21,6 @@ from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Fetched
-
-GRACE: Seconds = 300
-"""Longest time in seconds between a push and the refresh that finds the pushed change. A refresh may find the change
-before the push, because hubs fetch feeds themselves."""
 
 _OF_ONE_MESSAGE = (
     "etag",
@@ -52,26 +41,11 @@ _OF_ONE_MESSAGE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Push:
+class PushedContent:
     """The content of a push: as a fetched response, and in the form for the store."""
 
     fetched: Fetched
     ingested: IngestedContent
-
-
-def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return how long the copy may answer because changes are pushed, or None without a push lease. `base` is the
-    instant from which the age of the copy counts."""
-    if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
-        return None
-    until = min(base + settings.push_interval, resource.push_lease_expires)
-    interval = span(settings.push_interval)
-    return Allowance(until, Detail.PUSH, f"its changes are pushed here, and it is fetched every {interval}")
-
-
-def push_lease_after(resource: Resource, now: Instant, *, changed: bool) -> Instant:
-    """Return the end of the push lease after an update. A change that was not pushed ends the lease."""
-    return 0.0 if changed and abs(now - resource.last_push) > GRACE else resource.push_lease_expires
 
 
 def as_fetched(copy: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
@@ -91,7 +65,7 @@ def ingest_push(
     *,
     self_href: str,
     superseded: Sequence[StoredResponse],
-) -> Push | str:
+) -> PushedContent | str:
     """Return the ingested content of a push, or the reason why it must not become the copy.
 
     The function parses the content, and must therefore run in a helper process.
@@ -122,7 +96,7 @@ def ingest_push(
         if before and before[0] not in after:
             # The newest entries come first. Without the stored first entry, the push may be older than the copy.
             return "the content lacks the newest entry of the stored feed"
-    return Push(fetched, ingested)
+    return PushedContent(fetched, ingested)
 
 
 def with_pushed_content(updated: Resource, before: Resource) -> Resource:
