@@ -37,13 +37,13 @@ class Hub(NotificationAddon[WebSub]):
         return websub
 
     def _push_max(self, path: str) -> int:
-        return self.part().distribution_receiver.content_max(path)
+        return self.part().subscriber_callback.content_max(path)
 
     async def _hub(self, call: Call) -> Response:
         return await self.part().hub.answer(call)
 
     async def _push(self, call: Call) -> Response:
-        return await self.part().distribution_receiver.answer(call)
+        return await self.part().subscriber_callback.answer(call)
 
 
 addons = [Hub()]

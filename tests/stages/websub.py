@@ -107,7 +107,7 @@ class WebSubStand:
         named = Fields((name.replace("_", "-"), value) for name, value in fields.items())
         visit = ClientContext(Entrance.GATEWAY, "http://proxy.example", "192.0.2.2")
         call = Call(Request(method, f"/-/{path}", named), visit, path, query, content)
-        answer = await self.websub.distribution_receiver.answer(call)
+        answer = await self.websub.subscriber_callback.answer(call)
         await self.stand.settled()
         return answer
 

@@ -9,15 +9,15 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.websub.hub import Hub
 from feedproxy.notify.websub.hub_requests import NAME
-from feedproxy.notify.websub.push_receiver import DistributionReceiver
 from feedproxy.notify.websub.subscriber import Subscriber
+from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
 """Kinds of deliveries (`DeliveryRequest.what`) that the subscriber sends. The hub sends `verify`, `notify`, `deny`."""
 
 
 class WebSub:
-    """Hub and subscriber of WebSub. `hub` and `distribution_receiver` answer requests to endpoints.
+    """Hub and subscriber of WebSub. `hub` and `subscriber_callback` answer requests to endpoints.
 
     `key` returns a secret key of this installation.
     """
@@ -30,7 +30,7 @@ class WebSub:
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self.hub = Hub(service)
         self.subscriber = Subscriber(service, key)
-        self.distribution_receiver = DistributionReceiver(service, self.subscriber, key)
+        self.subscriber_callback = SubscriberCallback(service, self.subscriber, key)
 
     def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
         """Return no deliveries: only subscribers are notified."""

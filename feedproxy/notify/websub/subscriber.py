@@ -8,7 +8,7 @@ expired lease is therefore requested again.
 
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
 subscriptions are renewed"). Only the last verified token is valid; a request with an earlier token gets a 410.
-push_receiver.py answers the requests to these URLs.
+subscriber_callback.py answers the requests to these URLs.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The receiver of hubs' requests to `/-/push/websub/ID.TOKEN`: verifications, denials, and feeds.
+"""Callback URLs of this proxy's subscriptions, `/-/push/websub/ID.TOKEN`: verifications, denials, and pushed feeds.
 
 The URL cannot be guessed. Pushed content is used if it is the whole feed (refresh/policy/pushed_content.py) and is
 signed with the subscription's secret. The secret must have been sent by https, unless the feed itself is fetched by
@@ -41,8 +41,8 @@ RENEWAL_MARGIN_MAX: Seconds = DAY
 of it remains."""
 
 
-class DistributionReceiver:
-    """Receiver of the requests that hubs send to this proxy's callback URLs."""
+class SubscriberCallback:
+    """Endpoint for the requests that hubs send to this proxy's callback URLs."""
 
     def __init__(self, service: NotificationService, subscriber: Subscriber, key: Callable[[], bytes]) -> None:
         self._service = service
