@@ -22,8 +22,7 @@ from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.policy import move_confirmation
-from feedproxy.refresh.redirect_following import REDIRECTS
+from feedproxy.refresh.redirect_following import REDIRECTS, FollowRedirect, StopFollowing, next_hop
 from feedproxy.refresh.standalone_fetch import ACCEPT
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import redirect_target
@@ -191,10 +190,10 @@ class _Probe:
             if self._is_exhausted():
                 return hops, "the check has reached its limit of requests or time"
             to_target = functools.partial(redirect_target, start=target, settings=self._settings)
-            match move_confirmation.next_hop(chain, location, limit=self._settings.redirects_max, to_target=to_target):
-                case move_confirmation.StopFollowing(reason=reason):
+            match next_hop(chain, location, limit=self._settings.redirects_max, to_target=to_target):
+                case StopFollowing(reason=reason):
                     return hops, reason
-                case move_confirmation.FollowRedirect(next_target):
+                case FollowRedirect(next_target):
                     chain.append(next_target)
                     await asyncio.sleep(self._pause)
                     hops.append(await self._fetch("GET", next_target, codings))

@@ -31,7 +31,7 @@ from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.proxy.public_feeds import has_enough_readers, is_restricted, may_be_listed
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.policy import move_confirmation
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
@@ -278,10 +278,10 @@ class FeedList:
             if not may_be_listed(target, settings, resource) or (resource is not None and is_restricted(resource)):
                 return None
             sighting = resource.relocation if resource is not None else None
-            match move_confirmation.active_relocation(sighting, self._clock.now(), settings, target=target):
-                case move_confirmation.RespondGone():
+            match moved_and_gone.active_relocation(sighting, self._clock.now(), settings, target=target):
+                case moved_and_gone.RespondGone():
                     return None
-                case move_confirmation.RespondMoved(location):
+                case moved_and_gone.RespondMoved(location):
                     entry = replace(entry, address=location)
                 case _:
                     return _with_channel_data(entry, resource)

@@ -13,7 +13,7 @@ from feedproxy.http.memoize import memoize_last
 from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import may_be_listed
-from feedproxy.refresh.policy import move_confirmation
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
@@ -127,10 +127,10 @@ def _follow_redirects(service: NotificationService, target: str, is_allowed: Cal
         sighting = resource.relocation if resource is not None else None
         if sighting is None:
             break
-        match move_confirmation.active_relocation(sighting, service.clock.now(), settings, target=visited[-1]):
-            case move_confirmation.RespondMoved(location) if location in visited:
+        match moved_and_gone.active_relocation(sighting, service.clock.now(), settings, target=visited[-1]):
+            case moved_and_gone.RespondMoved(location) if location in visited:
                 return target  # the redirects form a loop
-            case move_confirmation.RespondMoved(location) if is_allowed(location):
+            case moved_and_gone.RespondMoved(location) if is_allowed(location):
                 visited.append(location)
             case _:
                 break

@@ -8,7 +8,7 @@ from feedproxy.feed import xml_redirect
 from feedproxy.http.message import Fields, Response
 from feedproxy.lru_map import LRU
 from feedproxy.proxy.error_responses import ErrorResponses
-from feedproxy.refresh.policy import move_confirmation
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import ProxyResponse, RequestContext
 from feedproxy.request.url_mapping import public_url_for, rewrite_location
@@ -73,10 +73,10 @@ class RelocationResponses:
         # Without a request to the origin, Cache-Status has neither hit nor fwd, because RFC 9211, section 2, has no
         # parameter for it.
         reported = status or CacheStatus()
-        match move_confirmation.active_relocation(sighting, now, context.settings, target=context.request.target):
-            case move_confirmation.RespondMoved(location, recheck) if status or not recheck:
+        match moved_and_gone.active_relocation(sighting, now, context.settings, target=context.request.target):
+            case moved_and_gone.RespondMoved(location, recheck) if status or not recheck:
                 return self._relocation_response(context, location, replace(reported, detail=Detail.MOVED))
-            case move_confirmation.RespondGone(recheck) if status or not recheck:
+            case moved_and_gone.RespondGone(recheck) if status or not recheck:
                 is_believed = not recheck
                 return self._gone_response(context, replace(reported, detail=Detail.GONE), believed=is_believed)
         return None
@@ -87,12 +87,12 @@ class RelocationResponses:
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
         destination = self._store.get(sighting.location) or self._dead_targets.get(sighting.location)
-        return move_confirmation.is_in_doubt(sighting, destination, context.settings)
+        return moved_and_gone.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
         """Record whether the refreshed target has a feed. A recorded move to a target without a feed is in doubt."""
         resource, response = result.resource, result.response
-        if resource.channel is None and response is not None and response.status in move_confirmation.DOUBTFUL_STATUSES:
+        if resource.channel is None and response is not None and response.status in moved_and_gone.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)
             self._dead_targets.put(resource.target, Resource(resource.target, failures=failures))
         elif len(self._dead_targets):

@@ -10,7 +10,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy import content_guard, move_confirmation
+from feedproxy.refresh.policy import content_guard, moved_and_gone
 from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_update import is_further_variant
@@ -37,7 +37,7 @@ def find(
     previous = before or Resource(stored.target)
     if stored.failures.count > previous.failures.count:
         return _failure(stored, settings)
-    if stored.relocation != previous.relocation and move_confirmation.active_relocation(
+    if stored.relocation != previous.relocation and moved_and_gone.active_relocation(
         stored.relocation, now, settings, target=stored.target
     ):
         return RefreshResult(stored, from_peer=True)

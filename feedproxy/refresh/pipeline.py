@@ -25,7 +25,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.ingest.offload import ingest_in_helper
-from feedproxy.refresh.policy import content_guard, move_confirmation, polling_with_push, pushed_content
+from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push, pushed_content
 from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
 from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
@@ -513,7 +513,7 @@ class RefreshPipeline:
                     return None
             case _:
                 return None
-        sighting = move_confirmation.record_sighting(
+        sighting = moved_and_gone.record_sighting(
             before.relocation,
             ending,
             location,

@@ -1,19 +1,37 @@
 """Following of redirects (RFC 9110, section 15.4). The target of each redirect must pass the same checks as the target
 of a client's request."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.errors import FeedproxyError, Forbidden, Overload
+from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Overload
 from feedproxy.http import uri
 from feedproxy.http.message import Request
-from feedproxy.refresh.policy import move_confirmation
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
-REDIRECTS = move_confirmation.PERMANENT | move_confirmation.TEMPORARY
+PERMANENT = frozenset({301, 308})
+"""Status codes of permanent redirects (RFC 9110, sections 15.4.2 and 15.4.9)."""
+TEMPORARY = frozenset({302, 303, 307})
+"""Status codes of redirects that are followed but not recorded (RFC 9110, sections 15.4.3, 15.4.4 and 15.4.8)."""
+REDIRECTS = PERMANENT | TEMPORARY
+
+
+@dataclass(frozen=True, slots=True)
+class FollowRedirect:
+    """The decision to follow a redirect to a normalised target."""
+
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopFollowing:
+    """The decision not to follow a redirect."""
+
+    detail: Detail
+    reason: str
 
 
 class OriginClient(Protocol):
@@ -51,6 +69,40 @@ class RedirectChain:
         return len(self.last.response.body) if self.last.received_size is None else self.last.received_size
 
 
+def next_hop(
+    visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
+) -> FollowRedirect | StopFollowing:
+    """Return the decision to follow a redirect or not. `visited` are the normalised targets so far, the first included.
+
+    `reference` is the Location field or XML newLocation as received. `to_target` maps an address to its target: in
+    reverse mode, a public address has a target of the upstream. A redirect is not followed to an address that cannot be
+    fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
+    """
+    try:
+        target = to_target(uri.resolve(visited[-1], reference.strip()))
+    except BadTarget as error:
+        return StopFollowing(Detail.BAD_TARGET, f"the redirect has an invalid target: {error}")
+    if target in visited:
+        return StopFollowing(Detail.REDIRECT_LOOP, f"redirect loop: back to {target}")
+    if len(visited) > limit:
+        return StopFollowing(Detail.REDIRECT_LOOP, f"redirected more than {limit} times")
+    return FollowRedirect(target)
+
+
+def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
+    """Return the target of the last redirect before the first temporary one, or None if the first redirect is
+    temporary.
+
+    `hops` are the redirects of a chain, in order: each is a pair of a status code and the target to which it led.
+    """
+    location = None
+    for status, target in hops:
+        if status not in PERMANENT:
+            break
+        location = target
+    return location
+
+
 async def follow_redirects(
     fetcher: OriginClient,
     request: Request,
@@ -66,9 +118,9 @@ async def follow_redirects(
     `redirect_error`. Overload is raised for any of the fetches. Credentials and cookies are sent to the first origin
     only (RFC 9110, section 15.4). With `skip_address_check`, the address of that origin is not checked.
 
-    `to_target` maps an address to its target (policy/move_confirmation.py). `may_serve_under(start, end)` returns
-    whether content of `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS:
-    clients get the redirect, and authenticate at its target.
+    `to_target` maps an address to its target (`next_hop`). `may_serve_under(start, end)` returns whether content of
+    `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS: clients get the redirect,
+    and authenticate at its target.
     """
     start = request.target
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
@@ -79,7 +131,7 @@ async def follow_redirects(
         return RedirectChain(
             first,
             _without_no_vary_search(last) if hops else last,
-            move_confirmation.permanent_location(hops) or "",
+            permanent_location(hops) or "",
             len(hops),
             redirect_error,
             final_target=visited[-1],
@@ -89,10 +141,10 @@ async def follow_redirects(
         location = last.response.fields.get("location")
         if not location:
             return end_chain()
-        match move_confirmation.next_hop(visited, location, limit=limit, to_target=to_target):
-            case move_confirmation.StopFollowing(detail):
+        match next_hop(visited, location, limit=limit, to_target=to_target):
+            case StopFollowing(detail):
                 return end_chain(detail)
-            case move_confirmation.FollowRedirect(location_target):
+            case FollowRedirect(location_target):
                 pass
         if not may_serve_under(start, location_target):
             return end_chain(Detail.ACCESS)

@@ -28,7 +28,7 @@ from feedproxy.refresh import peer_result, range_requests
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
-from feedproxy.refresh.policy import move_confirmation
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.policy.pushed_content import PushedContent
@@ -544,7 +544,7 @@ class RefreshCoordinator:
         it."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
-        if move_confirmation.leads_back(sighting, target, former.relocation):
+        if moved_and_gone.leads_back(sighting, target, former.relocation):
             match self.check_fetch_allowed(former, sighting.location, self._settings_for(sighting.location)):
                 case Deferred(_, Detail.PAUSED):
                     pass  # the operator decides when the pause ends

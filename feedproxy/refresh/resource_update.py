@@ -15,7 +15,7 @@ from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
-from feedproxy.refresh.policy import move_confirmation
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.pushed_content import PushedContent
@@ -143,11 +143,11 @@ def update_relocation(
         if sighting and sighting.kind is RelocationKind.GONE and not sighting.confirmed and _is_redirect(chain):
             return None  # a target that redirects has not ended
         return (
-            move_confirmation.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
+            moved_and_gone.clear_relocation(before.relocation, now, feed=outcome.channel is not None)
             if is_own_response
             else before.relocation
         )
-    return move_confirmation.record_sighting(
+    return moved_and_gone.record_sighting(
         before.relocation,
         ending,
         location,

@@ -9,8 +9,7 @@ from feedproxy.feed import xml_redirect
 from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.policy import move_confirmation as moves
-from feedproxy.refresh.redirect_following import follow_redirects
+from feedproxy.refresh.redirect_following import FollowRedirect, StopFollowing, follow_redirects, next_hop
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
@@ -70,10 +69,10 @@ async def _follow_xml_redirects(document: Document, settings: Settings) -> Docum
     while (redirect := xml_redirect.read(document.body)) is not None:
         if isinstance(redirect, xml_redirect.Gone):
             raise FetchError(f"{document.final_address} says that the feed has ended")
-        match moves.next_hop(visited, redirect.location, limit=settings.redirects_max, to_target=to_target):
-            case moves.StopFollowing(_, reason):
+        match next_hop(visited, redirect.location, limit=settings.redirects_max, to_target=to_target):
+            case StopFollowing(_, reason):
                 raise FetchError(f"{visited[0]}: {reason}")
-            case moves.FollowRedirect(target):
+            case FollowRedirect(target):
                 following = await _fetch(target, settings)
         # A redirect that follows a temporary one is temporary, too.
         permanent_address = (

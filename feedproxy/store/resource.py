@@ -29,7 +29,7 @@ class RelocationKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Relocation:
     """A permanent move or end that an origin reported, and the number of reports
-    (refresh/policy/move_confirmation.py)."""
+    (refresh/policy/moved_and_gone.py)."""
 
     kind: RelocationKind
     location: str

@@ -5,17 +5,14 @@ from dataclasses import replace
 import pytest
 
 from feedproxy.cache.cache_status import Detail
-from feedproxy.refresh.policy.move_confirmation import (
-    FollowRedirect,
+from feedproxy.refresh.policy.moved_and_gone import (
     RespondGone,
     RespondMoved,
-    StopFollowing,
     active_relocation,
     clear_relocation,
-    next_hop,
-    permanent_location,
     record_sighting,
 )
+from feedproxy.refresh.redirect_following import FollowRedirect, StopFollowing, next_hop, permanent_location
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind
 

@@ -7,7 +7,7 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.freshness import Freshness, span
 from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import count_noun
-from feedproxy.refresh.policy import move_confirmation
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, check_fetch_allowed
 from feedproxy.refresh.policy.next_refresh import Later, Plan
 from feedproxy.request.url_mapping import to_public
@@ -61,10 +61,10 @@ def feed_condition(
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"
-    active = move_confirmation.active_relocation(resource.relocation, now, settings, target=resource.target)
+    active = moved_and_gone.active_relocation(resource.relocation, now, settings, target=resource.target)
     sighting = resource.relocation
     if active is not None:
-        if isinstance(active, move_confirmation.RespondMoved):
+        if isinstance(active, moved_and_gone.RespondMoved):
             reason = f"readers are redirected to {to_public(active.location, settings)}"
             state = State.MOVED
         elif settings.gone or (sighting is not None and sighting.confirmed):

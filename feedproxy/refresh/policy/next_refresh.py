@@ -22,7 +22,7 @@ from feedproxy.cache.freshness import Freshness, Source, may_extend_lifetime, sp
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.schedule_hints import next_unskipped
 from feedproxy.http import uri
-from feedproxy.refresh.policy import move_confirmation, polling_price
+from feedproxy.refresh.policy import moved_and_gone, polling_price
 from feedproxy.refresh.policy.freshness_by_hints_and_history import rate_of, rests_until
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission
 from feedproxy.settings import Settings
@@ -246,7 +246,7 @@ def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, set
         and not rests_until(resource, newest, freshness, settings)
     ):
         return "its copy is valid only briefly: the next reader's request"
-    if move_confirmation.active_relocation(resource.relocation, now, settings, target=resource.target) is not None:
+    if moved_and_gone.active_relocation(resource.relocation, now, settings, target=resource.target) is not None:
         return "it has moved or ended"
     return ""
 

@@ -14,21 +14,13 @@ a move or an end. With `recheck`, feedproxy first fetches the address again, and
 only if the fetch is not allowed or fails.
 """
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
-from feedproxy.errors import BadTarget
-from feedproxy.http import uri
 from feedproxy.request.url_mapping import to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind, Resource
-
-PERMANENT = frozenset({301, 308})
-"""Status codes of permanent redirects (RFC 9110, sections 15.4.2 and 15.4.9)."""
-TEMPORARY = frozenset({302, 303, 307})
-"""Status codes of redirects that are followed but not recorded (RFC 9110, sections 15.4.3, 15.4.4 and 15.4.8)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +36,6 @@ class RespondGone:
     """The decision to respond with 410. `recheck` means that a fetch from the origin is tried first."""
 
     recheck: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FollowRedirect:
-    """The decision to follow a redirect to a normalised target."""
-
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class StopFollowing:
-    """The decision not to follow a redirect."""
-
-    detail: Detail
-    reason: str
 
 
 def record_sighting(
@@ -158,37 +135,3 @@ def leads_back(newer: Relocation | None, target: str, older: Relocation | None) 
         and older.location == target
         and older.last < newer.first
     )
-
-
-def next_hop(
-    visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
-) -> FollowRedirect | StopFollowing:
-    """Return the decision to follow a redirect or not. `visited` are the normalised targets so far, the first included.
-
-    `reference` is the Location field or XML newLocation as received. `to_target` maps an address to its target: in
-    reverse mode, a public address has a target of the upstream. A redirect is not followed to an address that cannot be
-    fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
-    """
-    try:
-        target = to_target(uri.resolve(visited[-1], reference.strip()))
-    except BadTarget as error:
-        return StopFollowing(Detail.BAD_TARGET, f"the redirect has an invalid target: {error}")
-    if target in visited:
-        return StopFollowing(Detail.REDIRECT_LOOP, f"redirect loop: back to {target}")
-    if len(visited) > limit:
-        return StopFollowing(Detail.REDIRECT_LOOP, f"redirected more than {limit} times")
-    return FollowRedirect(target)
-
-
-def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """Return the target of the last redirect before the first temporary one, or None if the first redirect is
-    temporary.
-
-    `hops` are the redirects of a chain, in order: each is a pair of a status code and the target to which it led.
-    """
-    location = None
-    for status, target in hops:
-        if status not in PERMANENT:
-            break
-        location = target
-    return location
