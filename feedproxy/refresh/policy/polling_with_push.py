@@ -1,4 +1,4 @@
-"""Polling of feeds whose changes are pushed.
+"""Polling of feeds with pushed changes.
 
 A hub or cloud with a subscription pushes changes, so that the feed needs less polling. After a push, the copy may be
 used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC 9111, sections 4.2.2 and 4.2.4).
