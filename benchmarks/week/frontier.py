@@ -101,7 +101,8 @@ def table(systems: Sequence[Figures], oracle_requests: int, point: Callable[[Fig
     quick = [figures for figures in systems if figures["system"].startswith(OURS) or _waited(figures) <= WAITED_MAX]
     found = curves(quick, point)
     lines = [
-        "| requests to the origin (nginx's lifetime) | best peer | feedproxy, no hints | ratio | with hints | ratio |",
+        "| requests to the origin (nginx's lifetime) | best peer | feedproxy without hints | ÷ best peer "
+        "| feedproxy with hints | ÷ best peer |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     names = {figures["system"]: point(figures) for figures in systems}
@@ -127,8 +128,8 @@ def _waited(figures: Figures) -> float:
 def settings(systems: Sequence[Figures]) -> str:
     """Return every setting that was played, as Markdown, in order of requests."""
     lines = [
-        "| | feeds without hint or lifetime: requests | staleness, mean | all that a cache may keep: requests "
-        "| staleness, mean | waited |",
+        "| system and its setting | requests for feeds without hint or lifetime | their mean staleness "
+        "| requests for all feeds that a cache may store | their mean staleness | polls that waited |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for figures in sorted(systems, key=of_silent):

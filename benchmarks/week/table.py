@@ -32,9 +32,11 @@ def page(results: dict[str, Any]) -> str:
         if shown["frontier"]:
             parts.append("Mean staleness at equal requests, for the feeds without hint or lifetime:\n")
             parts.append(frontier.table(shown["frontier"], shown["oracle"], frontier.of_silent))
-            parts.append("The same for all feeds that HTTP permits a cache to keep:\n")
+            parts.append("Mean staleness at equal requests, for all feeds that HTTP permits a cache to store:\n")
             parts.append(frontier.table(shown["frontier"], shown["oracle_kept"], frontier.of_kept))
+            parts.append("All settings that were played, in the order of their requests:\n")
             parts.append(frontier.settings(shown["frontier"]))
+            parts.append("All figures of the systems as they are [configured](#configuration-of-the-systems):\n")
         parts.append(_table(shown["systems"]))
         if aims := _aims(shown["systems"]):
             parts.append(aims)
@@ -49,15 +51,15 @@ ROWS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("MB from the origin", lambda each: f"{each['origin_bytes'] / 1e6:,.1f}"),
     ("MB to readers", lambda each: f"{each['reader_bytes'] / 1e6:,.1f}"),
     ("MB to readers that send A-IM", lambda each: f"{each['delta_reader_bytes'] / 1e6:,.2f}"),
-    ("304", lambda each: _share(each, 304)),
-    ("226", lambda each: _share(each, 226)),
+    ("polls answered 304", lambda each: _share(each, 304)),
+    ("polls answered 226", lambda each: _share(each, 226)),
     ("staleness, mean", lambda each: f"{each['stale_mean']:,.0f} s"),
     ("staleness, 95th percentile", lambda each: f"{each['stale_p95']:,.0f} s"),
     ("staleness, mean, without hint or lifetime", lambda each: f"{each.get('silent_stale_mean', 0):,.0f} s"),
-    ("waited for the origin", lambda each: _percent(1 - each["not_waited_share"])),
-    ("waited, though a copy may answer", lambda each: _percent(1 - each["not_waited_share_where_allowed"])),
-    ("429 from the origin", lambda each: f"{each['origin_429']:,}"),
-    ("429 passed on", lambda each: f"{each['passed_429']:,}"),
+    ("polls that waited for the origin", lambda each: _percent(1 - each["not_waited_share"])),
+    ("polls that waited, though a copy may answer", lambda each: _percent(1 - each["not_waited_share_where_allowed"])),
+    ("429 answers of the origin", lambda each: f"{each['origin_429']:,}"),
+    ("429 answers passed on to readers", lambda each: f"{each['passed_429']:,}"),
     ("scheduled requests", lambda each: f"{each['scheduled']:,}" if "scheduled" in each else "–"),
     (
         "of these in skipped hours",
@@ -76,8 +78,13 @@ def _share(each: Figures, status: int) -> str:
     return f"{100 * count / each['polls']:.1f} %"
 
 
+def _names(systems: Sequence[Figures]) -> str:
+    """Return the names of the systems as cells of a table's head."""
+    return " | ".join("no cache" if each["system"] == "nothing" else each["system"] for each in systems)
+
+
 def _table(systems: Sequence[Figures]) -> str:
-    lines = ["| | " + " | ".join(each["system"] for each in systems) + " |", "|---|" + "---:|" * len(systems)]
+    lines = [f"| | {_names(systems)} |", "|---|" + "---:|" * len(systems)]
     lines += [f"| {title} | " + " | ".join(show(each) for each in systems) + " |" for title, show in ROWS]
     return "\n".join(lines) + "\n"
 
@@ -97,7 +104,7 @@ def _aims(systems: Sequence[Figures]) -> str:
         ("bytes to readers", ratio("reader_bytes"), "≤ 0.6"),
         ("bytes to readers that send A-IM", ratio("delta_reader_bytes"), "≤ 0.25"),
     )
-    lines = ["| feedproxy against the best peer of each row | | aim |", "|---|---:|---:|"]
+    lines = ["| feedproxy ÷ the best peer of the row | ratio | aim |", "|---|---:|---:|"]
     lines += [f"| {title} | {value:.2f} | {aim} |" for title, value, aim in rows]
     return "\n".join(lines) + "\n"
 
@@ -105,7 +112,7 @@ def _aims(systems: Sequence[Figures]) -> str:
 def _waits(systems: Sequence[Figures]) -> str:
     """Return the table of the reasons why readers waited."""
     kinds = list(systems[0]["waits"])
-    lines = ["| waited for the origin | " + " | ".join(each["system"] for each in systems) + " |"]
+    lines = [f"| polls that waited for the origin, by reason | {_names(systems)} |"]
     lines.append("|---|" + "---:|" * len(systems))
     lines += [f"| {kind} | " + " | ".join(f"{each['waits'][kind]:,}" for each in systems) + " |" for kind in kinds]
     return "\n".join(lines) + "\n"
@@ -114,8 +121,7 @@ def _waits(systems: Sequence[Figures]) -> str:
 def _kinds(systems: Sequence[Figures]) -> str:
     """Return the table of requests and bytes by the kind of lifetime that a feed states."""
     kinds = list(systems[0]["origin_by_kind"])
-    names = " | ".join(each["system"] for each in systems)
-    lines = [f"| requests to the origin (MB from it), by what the feed states | {names} |"]
+    lines = [f"| requests to the origin (MB from it), by what the feed states | {_names(systems)} |"]
     lines.append("|---|" + "---:|" * len(systems))
     for kind in kinds:
         cells = [each["origin_by_kind"][kind] for each in systems]
@@ -125,7 +131,7 @@ def _kinds(systems: Sequence[Figures]) -> str:
 
 
 KINDS = {
-    "silent": "nothing",
+    "silent": "no hint or lifetime",
     "max-age": "max-age",
     "ttl": "ttl",
     "sy": "sy:*",
