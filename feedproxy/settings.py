@@ -583,7 +583,7 @@ class Settings:
     purge_fields: tuple[str, ...] = option(
         (),
         "Request fields, each NAME: VALUE, that feedproxy sends with every purge.",
-        "If a field is a secret, such as a CDN's key, only feedproxy's user may read the configuration file.",
+        "If a field is a secret, such as a CDN's key, let only feedproxy's user read the configuration file.",
     )
 
     # -- operating
@@ -605,7 +605,7 @@ class Settings:
     admin_token: str = option(
         "",
         "Token for the admin listener.",
-        "If you set it here, only feedproxy's user may read the configuration file.",
+        "If you set it here, let only feedproxy's user read the configuration file.",
         restart=True,
     )
     admin_token_file: str = option(

@@ -127,7 +127,8 @@ class Metrics:
         )
         self._bytes = Counter(
             "feedproxy_response_bytes",
-            "Bytes of content sent to readers, by entrance and source: store, origin, stream or own.",
+            "Bytes of content sent to readers, by entrance and source: store, origin, stream, or own (made by feedproxy"
+            " itself).",
             ("entrance", "source"),
             registry=self.registry,
         )
@@ -143,7 +144,7 @@ class Metrics:
         self._origin_of = lru_cache(COUNTERS_MAX)(self._origin.labels)
         self._origin_bytes = Counter(
             "feedproxy_origin_stored_bytes",
-            "Bytes of stored contents made from the responses of origins.",
+            "Bytes of the contents that feedproxy made from the responses of origins and stored.",
             registry=self.registry,
         )
         self._received = Counter(

@@ -48,7 +48,8 @@ class WeakTag(Fault):
 
 
 class UnquotedTag(Fault):
-    """The ETag has no quotation marks: `ETag: abc`. The server answers 304 only to requests with it in this form.
+    """The ETag has no quotation marks: `ETag: abc`. The server answers 304 only to a request that returns the
+    tag in this form, without marks.
 
     RFC 9110, section 8.8.3, does not allow such tags, but scripts send them.
 
