@@ -29,6 +29,7 @@ class Probes:
         subscribers = subscribers_of(await self._pages.table())
         self._app.metrics.observe(
             stored=await self._feed_table.count(service),
+            unwritten=service.store.unwritten_count,
             under_way=service.admin.active_refreshes,
             connections=self._app.connections,
             subscribers=sum(subscribers),

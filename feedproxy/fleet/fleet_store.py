@@ -45,6 +45,10 @@ class FleetStore:
 
     # -- the Store protocol
 
+    @property
+    def unwritten_count(self) -> int:
+        return self.local.unwritten_count
+
     def get(self, target: str) -> Resource | None:
         return self.local.get(target)
 

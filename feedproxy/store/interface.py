@@ -35,6 +35,12 @@ class Store(Protocol):
         """Return the object through which the processes on this store coordinate."""
         ...
 
+    @property
+    def unwritten_count(self) -> int:
+        """Return the number of values that the disk lacks after a failed or late write, and that wait for another
+        attempt."""
+        ...
+
     def get(self, target: str) -> Resource | None:
         """Return the resource stored for this target, or None if no resource is stored.
 

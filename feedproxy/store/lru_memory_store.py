@@ -41,6 +41,10 @@ class MemoryStore:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @property
+    def unwritten_count(self) -> int:
+        return 0
+
     def get(self, target: str) -> Resource | None:
         entry = self._entries.get(target)
         if entry is None:

@@ -28,6 +28,10 @@ class PermittedStore:
     def coordination(self) -> Coordination:
         return self.wrapped.coordination
 
+    @property
+    def unwritten_count(self) -> int:
+        return self.wrapped.unwritten_count
+
     def get(self, target: str) -> Resource | None:
         return self._if_permitted(self.wrapped.get(target))
 

@@ -26,6 +26,7 @@ from feedproxy.store.resource import Resource
 from feedproxy.store.shared_overflow import DELETED
 from feedproxy.store.worker_coordination import SharedMemoryCoordination
 from feedproxy.store.write_behind import WriteQueue
+from feedproxy.store.write_retries import WriteRetries
 
 type Key = tuple[EnvelopeKind, str]
 
@@ -145,13 +146,25 @@ class TieredStore:
             # In a shared store, `put` waits for its write, and each write has its own lock.
             write_all=self._write_all if shared is None else None,
             batch_window=BATCH_WINDOW if shared is None else 0.0,
+            # In a shared store, values that could not be written are in the shared memory, for all processes.
+            retains=shared is None,
         )
+        self._retries = (
+            WriteRetries(self._queue.unwritten_keys, self._queue.write_again)
+            if shared is None
+            else WriteRetries(lambda: [name for name, _ in shared.overflow.names()], self._write_from_overflow)
+        )
+        self._is_failing = False
         # The limit may be lower than when the folder was last open.
         self._queue.wake()
 
     @property
     def coordination(self) -> Coordination:
         return self._shared or self._memory.coordination
+
+    @property
+    def unwritten_count(self) -> int:
+        return self._queue.unwritten_count if self._shared is None else len(self._shared.overflow)
 
     def get(self, target: str) -> Resource | None:
         if self._shared is not None and self._shared.generation != self._generation:
@@ -369,6 +382,9 @@ class TieredStore:
         await self._queue.flush()
 
     async def close(self) -> None:
+        if self.unwritten_count:
+            self._retries.hasten()
+            self._queue.wake()
         await self._queue.close(self._disk.close, self._disk.stop_waiting)
         self._disk.close()
         if self._shared is not None:
@@ -383,6 +399,17 @@ class TieredStore:
     # -- in the writer thread
 
     def _write(self, key: Key, value: Resource | bytes | None) -> None:
+        try:
+            self._write_latest(key, value)
+        except StoreError:
+            if not self._is_failing:
+                self._is_failing = True
+                _LOG.warning("store: a value could not be written: such values stay in memory, and are written later")
+            self._retries.postpone()
+            raise
+
+    def _write_latest(self, key: Key, value: Resource | bytes | None) -> None:
+        """Write a value, unless a later value has replaced it. Raises StoreError."""
         kind, target = key
         shared, name = self._shared, _name(key)
         if shared is None:
@@ -423,6 +450,24 @@ class TieredStore:
             if published is not None:
                 shared.overflow.clear(name, published[1])
 
+    def _write_from_overflow(self, name: str) -> None:
+        """Write the value with this name from the memory that the workers share to the disk. Raises StoreError, which
+        was reported."""
+        assert self._shared is not None
+        shared, (kind, target) = self._shared, _key(name)
+        with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):
+            # A write that holds this lock removes the entry, and any later value has another position.
+            position = shared.overflow.position(name)
+            value = shared.overflow.get(name) if position else None
+            if value is None or (value == DELETED and kind is EnvelopeKind.STATE):
+                return  # a state is never deleted: it was too large for the shared memory
+            try:
+                self._write_value((kind, target), _deserialize(kind, value))
+            except StoreError as error:
+                self._on_failure(error)
+                raise
+            shared.overflow.clear(name, position)
+
     def _write_all(self, entries: Sequence[tuple[Key, Resource | bytes | None]]) -> None:
         resources = [value for _, value in entries if isinstance(value, Resource)]
         self._bytes_written += sum([resource.size() for resource in resources])
@@ -445,6 +490,13 @@ class TieredStore:
         return self._disk.holds(name) if kind is EnvelopeKind.RESOURCE else self._disk.read_state(name) is not None
 
     def _run_housekeeping(self) -> bool:
+        more = self._retries.step()
+        if self._is_failing and not self.unwritten_count:
+            self._is_failing = False
+            _LOG.info("store: all values are written again")
+        return self._cull_slice() or more
+
+    def _cull_slice(self) -> bool:
         if not self._needs_cull and self._bytes_written < CULL_AFTER_BYTES:
             return False
         self._needs_cull, self._bytes_written = False, 0
@@ -461,7 +513,20 @@ def _name(key: Key) -> str:
     return f"{key[0].name}:{key[1]}"
 
 
+def _key(name: str) -> Key:
+    """Return the key of the value with this name (`_name`)."""
+    kind, _, target = name.partition(":")
+    return EnvelopeKind[kind], target
+
+
 def _serialize(value: Resource | bytes | None) -> bytes:
     if value is None:
         return DELETED
     return resource_codec.dump(value) if isinstance(value, Resource) else envelope.seal(value)
+
+
+def _deserialize(kind: EnvelopeKind, data: bytes) -> Resource | bytes | None:
+    """Return the value that `_serialize` has serialized. Raises StoreError."""
+    if data == DELETED:
+        return None
+    return resource_codec.load(data) if kind is EnvelopeKind.RESOURCE else envelope.unseal(data)

@@ -4,8 +4,10 @@ Reads must search the queue before the disk. A later value replaces an earlier v
 ten times is written once, and a delete replaces the put before it. An entry leaves the queue when exactly its value is
 written.
 
-If a write fails, its key is added to `failed_keys` until the process ends. The disk may have an older value for the
-key. That value must not be used, even after memory has dropped the newer value.
+A value that could not be written stays in the queue, apart from those that wait for their first attempt, until another
+attempt succeeds (write_retries.py). If the queue has no room for it, the value is lost. Its key is then added to
+`failed_keys` until a later value is written: the disk may have an older value for the key, which must not be used, even
+after memory has dropped the newer value.
 """
 
 import asyncio
@@ -57,6 +59,7 @@ class WriteQueue[Key, Value]:
         on_failure: OnFailure,
         write_all: Callable[[Sequence[tuple[Key, Value | None]]], None] | None = None,
         batch_window: Seconds = 0.0,
+        retains: bool = True,
         queue_max: int = QUEUE_MAX,
         timeout: Seconds = WAIT_TIMEOUT,
     ) -> None:
@@ -64,15 +67,19 @@ class WriteQueue[Key, Value]:
 
         `write` writes a value or deletes it. `holds` returns True if the disk has an older value. Both may raise
         StoreError. `write_all` writes several values; if it raises an error, each value is written separately.
-        `batch_window` is the time in seconds that a value waits for further values. While the queue is empty, `idle`
-        does other work in steps. It returns True if there is more work.
+        `batch_window` is the time in seconds that a value waits for further values. With `retains`, a value that could
+        not be written stays in the queue for `write_again`. While no value waits for its first attempt, `idle` does
+        other work in steps. It returns True if there is more work.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
         self._write, self._holds, self._idle, self._on_failure = write, holds, idle, on_failure
-        self._max, self._timeout = queue_max, timeout
+        self._max, self._timeout, self._retains = queue_max, timeout, retains
         self._pending: dict[Key, PendingWrite[Value]] = {}
         self._size = 0
+        self._unwritten: dict[Key, PendingWrite[Value]] = {}
+        """The values that could not be written, in the order of their last attempts."""
+        self._unwritten_size = 0
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
         self._run: Future[None] | None = None
@@ -82,12 +89,23 @@ class WriteQueue[Key, Value]:
 
     def pending_write(self, key: Key) -> PendingWrite[Value] | None:
         """Return the queued write of this key, or None if no write is queued."""
-        return self._pending.get(key)
+        with self._lock:
+            return self._pending.get(key) or self._unwritten.get(key)
 
     def names(self) -> list[tuple[Key, bool]]:
         """Return the queued keys, each with True if a value is queued, or False if a delete is queued."""
         with self._lock:
-            return [(key, entry.value is not None) for key, entry in self._pending.items()]
+            return [(key, entry.value is not None) for key, entry in (self._unwritten | self._pending).items()]
+
+    def unwritten_keys(self) -> list[Key]:
+        """Return the keys of the values that could not be written."""
+        with self._lock:
+            return list(self._unwritten)
+
+    @property
+    def unwritten_count(self) -> int:
+        """Return the number of values that could not be written and wait for another attempt."""
+        return len(self._unwritten)
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
         """Queue a value. Reads of the queue find the value at once. The call waits only if the queue is full.
@@ -130,7 +148,7 @@ class WriteQueue[Key, Value]:
 
     @property
     def size(self) -> int:
-        """Return the size of the queued values, in bytes."""
+        """Return the size of the values that wait for their first attempt, in bytes."""
         return self._size
 
     async def wait_written(self, key: Key) -> None:
@@ -151,6 +169,7 @@ class WriteQueue[Key, Value]:
             old = self._pending.get(key)
             self._pending[key] = entry
             self._size += entry.size
+            self._forget_unwritten(key)
             if old is not None:
                 self._size -= old.size
                 entry.completions += old.completions
@@ -174,7 +193,7 @@ class WriteQueue[Key, Value]:
                     self._report_failure(StoreError("store: closed, a value was not written"))
 
     async def flush(self) -> None:
-        """Wait until the queue is empty."""
+        """Wait until every queued write is done or has failed."""
         while self._pending:
             self.wake()
             await self._writer_done(None)
@@ -198,6 +217,10 @@ class WriteQueue[Key, Value]:
             self._report_failure(
                 StoreError(f"store: the disk is too slow, {len(unwritten)} values were not written at the end")
             )
+        if lost := self.unwritten_count:
+            self._report_failure(StoreError(f"store: {lost} values could not be written before the end"))
+            with self._lock:
+                self._unwritten.clear()
         try:
             await asyncio.wrap_future(self._writer.submit(finish))
         except RuntimeError:
@@ -251,11 +274,64 @@ class WriteQueue[Key, Value]:
             self._write(key, entry.value)
         except Exception as error:
             self._report_failure(error)  # the failure is reported before waiting tasks continue
-            self._remove(key, entry, stale=self._may_hold(key))
+            if self._retains and isinstance(error, StoreError):
+                self._retain(key, entry)
+            else:
+                self._remove(key, entry, stale=self._may_hold(key))
         else:
             self._is_written(key, entry)
 
+    def _retain(self, key: Key, entry: PendingWrite[Value]) -> None:
+        """Keep a value that could not be written. If the queue is too large then, the values with the oldest last
+        attempts are lost."""
+        lost = []
+        with self._lock:
+            if self._pending.get(key) is entry:
+                del self._pending[key]
+                self._size -= entry.size
+                self._unwritten[key] = entry
+                self._unwritten_size += entry.size
+            while self._unwritten and self._size + self._unwritten_size > self._max:
+                lost.append(oldest := next(iter(self._unwritten)))
+                # Set the mark before the entry is removed (see `_remove`).
+                self.failed_keys.add(oldest)
+                self._forget_unwritten(oldest)
+        _complete([entry])
+        for lost_key in lost:
+            if not self._may_hold(lost_key):
+                self.failed_keys.discard(lost_key)
+        if lost:
+            self._report_failure(StoreError("store: too many values wait to be written, the oldest was dropped"))
+
+    def write_again(self, key: Key) -> None:
+        """Make another attempt to write a value that could not be written. Do nothing if there is no such value. Raises
+        StoreError, after it was reported.
+
+        Only the writer thread may call this method.
+        """
+        entry = self._unwritten.get(key)
+        if entry is None:
+            return
+        try:
+            self._write(key, entry.value)
+        except StoreError as error:
+            self._report_failure(error)
+            with self._lock:
+                if self._unwritten.get(key) is entry:
+                    self._unwritten[key] = self._unwritten.pop(key)
+            raise
+        with self._lock:
+            if self._unwritten.get(key) is entry:
+                self.failed_keys.discard(key)
+                self._forget_unwritten(key)
+
     # -- in both threads
+
+    def _forget_unwritten(self, key: Key) -> None:
+        """Remove the value of this key from those that could not be written. The caller holds the lock."""
+        entry = self._unwritten.pop(key, None)
+        if entry is not None:
+            self._unwritten_size -= entry.size
 
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
         """Remove exactly this entry. Return False if a newer entry has replaced it.

@@ -234,6 +234,12 @@ class LineHandler(logging.StreamHandler[Any]):
             self.handleError(logging.LogRecord(name, logging.INFO, "", 0, "%d lines", (len(lines),), None))
 
 
+def dropped_line_count() -> int:
+    """Return the number of log lines that this process has dropped because the log was not read."""
+    streams = [handler.stream for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
+    return sum([stream.dropped_count for stream in streams if isinstance(stream, NonBlockingStream)])
+
+
 def write_all(logger: logging.Logger, lines: Sequence[str]) -> None:
     """Log lines at INFO, with one write if all handlers support it."""
     if not logger.isEnabledFor(logging.INFO):

@@ -42,6 +42,8 @@ class NonBlockingStream:
         # A terminal may report room for less than a chunk.
         self._always_waits = os.isatty(self._descriptor)
         self._has_nowait = True
+        self.dropped_count = 0
+        """Number of lines that were dropped since the start."""
         self._reset()
         os.register_at_fork(after_in_child=self._reset)  # the thread does not run in the child
 
@@ -85,6 +87,7 @@ class NonBlockingStream:
             self._backlog_size += len(lines)
             return
         dropped = lines.count(b"\n")
+        self.dropped_count += dropped
         if self._backlog and isinstance(last := self._backlog[-1], int):
             self._backlog[-1] = last + dropped
         else:

@@ -27,6 +27,7 @@ from feedproxy.clock import Seconds
 from feedproxy.event_signal import Signal
 from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.telemetry.histogram import LabelledHistogram
+from feedproxy.telemetry.log_format import dropped_line_count
 from feedproxy.telemetry.metrics_aggregation import FamilyCollector
 from feedproxy.telemetry.traffic_history import TrafficCounts
 
@@ -165,6 +166,17 @@ class Metrics:
             "Failed reads and writes of the store, and failed transactions of the notification database.",
             registry=self.registry,
         )
+        self.unwritten = Gauge(
+            "feedproxy_store_unwritten",
+            "Values that could not be written to the disk yet. They are in memory, and feedproxy tries again.",
+            registry=self.registry,
+        )
+        self._dropped_log_lines = Counter(
+            "feedproxy_log_lines_dropped",
+            "Log lines that were dropped because the log was not read.",
+            registry=self.registry,
+        )
+        self._dropped_before = dropped_line_count()
         self.stored = Gauge("feedproxy_stored_resources", "Targets in the store.", registry=self.registry)
         self.under_way = Gauge("feedproxy_updates_under_way", "Refreshes in progress.", registry=self.registry)
         self.connections = Gauge("feedproxy_connections", "Open connections of clients.", registry=self.registry)
@@ -214,6 +226,9 @@ class Metrics:
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
+        dropped, before = dropped_line_count(), self._dropped_before
+        self._dropped_log_lines.inc(max(0, dropped - before))
+        self._dropped_before = dropped
         for flush in self._flush_hooks:
             flush()
 
@@ -266,11 +281,20 @@ class Metrics:
         self.connections.set(connections)
 
     def observe(
-        self, *, stored: int, under_way: int, connections: int, subscribers: int, feeds_read: int, draining: bool
+        self,
+        *,
+        stored: int,
+        unwritten: int,
+        under_way: int,
+        connections: int,
+        subscribers: int,
+        feeds_read: int,
+        draining: bool,
     ) -> None:
         """Set all gauges to the current values."""
         self.observe_process(under_way=under_way, connections=connections)
         self.stored.set(stored)
+        self.unwritten.set(unwritten)
         self.subscribers.set(subscribers)
         self.feeds_read.set(feeds_read)
         self.draining.set(draining)

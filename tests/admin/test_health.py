@@ -26,6 +26,8 @@ def test_health_without_problems_has_no_findings() -> None:
         (HealthFacts(workers=3, silent=1), Health.DEGRADED, "1 worker does not answer, of 4"),
         (HealthFacts(connections=950, connections_max=1000), Health.DEGRADED, "950 of at most 1,000 connections"),
         (HealthFacts(recent=TrafficCounts(store_failures=2)), Health.BAD, "The store has failed 2 times"),
+        (HealthFacts(unwritten=1), Health.DEGRADED, "1 value waits to be written"),
+        (HealthFacts(unwritten=20), Health.DEGRADED, "20 values wait to be written"),
         (HealthFacts(recent=TrafficCounts(errors=1)), Health.BAD, "failed at 1 request"),
         (HealthFacts(recent=TrafficCounts(fetches=20, failures=15)), Health.DEGRADED, "15 of 20 requests to origins"),
         (HealthFacts(usage=StoreUsage("/x", 20_000_000, 100 * GIGA, GIGA, 10 * GIGA)), Health.BAD, "20.0 MB left"),

@@ -14,6 +14,7 @@ import pytest
 from feedproxy.telemetry import log_stream
 from feedproxy.telemetry.log_format import LineHandler
 from feedproxy.telemetry.log_stream import non_blocking
+from feedproxy.telemetry.metrics import Metrics
 
 LINE = "x" * 99 + "\n"
 
@@ -80,16 +81,20 @@ def test_lines_beyond_the_backlog_are_dropped_and_their_number_is_logged(
     handler = LineHandler(pipe.writing)
     handler.set_form("text")
     logging.getLogger().addHandler(handler)
+    metrics = Metrics()
     try:
         for _ in range(30):
             handler.stream.write(LINE * 100)
         pipe.start_reading()
         handler.close()
+        metrics.families()
+        metrics.families()  # counts each line once
     finally:
         logging.getLogger().removeHandler(handler)
     *lines, report = pipe.read_all().splitlines()
     assert f"[warning] log: {3000 - len(lines)} lines dropped while the log was not read" in report
     assert len(lines) >= 1000
+    assert metrics.registry.get_sample_value("feedproxy_log_lines_dropped_total") == 3000 - len(lines)
     assert set(lines) == {LINE.strip()}
 
 

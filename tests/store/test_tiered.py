@@ -390,22 +390,90 @@ async def test_tiered_write_continues_after_its_caller_is_cancelled(open_tiered:
 # -- failures are misses
 
 
-async def test_tiered_failed_write_is_reported_and_hides_the_old_value(
-    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+async def test_tiered_value_that_cannot_be_written_is_written_later(
+    open_tiered: Open,
+    a_feed: MakeFeed,
+    failures: list[StoreError],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO", "feedproxy.store")
     store = open_tiered(memory_max=1)
     await store.put(a_feed(FEED, says="old"))
+    await store.put(a_feed("https://example.com/purged"))
     await store.flush()
     gate_of(store).error = StoreError("full")
 
     await store.put(a_feed(FEED, says="new"))
     await store.put(a_feed(OTHER))
+    await store.put_state("readers", b"state")
+    await store.delete("https://example.com/purged")
     await store.flush()
 
-    assert [str(failure) for failure in failures] == ["full", "full"]
+    assert {str(failure) for failure in failures} == {"full"}
+    assert store.get(FEED) == a_feed(FEED, says="new")
+    assert set(store.targets()) == {FEED, OTHER}
+    assert store.unwritten_count == 3
+    assert caplog.messages == ["store: a value could not be written: such values stay in memory, and are written later"]
+
+    gate_of(store).error = None
+    store._retries.hasten()
+    await store.put(a_feed(OTHER, says="newer"))  # any write wakes the writer thread
+    await store.flush()
+
+    assert store.unwritten_count == 0
+    assert caplog.messages[1:] == ["store: all values are written again"]
+    await store.close()
+    again = open_tiered(memory_max=1)
+    assert again.get(FEED) == a_feed(FEED, says="new")
+    assert again.get(OTHER) == a_feed(OTHER, says="newer")
+    assert set(again.targets()) == {FEED, OTHER}
+
+
+async def test_tiered_values_that_cannot_be_written_are_written_at_the_end(open_tiered: Open, a_feed: MakeFeed) -> None:
+    store = open_tiered()
+    gate_of(store).error = StoreError("full")
+    await store.put(a_feed())
+    await store.flush()
+    gate_of(store).error = None
+
+    await store.close()
+
+    assert open_tiered().get(FEED) == a_feed()
+
+
+async def test_tiered_values_that_can_never_be_written_are_reported_at_the_end(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered()
+    gate_of(store).error = StoreError("full")
+    await store.put(a_feed(FEED))
+    await store.put(a_feed(OTHER))
+
+    await store.close()
+
+    assert str(failures[-1]) == "store: 2 values could not be written before the end"
+
+
+async def test_tiered_value_that_is_lost_hides_the_old_value(
+    open_tiered: Open, a_feed: MakeFeed, failures: list[StoreError]
+) -> None:
+    store = open_tiered(memory_max=1)
+    store._queue._max = 10_000
+    await store.put(a_feed(FEED, says="old"))
+    await store.flush()
+    gate_of(store).error = StoreError("full")
+
+    await store.put(a_feed(FEED, says="new"))
+    for number in range(20):
+        await store.put(a_feed(f"https://example.com/{number}"))
+    await store.flush()
+
     assert store.get(FEED) is None
-    assert list(store.targets()) == []
+    assert FEED not in set(store.targets())
+    assert 1 < store.unwritten_count < 20
     assert len(store._queue.failed_keys) == 1, "only what the disk has an older value of needs a mark"
+    assert "store: too many values wait to be written, the oldest was dropped" in [str(failure) for failure in failures]
 
 
 async def test_tiered_feed_is_read_again_after_a_successful_write(open_tiered: Open, a_feed: MakeFeed) -> None:

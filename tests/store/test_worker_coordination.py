@@ -18,7 +18,7 @@ from feedproxy.store.coordination_interface import LocalSiteThrottle
 from feedproxy.store.disk_shard import Shard
 from feedproxy.store.interface import Store
 from feedproxy.store.shared_overflow import DELETED, SharedOverflow
-from feedproxy.store.tiered import open_store
+from feedproxy.store.tiered import TieredStore, open_store
 from feedproxy.store.worker_coordination import RING_SIZE, SharedMemoryCoordination
 from tests.store.conftest import MakeFeed
 from tests.waiting import PATIENCE
@@ -316,6 +316,32 @@ async def test_shared_store_stays_coherent_while_disk_is_full(
             assert says(opened, target) == "after"
         assert opened.coordination.overflow.position(f"RESOURCE:{targets[0]}") == 0  # type: ignore[attr-defined]
     await opened.close()
+
+
+async def test_shared_store_writes_values_of_any_process_when_the_disk_can_be_written_again(
+    tmp_path: Path, opened: Store, a_feed: MakeFeed
+) -> None:
+    assert isinstance(opened, TieredStore)
+    with other(tmp_path) as there:
+        await opened.put(a_feed("https://example.com/purged"))
+        there.ask("break")
+        there.ask("put", FEED, "there")
+        there.ask("put_state", "name", "feedproxy-1")
+        there.ask("delete", "https://example.com/purged")
+        assert opened.unwritten_count == 3
+
+        opened._retries.hasten()
+        await opened.put(a_feed("https://example.com/next"))
+        await opened.flush()
+
+        assert opened.unwritten_count == 0
+        assert (says(opened), opened.get_state("name")) == ("there", b"feedproxy-1")
+        assert there.ask("get", FEED) == "there"
+    await opened.close()
+    again = open_store(str(tmp_path), memory_max=10**8, disk_max=10**8)
+    assert (says(again), again.get_state("name")) == ("there", b"feedproxy-1")
+    assert set(again.targets()) == {FEED, "https://example.com/next"}
+    await again.close()
 
 
 async def test_shared_store_publishes_state_that_cannot_be_written(tmp_path: Path, opened: Store) -> None:

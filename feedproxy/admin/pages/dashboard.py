@@ -128,6 +128,7 @@ class Dashboard:
                 connections_max=settings.max_connections * self._app.workers,
                 workers=workers,
                 silent=silent,
+                unwritten=self._pages.service().store.unwritten_count,
                 recent=sum((tally for _, tally in traffic.last(HOUR, 2, now)), NO_TRAFFIC),
                 problems=[redact_text(problem) for problem in self._app.problems()],
             )

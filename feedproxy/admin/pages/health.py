@@ -67,6 +67,8 @@ class HealthFacts:
     connections_max: int = 0
     workers: int = 1
     silent: int = 0
+    unwritten: int = 0
+    """Number of values that the disk lacks, because they could not be written yet."""
     recent: TrafficCounts = NO_TRAFFIC
     problems: Sequence[str] = ()
     """Problems that other parts of the proxy report."""
@@ -134,6 +136,11 @@ def _store(facts: HealthFacts) -> list[Finding]:
             "and at the log."
         )
         findings.append(Finding(Health.BAD, message, advice))
+    if facts.unwritten:
+        verb = "waits" if facts.unwritten == 1 else "wait"
+        message = f"{plural(facts.unwritten, 'value', 'values')} {verb} to be written to the disk of the store."
+        advice = "feedproxy tries again every minute. A restart loses these values while the disk cannot be written."
+        findings.append(Finding(Health.DEGRADED, message, advice))
     if usage.free is None or usage.total is None:
         return findings
     message = f"The disk of the store has {size(usage.free)} left of {size(usage.total)}."

@@ -1,0 +1,66 @@
+"""Further attempts to write values that could not be written, such as those of a time in which the disk was full.
+
+The attempts are made in passes. A pass is one attempt for each value, by the writer thread, while no new value waits. A
+pass needs no timer: each write wakes the writer thread, and feedproxy writes its traffic history every minute.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from feedproxy.clock import Seconds
+from feedproxy.errors import StoreError
+
+RETRY_INTERVAL: Seconds = 10
+"""Minimum number of seconds between two passes, and between a failed write and the next pass."""
+FAILURES_MAX = 3
+"""Number of failures after which a pass ends. One failure may be due to a large value or to one shard. Three show that
+the disk still cannot be written."""
+SLICE = 64
+"""Maximum number of values that one step of a pass writes, so that new values do not wait for the whole pass."""
+
+
+class WriteRetries[Key]:
+    """The passes over the values that could not be written.
+
+    `keys` returns the keys of these values. `write` writes the value of one key. It reports its own failure, and raises
+    StoreError.
+    """
+
+    def __init__(
+        self,
+        keys: Callable[[], Sequence[Key]],
+        write: Callable[[Key], None],
+        clock: Callable[[], Seconds] = time.monotonic,
+    ) -> None:
+        self._keys, self._write, self._clock = keys, write, clock
+        self._next_pass: Seconds = 0.0
+        self._remaining: list[Key] = []
+        self._failures = 0
+
+    def postpone(self) -> None:
+        """Start no pass for RETRY_INTERVAL seconds, because a write has just failed."""
+        self._next_pass = self._clock() + RETRY_INTERVAL
+
+    def hasten(self) -> None:
+        """Start a pass at the next step, because the process ends."""
+        self._next_pass = 0.0
+
+    def step(self) -> bool:
+        """Write up to SLICE values, if a pass is in progress or due. Return True if the pass has not ended."""
+        if not self._remaining:
+            if self._clock() < self._next_pass:
+                return False
+            self._remaining, self._failures = list(reversed(self._keys())), 0
+        for _ in range(min(SLICE, len(self._remaining))):
+            try:
+                self._write(self._remaining.pop())
+            except StoreError:
+                self._failures += 1
+                if self._failures >= FAILURES_MAX:
+                    self._remaining.clear()
+                    break
+        if self._remaining:
+            return True
+        if self._failures:
+            self.postpone()
+        return False
