@@ -25,7 +25,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
 from feedproxy.refresh.redirect_following import OriginClient
-from feedproxy.refresh.resource_update import RefreshJob
+from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

@@ -13,7 +13,7 @@ from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import content_guard, moved_and_gone
 from feedproxy.refresh.policy.content_guard import KeepStored
 from feedproxy.refresh.refresh_result import RefreshResult
-from feedproxy.refresh.resource_update import is_further_variant
+from feedproxy.refresh.resource_after_refresh import is_further_variant
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -15,7 +15,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.negotiation import vary_names
-from feedproxy.refresh.resource_update import RefreshJob
+from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 

@@ -16,8 +16,8 @@ from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh import personal_responses, redirect_following
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
+from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
-from feedproxy.refresh.resource_update import RefreshJob
 from feedproxy.request.context import RequestContext
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Oversized

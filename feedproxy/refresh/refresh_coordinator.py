@@ -34,9 +34,10 @@ from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
+from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
 from feedproxy.refresh.request_collapsing import SingleFlight, collapse_keys, may_share
-from feedproxy.refresh.resource_update import FIXED_FIELDS, RefreshJob, stored_document, with_publications
+from feedproxy.refresh.resource_after_refresh import FIXED_FIELDS, stored_document, with_publications
 from feedproxy.refresh.site_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request, is_credential

@@ -153,7 +153,7 @@ class Resource:
     `changes` contains the instants at which the feed's content changed, newest last, at most 32. An instant is the date
     of the new entries, or the time of the refresh that found the change. `delta_bases` contains the versions before the
     current one, newest last, from which deltas are computed. `version_records` contains the latest versions for the
-    operator's page, the current version last (refresh/resource_update.py).
+    operator's page, the current version last (refresh/resource_after_refresh.py).
 
     `oversized` is true if the content was larger than `buffer_max`. The content of the next request is then streamed
     from the beginning. `parts` contains partial contents (cache/partial_content.py). They are separate from `variants`,

@@ -6,7 +6,7 @@ import pytest
 
 from feedproxy.admin.pages import versions
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
-from feedproxy.refresh.resource_update import VERSION_RECORDS_MAX
+from feedproxy.refresh.resource_after_refresh import VERSION_RECORDS_MAX
 from feedproxy.store.resource_codec import dump, load
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM

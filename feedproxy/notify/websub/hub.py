@@ -35,7 +35,7 @@ from feedproxy.notify.websub import hub_requests, signatures_and_tokens
 from feedproxy.notify.websub.hub_requests import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_address
-from feedproxy.refresh.resource_update import default_copy
+from feedproxy.refresh.resource_after_refresh import default_copy
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public

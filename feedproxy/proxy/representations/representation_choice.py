@@ -17,7 +17,7 @@ from feedproxy.proxy.representations.dcz_responses import Dictionaries, with_off
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
-from feedproxy.refresh.resource_update import earlier_versions_interval
+from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
 from feedproxy.request.upstream_request import surrogate_key

@@ -2,15 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from feedproxy.cache import set_cookie, storing, vary
-from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
-from feedproxy.http.message import Fields, Request, Response
+from feedproxy.http.message import Fields, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
@@ -18,7 +17,7 @@ from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.content_guard import FetchOutcome
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
-from feedproxy.refresh.policy.pushed_content import PushedContent
+from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
@@ -50,39 +49,6 @@ VERSIONS_MAX = 16
 VERSIONS_BYTES = 32 * 1024
 """Maximum size of the stored entries of all versions for deltas together, in bytes: enough for sixteen versions of 128
 entries, or for one version of 2,048."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshJob:
-    """A request to the origin, with the data that the pipeline needs to carry it out.
-
-    `validate` is the stored variant from which conditions are made. `own_agent` is true if the request has feedproxy's
-    own User-Agent. `occasion` is `reader`, `background` or `push`. `skip_address_check` is true for addresses that the
-    operator configured. `missing_range` is the range that completes a stored part. With `pushed`, nothing is fetched,
-    and the push is the response.
-    """
-
-    request: Request
-    settings: Settings
-    self_href: str
-    validate: StoredResponse | None = None
-    own_agent: bool = True
-    occasion: str = "background"
-    follow_redirects: bool = True
-    skip_address_check: bool = False
-    missing_range: Missing | None = None
-    pushed: PushedContent | None = None
-    accept_encoding: str | None = None
-    """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
-    client_fields: Fields = field(default_factory=Fields)
-    """Request fields of the waiting client if no response may be stored, otherwise empty. Conditions in these fields,
-    such as If-None-Match, are sent to the origin.
-    """
-    key: Fields = field(default_factory=Fields)
-    varying_fields: Fields = field(default_factory=Fields)
-    """Fields of the request that only some clients send (see UpstreamRequest)."""
-    has_client_language: bool = False
-    """True if the Accept-Language of the request was removed from `key`, because the response is a shared copy."""
 
 
 def unmodified_content(response: Response) -> Content:

@@ -1,0 +1,42 @@
+"""The job of one refresh: the request to the origin, with the data that is needed to carry it out."""
+
+from dataclasses import dataclass, field
+
+from feedproxy.cache.partial_content import Missing
+from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.http.message import Fields, Request
+from feedproxy.refresh.policy.pushed_content import PushedContent
+from feedproxy.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshJob:
+    """A request to the origin, with the data that the pipeline needs to carry it out.
+
+    `validate` is the stored variant from which conditions are made. `own_agent` is true if the request has feedproxy's
+    own User-Agent. `occasion` is `reader`, `background` or `push`. `skip_address_check` is true for addresses that the
+    operator configured. `missing_range` is the range that completes a stored part. With `pushed`, nothing is fetched,
+    and the push is the response.
+    """
+
+    request: Request
+    settings: Settings
+    self_href: str
+    validate: StoredResponse | None = None
+    own_agent: bool = True
+    occasion: str = "background"
+    follow_redirects: bool = True
+    skip_address_check: bool = False
+    missing_range: Missing | None = None
+    pushed: PushedContent | None = None
+    accept_encoding: str | None = None
+    """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
+    client_fields: Fields = field(default_factory=Fields)
+    """Request fields of the waiting client if no response may be stored, otherwise empty. Conditions in these fields,
+    such as If-None-Match, are sent to the origin.
+    """
+    key: Fields = field(default_factory=Fields)
+    varying_fields: Fields = field(default_factory=Fields)
+    """Fields of the request that only some clients send (see UpstreamRequest)."""
+    has_client_language: bool = False
+    """True if the Accept-Language of the request was removed from `key`, because the response is a shared copy."""
