@@ -1,4 +1,4 @@
-"""What a response of the origin means for the stored resource. The result contains the resource to store.
+"""Meaning of a response of the origin for the stored resource. The result contains the resource to store.
 
 A response is one of these: a failure, an oversized response, a 304, a response to a HEAD, or a complete response.
 """
@@ -21,7 +21,8 @@ from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
-from feedproxy.refresh.policy.content_guard import FetchOutcome, KeepStored, PassThroughOnly, Replace
+from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
+from feedproxy.refresh.policy.faults_and_stale_limits import FetchOutcome
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
