@@ -20,12 +20,12 @@ from feedproxy.http.coding.compression_dictionary import (
     dictionary_hash,
     encode,
     exact_pattern,
-    may_encode,
     parse_available_dictionary,
     parse_use_as_dictionary,
     window_limit,
 )
 from feedproxy.http.message import Fields
+from feedproxy.refresh.policy.dictionary_privacy import may_encode
 
 MB = 1024 * 1024
 OLD = b'<rss version="2.0"><channel>' + b"".join(b"<item>%d news</item>" % n for n in range(500)) + b"</channel></rss>"

@@ -144,21 +144,6 @@ def exact_pattern(path: str) -> str | None:
     return pattern if pattern.isascii() and pattern.isprintable() else None
 
 
-def may_encode(request: Fields, response: Fields) -> bool:
-    """Return True if a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
-
-    The size of a response in `dcz` reveals how similar its content is to the dictionary. A web page that may not read a
-    response of another origin must not get this information.
-    """
-    if request.get("sec-fetch-site") in (None, "same-origin"):
-        return True
-    mode = request.get("sec-fetch-mode")
-    if mode in (None, "navigate", "same-origin"):
-        return True
-    allowed, origin = response.get("access-control-allow-origin"), request.get("origin")
-    return mode == "cors" and allowed is not None and origin is not None and allowed in ("*", origin)
-
-
 def window_limit(dictionary_size: int) -> int:
     """Return the largest window, in bytes, that a client must be able to decode with a dictionary of this size.
 

@@ -14,7 +14,7 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.http import negotiation, uri
 from feedproxy.http.coding import compression_dictionary
-from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, may_encode, parse_available_dictionary
+from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, parse_available_dictionary
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
@@ -22,7 +22,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.policy.dictionary_privacy import is_shared
+from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode
 from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.url_mapping import public_url_for

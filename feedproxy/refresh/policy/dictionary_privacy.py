@@ -1,5 +1,5 @@
-"""Policy for compression dictionaries: which contents serve as dictionaries and are sent as `dcz` (RFC 9842, section
-9).
+"""Privacy of compression dictionaries: which contents serve as dictionaries, and which requests get `dcz` (RFC 9842,
+section 9).
 
 The size of compressed content shows how much the content and the dictionary have in common. An observer of the size can
 therefore guess parts of either ("Reading Content", section 9.2). For this reason, only contents that all clients may
@@ -9,9 +9,25 @@ read are used.
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
+
+
+def may_encode(request: Fields, response: Fields) -> bool:
+    """Return True if a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
+
+    The size of a response in `dcz` reveals how similar its content is to the dictionary. A web page that may not read a
+    response of another origin must not get this information.
+    """
+    if request.get("sec-fetch-site") in (None, "same-origin"):
+        return True
+    mode = request.get("sec-fetch-mode")
+    if mode in (None, "navigate", "same-origin"):
+        return True
+    allowed, origin = response.get("access-control-allow-origin"), request.get("origin")
+    return mode == "cors" and allowed is not None and origin is not None and allowed in ("*", origin)
 
 
 def is_shared(stored: StoredResponse, settings: Settings) -> bool:
