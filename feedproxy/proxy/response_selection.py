@@ -22,7 +22,7 @@ from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.interfaces import PeerCopies
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.refresh import personal_responses, range_requests
-from feedproxy.refresh.policy import content_guard
+from feedproxy.refresh.policy import faults_and_stale_limits
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, is_past_min_interval
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -354,8 +354,8 @@ class ResponseSelector:
     ) -> bool:
         """Return True if the stored response may answer, because a fetch is not permitted now. The same rules apply as
         after a failed fetch."""
-        patience = content_guard.stale_limit_after_failure(resource.failures, context.settings)
-        validated = stored.response_time if len(stored.key) else content_guard.last_validated(resource)
+        patience = faults_and_stale_limits.stale_limit_after_failure(resource.failures, context.settings)
+        validated = stored.response_time if len(stored.key) else faults_and_stale_limits.last_validated(resource)
         if self._clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)

@@ -10,8 +10,9 @@ from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
-from feedproxy.refresh.policy import content_guard, moved_and_gone
+from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.content_guard import KeepStored
+from feedproxy.refresh.policy.faults_and_stale_limits import last_validated, stale_limit_after_failure
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_further_variant
 from feedproxy.settings import Settings
@@ -72,6 +73,6 @@ def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
     detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None
-    until = content_guard.last_validated(stored) + content_guard.stale_limit_after_failure(stored.failures, settings)
+    until = last_validated(stored) + stale_limit_after_failure(stored.failures, settings)
     fallback = KeepStored(detail, until, detail.sentence)
     return RefreshResult(stored, fallback=fallback, detail=detail, reason=detail.sentence, from_peer=True)

@@ -18,13 +18,12 @@ from feedproxy.errors import (
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy.content_guard import (
-    FetchOutcome,
     KeepStored,
     PassThroughOnly,
     Replace,
     decide_replacement,
-    stale_limit_after_failure,
 )
+from feedproxy.refresh.policy.faults_and_stale_limits import FetchOutcome, stale_limit_after_failure
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, PendingFormatChange, Resource, VersionRecord
 

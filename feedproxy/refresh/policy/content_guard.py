@@ -1,40 +1,32 @@
 """The content guard: only a good feed replaces a good copy.
 
-The outcome of a fetch is first *classified* by itself: whether it has a fault, and how long a stale copy may be served
-in its place. Then the outcome is compared with the stored copy. There are three decisions:
+The outcome of a fetch is first classified by itself (faults_and_stale_limits.py). Then it is compared with the stored
+copy. There are three decisions:
 
     Replace          the update becomes the stored copy.
     KeepStored       the copy stays, and is served up to `until`, unless HTTP forbids that (cache/serving_stale.py).
     PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
-
-How long a stale copy is served depends on the fault:
-
-* 429, 5xx, no response, and content that is not a feed (challenges, HTML, empty or truncated content) tell nothing
-  about the feed. The limit is `stale_max`.
-* 403, 404 and other 4xx may be intended. The limit is `stale_max_refused`. The same request succeeded before, so the
-  origin either has a temporary fault or intends the refusal.
-* After 408, 421 and 425 the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20; RFC 8470, section
-  5.2). The limit is `stale_max`.
-* 401 and 451 restrict access, and 410 is an intended end. No copy is served.
-
-The limits count from the instant at which the copy was last received or validated by a 304.
 
 Three changes of a feed count as a format change: the feed has another format, has become ill-formed, or has suddenly
 lost most of its items. A format change is accepted after several sightings over some hours.
 """
 
 import time
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
-from feedproxy.errors import FeedproxyError
 from feedproxy.feed.channel import Channel
-from feedproxy.http.message import Fields
-from feedproxy.refresh.policy import bot_challenge
+from feedproxy.refresh.policy.faults_and_stale_limits import (
+    ContentFault,
+    FetchOutcome,
+    StaleAllowance,
+    classify,
+    last_validated,
+    stale_limit,
+)
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Failures, PendingFormatChange, Resource
+from feedproxy.store.resource import PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
 """Number of sightings after which a format change is accepted."""
@@ -58,44 +50,6 @@ ITEM_LOSS_TOLERATED = 3
 """Minimum number of items that a well-formed update must lack for a format change. Fewer items may disappear from a
 short feed by chance. The loss of all items always counts as a format change.
 """
-
-
-class StaleAllowance(Enum):
-    """The option that limits how long a stale copy is served in place of a faulty response."""
-
-    LONG = "stale_max"
-    SHORT = "stale_max_refused"
-    NONE = "at once"
-
-
-@dataclass(frozen=True, slots=True)
-class FetchOutcome:
-    """The outcome of a fetch: a response (`status`), or none (`error`).
-
-    `error` beside a status means that the content could not be decoded or is too large. `channel` is the parsed feed.
-    For other content, `html`, `empty` and `truncated` describe it, and `page` are its first decoded bytes. `truncated`
-    means that the end is known to be missing, for example by Content-Length. An unfinished document in a complete
-    response is ill-formed instead. `redirect_error` is the reason why a redirect could not be followed.
-    """
-
-    status: int | None = None
-    fields: Fields = field(default_factory=Fields)
-    error: FeedproxyError | None = None
-    channel: Channel | None = None
-    empty: bool = False
-    html: bool = False
-    truncated: bool = False
-    page: bytes = b""
-    redirect_error: Detail | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ContentFault:
-    """The fault in the outcome of a fetch, and the limit for stale copies. Neither depends on the stored copy."""
-
-    detail: Detail
-    reason: str
-    allowance: StaleAllowance = StaleAllowance.LONG
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +125,7 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
         return PassThroughOnly(f"{fault.reason}; bad updates pass here", fault.detail)
     if fault.allowance is StaleAllowance.NONE:
         return PassThroughOnly(f"{fault.reason}: passed at once", fault.detail)
-    limit = settings.stale_max if fault.allowance is StaleAllowance.LONG else settings.stale_max_refused
-    until = last_validated(resource) + limit
+    until = last_validated(resource) + stale_limit(fault, settings)
     if now >= until:
         return PassThroughOnly(
             f"{fault.reason}; the copy, good until {_format_time(until)}, is too old", fault.detail, pending
@@ -182,83 +135,9 @@ def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: In
     )
 
 
-def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault in the outcome of a fetch of a feed, or None if the outcome is a feed or a 304."""
-    status = outcome.status
-    if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
-        return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")
-    if status is None:
-        return _failure_fault(outcome.error)
-    match status:
-        case 304:
-            return None
-        case 200 | 203:
-            return _classify_content(outcome)
-        case 206 | 226:
-            return ContentFault(Detail.TRUNCATED, f"the origin answered {status} to a request for the whole feed")
-        case 204 | 205:
-            return ContentFault(Detail.EMPTY, f"the origin answered {status}, no content")
-        case 401 | 451:
-            return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.NONE)
-        case 410:
-            return ContentFault(Detail.GONE, "the origin answered 410, gone", StaleAllowance.NONE)
-        case 429:
-            return ContentFault(Detail.RATE_LIMITED, "the origin answered 429, too many requests")
-        case 408 | 421 | 425:
-            return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
-    if 300 <= status < 400:
-        detail = outcome.redirect_error or Detail.REDIRECT_LOOP
-        return ContentFault(detail, f"the origin's redirect ({status}) could not be followed ({detail})")
-    if 400 <= status < 500:
-        return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.SHORT)
-    # 5xx, other 2xx (a 202 has no result yet), and values outside the range that RFC 9110, section 15, defines, such
-    # as 999.
-    return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
-
-
-def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
-    """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
-
-    The limit is the same as when the fetch failed. With another limit, clients would alternately get an error and the
-    stale copy.
-    """
-    match failures.detail:
-        case Detail.GONE:
-            return 0
-        case Detail.REFUSED:
-            return settings.stale_max_refused
-    return settings.stale_max
-
-
 def format_name(channel: Channel) -> str:
     """Return the name of a feed's format, such as `atom` or `ill-formed rss`."""
     return str(channel.kind) if channel.well_formed else f"ill-formed {channel.kind}"
-
-
-def last_validated(resource: Resource) -> Instant:
-    """Return the instant at which the origin last sent or validated the stored feed."""
-    return max(variant.response_time for variant in resource.variants)
-
-
-def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the most specific fault of a complete response, or None if it is a feed."""
-    if outcome.error is not None:
-        return _failure_fault(outcome.error)
-    if outcome.empty:
-        return ContentFault(Detail.EMPTY, "the response has no content")
-    if outcome.truncated:
-        return ContentFault(Detail.TRUNCATED, "the end of the content is missing")
-    if outcome.channel is not None:
-        return None
-    if outcome.html:
-        return ContentFault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
-    return ContentFault(Detail.ILL_FORMED, "the response is not a feed")
-
-
-def _failure_fault(error: FeedproxyError | None) -> ContentFault:
-    token = error.detail if error is not None else Detail.FETCH_ERROR
-    detail = next((detail_token for detail_token in Detail if detail_token == token), Detail.FETCH_ERROR)
-    return ContentFault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
 
 
 def has_lost_items(resource: Resource, update: Channel) -> bool:

@@ -16,8 +16,9 @@ from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Response
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, ingest, make_delta_base
 from feedproxy.refresh.policy import content_guard
-from feedproxy.refresh.policy.content_guard import FetchOutcome, Replace
+from feedproxy.refresh.policy.content_guard import Replace
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
+from feedproxy.refresh.policy.faults_and_stale_limits import FetchOutcome
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Fetched

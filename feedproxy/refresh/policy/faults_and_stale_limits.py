@@ -1,0 +1,149 @@
+"""Faults of fetches, and how long a stale copy is served in place of each.
+
+The limit depends on the fault:
+
+* 429, 5xx, no response, and content that is not a feed (challenges, HTML, empty or truncated content) tell nothing
+  about the feed. The limit is `stale_max`.
+* 403, 404 and other 4xx may be intended. The limit is `stale_max_refused`. The same request succeeded before, so the
+  origin either has a temporary fault or intends the refusal.
+* After 408, 421 and 425 the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20; RFC 8470, section
+  5.2). The limit is `stale_max`.
+* 401 and 451 restrict access, and 410 is an intended end. No copy is served.
+
+The limits count from the instant at which the copy was last received or validated by a 304. They are the operator's:
+cache/serving_stale.py also regards what the origin states.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from feedproxy.cache.cache_status import Detail
+from feedproxy.clock import Instant, Seconds
+from feedproxy.errors import FeedproxyError
+from feedproxy.feed.channel import Channel
+from feedproxy.http.message import Fields
+from feedproxy.refresh.policy import bot_challenge
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource
+
+
+class StaleAllowance(Enum):
+    """The option that limits how long a stale copy is served in place of a faulty response."""
+
+    LONG = "stale_max"
+    SHORT = "stale_max_refused"
+    NONE = "at once"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOutcome:
+    """The outcome of a fetch: a response (`status`), or none (`error`).
+
+    `error` beside a status means that the content could not be decoded or is too large. `channel` is the parsed feed.
+    For other content, `html`, `empty` and `truncated` describe it, and `page` are its first decoded bytes. `truncated`
+    means that the end is known to be missing, for example by Content-Length. An unfinished document in a complete
+    response is ill-formed instead. `redirect_error` is the reason why a redirect could not be followed.
+    """
+
+    status: int | None = None
+    fields: Fields = field(default_factory=Fields)
+    error: FeedproxyError | None = None
+    channel: Channel | None = None
+    empty: bool = False
+    html: bool = False
+    truncated: bool = False
+    page: bytes = b""
+    redirect_error: Detail | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFault:
+    """The fault in the outcome of a fetch, and the limit for stale copies. Neither depends on the stored copy."""
+
+    detail: Detail
+    reason: str
+    allowance: StaleAllowance = StaleAllowance.LONG
+
+
+def classify(outcome: FetchOutcome) -> ContentFault | None:
+    """Return the fault in the outcome of a fetch of a feed, or None if the outcome is a feed or a 304."""
+    status = outcome.status
+    if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
+        return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")
+    if status is None:
+        return _failure_fault(outcome.error)
+    match status:
+        case 304:
+            return None
+        case 200 | 203:
+            return _classify_content(outcome)
+        case 206 | 226:
+            return ContentFault(Detail.TRUNCATED, f"the origin answered {status} to a request for the whole feed")
+        case 204 | 205:
+            return ContentFault(Detail.EMPTY, f"the origin answered {status}, no content")
+        case 401 | 451:
+            return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.NONE)
+        case 410:
+            return ContentFault(Detail.GONE, "the origin answered 410, gone", StaleAllowance.NONE)
+        case 429:
+            return ContentFault(Detail.RATE_LIMITED, "the origin answered 429, too many requests")
+        case 408 | 421 | 425:
+            return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
+    if 300 <= status < 400:
+        detail = outcome.redirect_error or Detail.REDIRECT_LOOP
+        return ContentFault(detail, f"the origin's redirect ({status}) could not be followed ({detail})")
+    if 400 <= status < 500:
+        return ContentFault(Detail.REFUSED, f"the origin answered {status}", StaleAllowance.SHORT)
+    # 5xx, other 2xx (a 202 has no result yet), and values outside the range that RFC 9110, section 15, defines, such
+    # as 999.
+    return ContentFault(Detail.ERROR_STATUS, f"the origin answered {status}")
+
+
+def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
+    """Return the seconds for which a copy may be served in place of a fault, counted from `last_validated`."""
+    match fault.allowance:
+        case StaleAllowance.NONE:
+            return 0
+        case StaleAllowance.SHORT:
+            return settings.stale_max_refused
+    return settings.stale_max
+
+
+def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
+    """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
+
+    The limit is the same as when the fetch failed. With another limit, clients would alternately get an error and the
+    stale copy.
+    """
+    match failures.detail:
+        case Detail.GONE:
+            return 0
+        case Detail.REFUSED:
+            return settings.stale_max_refused
+    return settings.stale_max
+
+
+def last_validated(resource: Resource) -> Instant:
+    """Return the instant at which the origin last sent or validated the stored feed."""
+    return max(variant.response_time for variant in resource.variants)
+
+
+def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
+    """Return the most specific fault of a complete response, or None if it is a feed."""
+    if outcome.error is not None:
+        return _failure_fault(outcome.error)
+    if outcome.empty:
+        return ContentFault(Detail.EMPTY, "the response has no content")
+    if outcome.truncated:
+        return ContentFault(Detail.TRUNCATED, "the end of the content is missing")
+    if outcome.channel is not None:
+        return None
+    if outcome.html:
+        return ContentFault(Detail.HTML_WHERE_FEED, "the response is HTML, not a feed")
+    return ContentFault(Detail.ILL_FORMED, "the response is not a feed")
+
+
+def _failure_fault(error: FeedproxyError | None) -> ContentFault:
+    token = error.detail if error is not None else Detail.FETCH_ERROR
+    detail = next((detail_token for detail_token in Detail if detail_token == token), Detail.FETCH_ERROR)
+    return ContentFault(detail, f"no usable answer ({detail})" + (f": {error}" if str(error or "") else ""))
