@@ -1,11 +1,15 @@
 """JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. It has no schedule hints."""
 
 import json
+from urllib.parse import urlsplit
 
-from feedproxy.feed.channel import Channel, Kind, SelfLink
+from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.content_digest import digest_of_json
 
 _VERSION = "jsonfeed.org/version/"
+_WEBSUB, _RSSCLOUD = ("", "websub", "pubsubhubbub"), ("rsscloud",)
+"""Values of a hub's `type`, in lower case: "Protocol type names supported by the spec are rssCloud and WebSub"."""
+_PORTS = {"http": 80, "https": 443}
 _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "content_text", "summary", "date_published"))
 
 
@@ -37,7 +41,8 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         title=_text(feed.get("title")),
         link=_text(feed.get("home_page_url")),
         self_links=(SelfLink("self", address, "application/feed+json", ""),) if address else (),
-        hubs=_hubs(feed.get("hubs")),
+        hubs=websub_hubs(feed.get("hubs")),
+        cloud=rsscloud(feed.get("hubs")),
         items=len(items) if isinstance(items, list) else 0,
         content_digest=digest,
     )
@@ -60,11 +65,38 @@ def _version(feed: dict[str, object]) -> str:
     return version.strip("/") if separator else ""
 
 
-def _hubs(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
+def websub_hubs(hubs: object) -> tuple[str, ...]:
+    """Return the addresses of the WebSub hubs in the member `hubs`. A hub without a type counts as one of WebSub."""
+    return _addresses(hubs, _WEBSUB)
+
+
+def rsscloud(hubs: object) -> Cloud | None:
+    """Return the first rssCloud in the member `hubs`, as the element of RSS states it, or None.
+
+    The address is that to which a client sends its registration. JSON Feed does not name a protocol. Of rssCloud's
+    protocols, only http-post has an address alone, without the name of a procedure.
+    """
+    for address in _addresses(hubs, _RSSCLOUD):
+        try:
+            parts = urlsplit(address)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            continue
+        default_port = _PORTS.get(parts.scheme)
+        if host and default_port:
+            port = port or default_port
+            is_https = parts.scheme == "https" and port != default_port
+            path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+            return Cloud(host, str(port), path, "", "https-post" if is_https else "http-post")
+    return None
+
+
+def _addresses(hubs: object, types: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the addresses of the hubs with one of these types, which are in lower case."""
+    if not isinstance(hubs, list):
         return ()
-    addresses = (_text(hub.get("url")) for hub in value if isinstance(hub, dict))
-    return tuple(address for address in addresses if address)
+    of_type = (hub for hub in hubs if isinstance(hub, dict) and _text(hub.get("type")).lower() in types)
+    return tuple(address for hub in of_type if (address := _text(hub.get("url"))))
 
 
 def _text(value: object) -> str:

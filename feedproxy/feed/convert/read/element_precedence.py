@@ -11,7 +11,7 @@ from dataclasses import replace
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Kind, Schedule
 from feedproxy.feed.convert import markup, persons
-from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Text
+from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
 from feedproxy.feed.convert.read.from_xml import Extract, extract
 
@@ -47,7 +47,7 @@ def item(statements: Extract) -> Item:
         summary=summary,
         content=content,
         links=merged_links,
-        authors=persons.merge(statements.persons.get("author", ())),
+        authors=_authors(statements),
         contributors=persons.merge(statements.persons.get("contributor", ())),
         categories=merge_categories(statements.categories),
         rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
@@ -65,7 +65,8 @@ def item(statements: Extract) -> Item:
 
 def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
     """Return the channel that the statements describe, without items."""
-    image, extensions = apply_image_size(statements.image, _with_fallbacks(statements))
+    extensions = _with_fallbacks(statements)
+    image, extensions = apply_image_size(statements.image or _itunes_image(statements), extensions)
     links = merge_links(statements.links)
     title = statements.texts.get("title") or statements.texts.get("atom:title")
     link = next((link.href for link in links if link.rel == "alternate"), "")
@@ -77,9 +78,9 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
         version=version,
         id=statements.strings.get("atom:id", ""),
         title=title,
-        summary=statements.texts.get("summary") or statements.texts.get("atom:summary"),
+        summary=statements.texts.get("summary") or statements.texts.get("atom:summary") or _itunes_summary(statements),
         links=links,
-        authors=persons.merge(statements.persons.get("author", ())),
+        authors=_authors(statements),
         contributors=persons.merge(statements.persons.get("contributor", ())),
         categories=merge_categories(statements.categories),
         rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
@@ -200,13 +201,49 @@ def drop_inherited(item: Item, channel: Feed) -> Item:
     )
 
 
+def _authors(statements: Extract) -> tuple[Person, ...]:
+    """Return the authors. If the document names none otherwise, the author is that of iTunes."""
+    authors = persons.merge(statements.persons.get("author", ()))
+    return authors or persons.merge([persons.parse(_itunes_text(statements, "author"))])
+
+
+def _itunes_summary(statements: Extract) -> Text | None:
+    return markup.make_text(_itunes_text(statements, "summary"), is_html=True)
+
+
+def _itunes_image(statements: Extract) -> Image | None:
+    """Return the channel's picture for directories of podcasts, or None."""
+    own = (node for node in statements.extensions if (node.namespace, node.name) == (ITUNES, "image"))
+    address = next((node.attribute("href") for node in own), "")
+    return Image(markup.resolve(statements.base, address)) if address else None
+
+
+def _itunes_text(statements: Extract, name: str) -> str:
+    """Return the text of the first element of iTunes with this name. The element remains an extension, because
+    directories of podcasts read only this vocabulary."""
+    own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
+    return next(own, "")
+
+
+def _described_by_media(extensions: Iterable[Node]) -> Text | None:
+    """Return the description of an item's media (Media RSS), or None. In the feeds of video sites, it is the item's
+    only text."""
+    for node in extensions:
+        if node.namespace != MEDIA:
+            continue
+        for part in (node, *node.children) if node.name in ("group", "content") else (node,):
+            if (part.namespace, part.name) == (MEDIA, "description") and part.text:
+                return markup.make_text(part.text, is_html=part.attribute("type") == "html")
+    return None
+
+
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
     """Return content and summary. If RSS's description is the item's only text, it is the content."""
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
     description = statements.texts.get("summary")
     if content is None and summary is None:
-        return description, None
+        return description or _described_by_media(statements.extensions) or _itunes_summary(statements), None
     return content, summary or description
 
 

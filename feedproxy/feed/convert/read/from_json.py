@@ -7,11 +7,11 @@ from typing import Any
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Kind
 from feedproxy.feed.convert import markup, persons
-from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person
+from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Person, Text
 from feedproxy.feed.convert.model_as_dict import from_data
 from feedproxy.feed.convert.read.element_precedence import drop_inherited, merge_categories, merge_links
 from feedproxy.feed.convert.xml_nodes import valid_text
-from feedproxy.feed.parse.jsonfeed import read as read_channel
+from feedproxy.feed.parse import jsonfeed
 
 CUSTOM_OBJECT = "_feedproxy"
 """Name of the custom object. It contains fields of the model that the format lacks (model_as_dict.py)."""
@@ -61,7 +61,7 @@ def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max:
 
     If `with_custom` is True, feedproxy's own custom objects are read, too.
     """
-    parsed = read_channel(data, sound=True)
+    parsed = jsonfeed.read(data, sound=True)
     if parsed is None:
         return None
     text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
@@ -81,11 +81,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
         Link(markup.resolve(base, _text(document, "home_page_url"))),
         Link(markup.resolve(base, _text(document, "feed_url")), "self"),
         Link(markup.resolve(base, _text(document, "next_url")), "next"),
-        *(
-            Link(markup.resolve(base, _text(hub, "url")), "hub")
-            for hub in _objects(document, "hubs")
-            if _text(hub, "type").lower() in ("", "websub", "pubsubhubbub")
-        ),
+        *(Link(markup.resolve(base, hub), "hub") for hub in jsonfeed.websub_hubs(document.get("hubs"))),
     ]
     icon = _text(document, "icon")
     feed = Feed(
@@ -98,6 +94,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
         language=_text(document, "language"),
         image=Image(markup.resolve(base, icon)) if icon else None,
         icon=markup.resolve(base, _text(document, "favicon")),
+        cloud=jsonfeed.rsscloud(document.get("hubs")),
         members=_members(document, _FEED),
     )
     return _merge_custom(feed, document) if with_custom else feed
@@ -107,6 +104,10 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
     """Return an item. If its id is a number, the id is converted to text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
+    plain = markup.make_text(_text(document, "content_text"), is_html=False)
+    summary = markup.make_text(_text(document, "summary"), is_html=False)
+    if content is not None and summary is None and plain is not None and not _repeats(plain, content):
+        summary = plain
     links = [Link(markup.resolve(base, _text(document, "url")))]
     if _text(document, "external_url"):
         links.append(Link(markup.resolve(base, _text(document, "external_url")), "related"))
@@ -117,8 +118,8 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
         id=identity,
         is_permalink=bool(merged_links) and merged_links[0] == Link(identity),
         title=markup.make_text(_text(document, "title"), is_html=False),
-        content=content or markup.make_text(_text(document, "content_text"), is_html=False),
-        summary=markup.make_text(_text(document, "summary"), is_html=False),
+        content=content or plain,
+        summary=summary,
         links=merged_links,
         authors=_authors(document, base),
         categories=merge_categories(Category(tag) for tag in _strings(document, "tags")),
@@ -131,6 +132,11 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
         members=_members(document, _ITEM),
     )
     return _merge_custom(read_item, document) if with_custom else read_item
+
+
+def _repeats(plain: Text, content: Text) -> bool:
+    """Return whether an item's plain text has the same words as its HTML, and so adds nothing."""
+    return "".join(plain.value.split()) == "".join(markup.to_plain(content).split())
 
 
 def _merge_custom[T: (Feed, Item)](model: T, document: dict[str, Any]) -> T:

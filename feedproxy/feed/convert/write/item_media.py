@@ -27,11 +27,8 @@ def picture(item: Item) -> str:
 
 
 def cover(feed: Feed) -> str:
-    """Return the address of the channel's picture: RSS's image, Atom's logo, or that of iTunes."""
-    if feed.image is not None:
-        return feed.image.url
-    own = (node for node in feed.extensions if node.namespace == ITUNES and node.name == "image")
-    return next((node.attribute("href") for node in own), "")
+    """Return the address of the channel's picture, or an empty text if it has none."""
+    return feed.image.url if feed.image is not None else ""
 
 
 def files(item: Item) -> tuple[Enclosure, ...]:

@@ -109,7 +109,7 @@ def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
 def _hubs(feed: Feed) -> list[dict[str, str]]:
     hubs = [{"type": "WebSub", "url": link.href} for link in feed.links if link.rel == "hub"]
     if feed.cloud is not None and feed.cloud.domain:
-        scheme = "https" if feed.cloud.port == "443" else "http"
+        scheme = "https" if feed.cloud.port == "443" or feed.cloud.protocol == "https-post" else "http"
         host = f"{feed.cloud.domain}:{feed.cloud.port}" if feed.cloud.port else feed.cloud.domain
         hubs.append({"type": "rssCloud", "url": f"{scheme}://{host}{feed.cloud.path}"})
     return hubs

@@ -191,7 +191,7 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
     if about:
         element.set(about, picture.url)
     put(element, core, "url", picture.url)
-    title = picture.title or markup.to_line(feed.title) or feed.link
+    title = picture.title or markup.to_line(feed.title) or heading(feed)
     put(element, core, "title", markup.escape_ambiguous(Text(title)))
     put(element, core, "link", picture.link or feed.link or feed.address)
     if not core:

@@ -1,0 +1,151 @@
+"""Statements that one format has in a place of its own, and another one elsewhere, reach every format."""
+
+import json
+
+import pytest
+
+from feedproxy.feed.channel import Cloud
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Feed, Text
+from feedproxy.feed.convert.read.from_document import read
+from feedproxy.feed.parse.channel_parser import read as read_channel
+
+MODELS = ("rss", "rdf", "atom", "json")
+"""Formats that are read back as the same model."""
+
+HUBS = [
+    {"type": "rssCloud", "url": "https://cloud.example/pleaseNotify?from=json"},
+    {"type": "WebSub", "url": "https://hub.example/"},
+    {"type": "carrier-pigeon", "url": "https://loft.example/"},
+]
+
+
+def a_json_feed(item: dict[str, object] | None = None, **members: object) -> Feed:
+    document = {"version": "https://jsonfeed.org/version/1.1", "title": "Tea", **members}
+    feed = read(json.dumps({**document, "items": [{"id": "1", **(item or {"content_text": "Dark."})}]}).encode())
+    assert feed is not None
+    return feed
+
+
+def a_podcast(channel: str = "", item: str = "") -> Feed:
+    feed = read(
+        f"""<rss version="2.0" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"
+        xmlns:media="http://search.yahoo.com/mrss/"><channel><title>Tea</title><link>https://tea.example/</link>
+        {channel}<item><title>Oolong</title><link>https://tea.example/oolong</link>{item}</item></channel></rss>
+        """.encode()
+    )
+    assert feed is not None
+    return feed
+
+
+def written_and_read(feed: Feed, name: str) -> tuple[str, Feed]:
+    document = FORMATS[name].render(feed)
+    again = read(document)
+    assert again is not None
+    return document.decode(), again
+
+
+@pytest.mark.parametrize(
+    ("address", "cloud"),
+    [
+        ("http://cloud.example/rss", Cloud("cloud.example", "80", "/rss", "", "http-post")),
+        ("https://cloud.example", Cloud("cloud.example", "443", "/", "", "http-post")),
+        ("https://cloud.example:5337/a?b=c", Cloud("cloud.example", "5337", "/a?b=c", "", "https-post")),
+        ("/rss", None),
+        ("http://cloud.example:port/", None),
+        ("mailto:tea@cloud.example", None),
+    ],
+)
+def test_rsscloud_of_json_feed_is_parsed_from_its_address(address: str, cloud: Cloud | None) -> None:
+    assert a_json_feed(hubs=[{"type": "rssCloud", "url": address}]).cloud == cloud
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_hubs_of_json_feed_become_hub_links_and_cloud(name: str) -> None:
+    feed = a_json_feed(hubs=HUBS)
+
+    document, again = written_and_read(feed, name)
+
+    assert again.cloud == feed.cloud == Cloud("cloud.example", "443", "/pleaseNotify?from=json", "", "http-post")
+    assert [link.href for link in again.links if link.rel == "hub"] == ["https://hub.example/"]
+    if name == "rss":
+        assert '<cloud domain="cloud.example" port="443" path="/pleaseNotify?from=json"' in document
+        assert '<atom:link rel="hub" href="https://hub.example/"/>' in document
+    if name == "json":
+        assert json.loads(document)["hubs"][1]["type"] == "rssCloud"
+
+
+def test_hubs_of_json_feed_are_separated_by_type_for_subscriptions() -> None:
+    document = {"version": "https://jsonfeed.org/version/1.1", "title": "Tea", "items": [], "hubs": HUBS}
+
+    channel = read_channel(json.dumps(document).encode(), None)
+
+    assert channel is not None
+    assert channel.hubs == ("https://hub.example/",)
+    assert channel.cloud is not None
+    assert channel.cloud.domain == "cloud.example"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_text_beside_html_in_json_feed_becomes_the_summary(name: str) -> None:
+    feed = a_json_feed({"content_html": "<img src='https://tea.example/pot.png'>", "content_text": "A pot on a table."})
+
+    document, again = written_and_read(feed, name)
+
+    assert "A pot on a table." in document
+    assert again.items[0].summary == Text("A pot on a table.")
+    assert again.items[0].content == feed.items[0].content
+
+
+@pytest.mark.parametrize(
+    ("members", "summary"),
+    [
+        ({"content_text": "Dark  tea."}, None),
+        ({"content_text": "Another text.", "summary": "On tea"}, Text("On tea")),
+    ],
+)
+def test_text_beside_html_is_no_summary_if_it_repeats_the_html_or_the_item_has_one(
+    members: dict[str, str], summary: Text | None
+) -> None:
+    assert a_json_feed({"content_html": "<p>Dark <b>tea</b>.</p>", **members}).items[0].summary == summary
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_statements_for_podcast_directories_replace_missing_ones(name: str) -> None:
+    own = "<itunes:author>Ann</itunes:author><itunes:summary>All &lt;b&gt;about&lt;/b&gt; tea</itunes:summary>"
+    feed = a_podcast(f'{own}<itunes:image href="https://tea.example/pot.png"/>', own)
+
+    document, again = written_and_read(feed, name)
+
+    assert again.extensions == feed.extensions
+    for model in (again, *again.items):
+        assert [person.name for person in model.authors] == ["Ann"]
+        assert {"author", "summary"} <= {node.name for node in model.extensions}, "directories read only their own"
+    assert again.items[0].content == again.summary == Text("All <b>about</b> tea", "html")
+    assert again.image is not None
+    assert again.image.url == "https://tea.example/pot.png"
+    if name == "json":
+        assert json.loads(document)["items"][0]["content_html"] == "All <b>about</b> tea"
+        assert json.loads(document)["items"][0]["authors"] == [{"name": "Ann"}]
+
+
+def test_statements_for_podcast_directories_replace_none_of_the_format() -> None:
+    directory = "<itunes:author>Network</itunes:author><itunes:summary>Short</itunes:summary>"
+    feed = a_podcast(item=f"<author>ann@tea.example (Ann)</author><description>Long</description>{directory}")
+
+    assert [person.name for person in feed.items[0].authors] == ["Ann"]
+    assert feed.items[0].content == Text("Long")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("outer", ["group", "content"])
+def test_description_of_media_is_the_text_of_an_item_without_one(name: str, outer: str) -> None:
+    described = "<media:description>Tea &amp; &lt;cups&gt;</media:description>"
+    feed = a_podcast(item=f"<media:{outer}>{described}</media:{outer}>")
+
+    document, again = written_and_read(feed, name)
+
+    assert again.items[0].extensions == feed.items[0].extensions
+    assert again.items[0].content == Text("Tea & <cups>")
+    if name == "json":
+        assert json.loads(document)["items"][0]["content_text"] == "Tea & <cups>"
