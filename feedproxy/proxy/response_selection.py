@@ -184,7 +184,8 @@ class ResponseSelector:
         permission = self._coordinator.check_fetch_allowed(resource, target, context.settings)
         is_resting = partial(self._is_resting, target, stored, freshness, context.settings, now)
         if isinstance(permission, Allowed) and not is_resting():
-            is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0
+            # A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
+            is_of_some_clients = len(stored.key) > 0 or len(context.varying_fields) > 0 or not context.own_agent
             if is_of_some_clients and not context.has_credentials:
                 self._coordinator.refresh_variant(_with_get(context), stored)
             else:

@@ -503,6 +503,8 @@ class RefreshCoordinator:
         if _is_known_feed(resource):
             await self._wait_for_site_slot(target, settings)
         own_agent = variant.own_agent if variant is not None else True
+        if variant is not None and not own_agent and not _is_known_feed(resource):
+            request = replace(request, fields=_with_page_fields(request.fields, variant))
         return await self._run_job(
             RefreshJob(
                 request,
@@ -622,6 +624,18 @@ def _is_never_stored(resource: Resource | None) -> bool:
 def _varying_fields(variant: StoredResponse) -> Fields:
     """Return the client's request fields that select this variant. A background refresh sends them again."""
     return Fields(line for line in variant.vary_request if line[0].lower() not in FIXED_FIELDS)
+
+
+def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
+    """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
+
+    A response to feedproxy's own User-Agent would be stored beside this page, because origins send different pages to
+    different clients. If Vary does not list User-Agent, the page was fetched without User-Agent.
+    """
+    selected = variant.vary_request
+    agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []
+    accept = selected.combined("accept")
+    return Fields([*fields.without("user-agent", "accept"), *agent, ("Accept", "*/*" if accept is None else accept)])
 
 
 def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:

@@ -473,3 +473,37 @@ async def test_stale_response_to_credentials_is_refreshed_before_it_is_sent(stag
     seen = await proxy.get("/page", entrance=Entrance.PROXY, **{name: "mine"})
     seen.expect(200, cache="fwd=stale", body=b"new")
     assert [request.fields.get(name) for request in origin.log] == ["mine", "mine"]
+
+
+@pytest.mark.parametrize("varies_by", [None, "User-Agent", "User-Agent, Accept"])
+@pytest.mark.parametrize("agent", [None, "browser/1.0"])
+async def test_stale_page_of_the_explicit_proxy_is_refreshed_in_the_background_for_its_clients(stage, agent, varies_by):
+    proxy, origin, clock = await stage(site_interval=0)
+    fields = {"accept": "text/html"} if varies_by and "Accept" in varies_by else {}
+    fields |= {"user_agent": agent} if agent else {}
+    answers = {"content_type": "text/plain", "cache_control": SWR} | ({"vary": varies_by} if varies_by else {})
+    origin.publish("/page", b"old", **answers)
+    await proxy.get("/page", entrance=Entrance.PROXY, **fields)
+
+    origin.publish("/page", b"new", **answers)
+    clock.advance(minutes=10)
+    seen = await proxy.get("/page", entrance=Entrance.PROXY, **fields)
+    seen.expect(200, cache="detail=stale-while-revalidate", body=b"old")
+    await proxy.settled()
+
+    (await proxy.get("/page", entrance=Entrance.PROXY, **fields)).expect(200, cache="hit", body=b"new")
+    assert [request.fields.get("user-agent") for request in origin.log] == [agent, agent]
+
+
+@pytest.mark.parametrize("agent", [None, "browser/1.0"])
+async def test_refresh_of_a_page_by_the_operator_replaces_the_page_of_its_clients(stage, agent):
+    proxy, origin, _clock = await stage(site_interval=0)
+    fields = {"user_agent": agent} if agent else {}
+    answers = {"content_type": "text/plain", "cache_control": SWR, "vary": "User-Agent"}
+    origin.publish("/page", b"old", **answers)
+    await proxy.get("/page", entrance=Entrance.PROXY, **fields)
+    origin.publish("/page", b"new", **answers)
+
+    await proxy.service.admin.refresh(origin.url("/page"))
+
+    (await proxy.get("/page", entrance=Entrance.PROXY, **fields)).expect(200, cache="hit", body=b"new")
