@@ -13,6 +13,7 @@ from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
+from feedproxy.notify.websub import signatures_and_tokens
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.store.permitted_store import PermittedStore
 from feedproxy.store.tiered import TieredStore
@@ -200,12 +201,12 @@ async def test_push_compressed_is_decoded(stand_at: Callable[..., Any]) -> None:
     assert made.stand.origin.requests == 1
 
 
-async def test_push_for_https_feed_needs_https_hub(
+async def test_push_for_https_feed_needs_secret_sent_over_https(
     stand_at: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = await subscribed(stand_at)
     (known,) = await made.held(Role.PUBLISHER)
-    assert known.data["over"] == HUB
+    over_http, over_https = known.secret, made.asked[-1]["hub.secret"]
     service, bodies = made.stand.app.service, list[bytes]()
 
     async def pushed(target: str, body: bytes, media_type: str | None) -> str:
@@ -213,18 +214,38 @@ async def test_push_for_https_feed_needs_https_hub(
         return ""
 
     monkeypatch.setattr(service.admin, "apply_push", pushed)
-    for over, topic, used in (
-        ("http://hub.example/", "https://origin.example/feed.xml", 0),
-        ("https://hub.example/", "https://origin.example/feed.xml", 1),
-        ("http://hub.example/", "http://origin.example/feed.xml", 2),
+    for secret, topic, used in (
+        (over_http, "https://origin.example/feed.xml", 0),
+        (over_https, "https://origin.example/feed.xml", 1),
+        (over_http, "http://origin.example/feed.xml", 2),
     ):
-        data = {**known.data, "over": over}
         await made.stand.notifications.subscriptions.remove(known.id)
-        known = await made.stand.notifications.subscriptions.put(replace(known, topic=topic, data=data))
+        known = await made.stand.notifications.subscriptions.put(replace(known, topic=topic))
         body = a_feed("x")
         callback = f"https://feeds.example/-/push/websub/{known.id}.{known.data['key']}"
-        await made.at_callback("POST", callback=callback, content=body, **signed(made, body))
+        signature = signatures_and_tokens.signature(secret, body, "sha256")
+        await made.at_callback("POST", callback=callback, content=body, X_Hub_Signature=signature)
         assert len(bodies) == used
+
+
+async def test_secret_over_https_is_not_sent_over_http(stand_at: Callable[..., Any]) -> None:
+    """A hub without https gets the request by http. If the next lease is requested by https, a party that read the
+    request by http does not know the secret."""
+    made = await websub_at(stand_at)
+    secrets = dict[str, set[str]]()
+
+    def answer(url: str) -> Response | Unreachable:
+        body = next(body for method, asked, body in reversed(made.calls) if asked == url)
+        secrets.setdefault(url, set()).add(dict(parse_qsl(body.decode()))["hub.secret"])
+        return Response(202) if url.startswith("http:") else Unreachable("no https")
+
+    made.stand.others.answer = answer
+    made.stand.origin.publish("/feed.xml", a_feed(*OLD), link=LINKS.replace("https:", "http:"))
+    await made.read_by_somebody()
+    await made.stand.pass_time(60)
+
+    assert secrets.keys() == {HUB, HUB.replace("https:", "http:")}
+    assert len(set.union(*secrets.values())) == 2
 
 
 @pytest.mark.parametrize(

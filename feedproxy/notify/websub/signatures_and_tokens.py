@@ -22,9 +22,12 @@ def signature(secret: str, body: bytes, method: str) -> str:
 
 
 def is_signed(value: str | None, secret: str, body: bytes) -> bool:
-    """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time."""
+    """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time.
+
+    Without a secret no signature is valid.
+    """
     method, _, digest = (value or "").strip().partition("=")
-    if method.lower() not in METHODS or not digest.isascii():
+    if not secret or method.lower() not in METHODS or not digest.isascii():
         return False
     expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
     return hmac.compare_digest(expected.encode(), digest.strip().lower().encode())

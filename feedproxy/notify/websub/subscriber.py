@@ -9,6 +9,9 @@ expired lease is therefore requested again.
 Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
 subscriptions are renewed"). Only the last verified token is valid; a request with an earlier token gets a 410.
 subscriber_callback.py answers the requests to these URLs.
+
+A subscription has two secrets. A hub at an https URL gets `https_secret`. A hub that can be reached only by http gets
+the other one, because others can read it on the way.
 """
 
 from collections.abc import Callable
@@ -219,6 +222,7 @@ class Subscriber:
             "hub": subscription.callback,
             "next": signatures_and_tokens.sealed_token(self._key()),
             "wanted": Mode.SUBSCRIBE,
+            "https_secret": data.get("https_secret") or signatures_and_tokens.token(),
         }
         subscription = await self._service.subscriptions.put(replace(subscription, data=data))
         await self._service.enqueue(
@@ -262,10 +266,13 @@ class Subscriber:
             "mode": mode,
             "topic": data["topic"],
         }
+        hub, secret = prefer_https(data["hub"], delivery.tries), subscription.secret
+        if hub.startswith("https:"):
+            secret = data.get("https_secret", secret)
         if mode is Mode.SUBSCRIBE:
-            parameters |= {"lease_seconds": int(LEASE), "secret": subscription.secret}
+            parameters |= {"lease_seconds": int(LEASE), "secret": secret}
         fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", hub_requests.FORM)])
-        return Message("POST", prefer_https(data["hub"], delivery.tries), fields, hub_requests.write_form(**parameters))
+        return Message("POST", hub, fields, hub_requests.write_form(**parameters))
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
@@ -278,9 +285,6 @@ class Subscriber:
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))
         if 200 <= answer.status < 300:
-            # add_data, not put: the hub may have verified the request already.
-            over = prefer_https(subscription.data["hub"], delivery.tries)
-            await self._service.subscriptions.add_data(subscription.id, over=over)
             return Delivered("the hub has accepted the request")
         if answer.status in (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT):
             return await self._follow_redirect(subscription, answer)

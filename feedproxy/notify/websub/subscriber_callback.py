@@ -1,8 +1,8 @@
 """Callback URLs of this proxy's subscriptions, `/-/push/websub/ID.TOKEN`: verifications, denials, and pushed feeds.
 
 The URL cannot be guessed. Pushed content is used if it is the whole feed (refresh/policy/pushed_content.py) and is
-signed with the subscription's secret. The secret must have been sent by https, unless the feed itself is fetched by
-http. If a condition is not met, the push causes one fetch, as a ping does.
+signed with the secret that the hub got by https. If the feed itself is fetched by http, the secret that a hub gets by
+http suffices. If a condition is not met, the push causes one fetch, as a ping does.
 """
 
 import hmac
@@ -141,16 +141,18 @@ class SubscriberCallback:
         accepted = plain_text(202, "received")
         if subscription.state is State.PAUSED:
             return accepted
-        if subscription.secret and not signatures_and_tokens.is_signed(
-            call.request.fields.get("x-hub-signature"), subscription.secret, call.content
-        ):
+        signature, over_https = call.request.fields.get("x-hub-signature"), subscription.data.get("https_secret", "")
+        is_authentic = signatures_and_tokens.is_signed(signature, over_https, call.content)
+        if not is_authentic and not signatures_and_tokens.is_signed(signature, subscription.secret, call.content):
             # "If the signature does not match, subscribers MUST locally ignore the message as invalid."
             await service.subscriptions.record_notification(
                 subscription.id, now, "a push without a valid signature was ignored", success=False
             )
             return accepted
         await service.proxy.admin.record_push(subscription.topic, subscription.expires)
-        reason = await self._apply_content(call, subscription)
+        # The secret that a hub got over http protects a feed only as well as its own http address does.
+        is_authentic = is_authentic or subscription.topic.startswith("http:")
+        reason = await self._apply_content(call, subscription) if is_authentic else "the content is not authenticated"
         if reason:
             await service.refresh_requests.enqueue([subscription.topic])
         note = f"pushed; fetched: {reason}" if reason else "pushed, with the content"
@@ -159,9 +161,6 @@ class SubscriberCallback:
 
     async def _apply_content(self, call: Call, subscription: Subscription) -> str:
         """Apply pushed content. Return the reason why it is not used, or an empty string if it is used."""
-        secure = subscription.data.get("over", "").startswith("https:") or subscription.topic.startswith("http:")
-        if not subscription.secret or not secure:
-            return "the content is not authenticated"
         if not covers_topic(self._service, subscription.topic, subscription.data.get("topic", subscription.topic)):
             return "the topic has other readers than the feed"
         fields = call.request.fields
