@@ -7,6 +7,7 @@ usage or configuration is reported in one line.
 import argparse
 import difflib
 import importlib
+import io
 import pkgutil
 import re
 import sys
@@ -96,6 +97,9 @@ def make_parser(*names: str) -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Return the exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        # A character that the locale's encoding lacks is written as an escape, as on standard error.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except (KeyboardInterrupt, BrokenPipeError):

@@ -1,5 +1,8 @@
 """The command line reports errors in one line and exits with 2."""
 
+import io
+import sys
+
 import pytest
 
 from feedproxy import __version__
@@ -63,3 +66,13 @@ def test_misspelt_option_gets_a_suggestion_of_its_own_command(capsys: pytest.Cap
         main(["score", "--fromat", "json", "week.har"])
 
     assert "did you mean --format?" in capsys.readouterr().err
+
+
+def test_output_escapes_characters_that_the_encoding_of_the_terminal_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+
+    assert main(["replay", "--list-faults"]) == 0
+
+    terminal.seek(0)
+    assert "\\u2026" in terminal.read()
