@@ -1,6 +1,7 @@
 """HAR files: round trips, other tools, incomplete files, rotation."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -141,6 +142,52 @@ def test_har_that_is_truncated_is_read_to_last_complete_exchange(tmp_path: Path)
 def test_har_that_is_invalid_is_reported_by_file_name(text: str) -> None:
     with pytest.raises(UsageError, match=r"^week\.har: "):
         har_format.parse(text.encode(), "week.har")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("request.url", None, "request.url: expected a string"),
+        ("request.url", 5, "request.url: expected a string"),
+        ("request.url", "http://[::1", "Invalid IPv6 URL"),
+        ("startedDateTime", "0001-01-01T00:00:00Z", "startedDateTime: expected a year from 1970 to 2099"),
+        ("request.headers", "x", "request.headers: expected a list"),
+        ("request.headers", [{"name": "ETag", "value": []}], "value: expected a string"),
+        ("response.headers", [{"name": "ETag"}], "value: expected a string"),
+        ("response.status", "ok", "response.status: expected a number"),
+        ("response.status", 10**30, "expected a number of three digits"),
+        ("response.content", 5, "response.content: expected an object"),
+        ("time", float("nan"), "time: expected a number"),
+        ("_feedproxy.reader", ["x"], "reader: expected a string"),
+        ("_feedproxy.side", "nowhere", "'nowhere' is not a valid Side"),
+        ("_feedproxy.faults", {}, "faults: expected a list"),
+    ],
+)
+def test_har_entry_with_wrong_kind_of_value_is_reported_by_member(path: str, value: object, message: str) -> None:
+    document = json.loads(har_format.dump_recording(Recording((an_exchange(),))))
+    *names, last = path.split(".")
+    parent = document["log"]["entries"][0]
+    for name in names:
+        parent = parent[name]
+    parent[last] = value
+
+    with pytest.raises(UsageError, match=rf"^week\.har: entry 0 is invalid: .*{re.escape(message)}"):
+        har_format.parse(json.dumps(document).encode(), "week.har")
+
+
+def test_har_with_half_a_surrogate_pair_has_a_replacement_character() -> None:
+    document = har_format.dump_recording(Recording((an_exchange(asked=(("User-Agent", "Reader"),)),))).replace(
+        b'"Reader"', b'"Reader\\ud800"'
+    )
+
+    (exchange,) = har_format.parse(document).exchanges
+
+    assert exchange.user_agent == "Reader?"
+
+
+def test_har_that_is_nested_too_deeply_is_reported() -> None:
+    with pytest.raises(UsageError, match="nested too deeply"):
+        har_format.parse(b'{"log": ' + b"[" * 100_000)
 
 
 def test_har_of_browser_has_origin_side() -> None:

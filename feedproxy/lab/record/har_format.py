@@ -13,6 +13,7 @@ Content-Encoding is stored undecoded (`_feedproxy.raw`).
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -32,6 +33,10 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 OWN_KEY = "_feedproxy"
+
+_YEARS = range(1970, 2100)
+"""Years of valid times. A chart of the times in a recording can cover this period. A clock that was not set usually
+states 1970."""
 
 HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
@@ -164,11 +169,11 @@ def parse(data: bytes, name: str = "the recording") -> Recording:
     if data.startswith(_OWN_PREFIX):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:
-        entries = json.loads(data)["log"]["entries"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        entries = _member(json.loads(data), "log.entries", list)
+    except RecursionError as error:
+        raise UsageError(f"{name}: not a HAR file: its JSON is nested too deeply") from error
+    except ValueError as error:
         raise UsageError(f"{name}: not a HAR file: {error}") from error
-    if not isinstance(entries, list):
-        raise UsageError(f"{name}: not a HAR file: its entries are not a list")
     return _build_recording(entries, name)
 
 
@@ -178,7 +183,7 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
             return
         try:
             yield json.loads(line.removesuffix(b","))
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # the last line of an incomplete file
 
 
@@ -197,7 +202,7 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
     for number, har_entry in enumerate(entries):
         try:
             exchange, content = _parse_exchange(har_entry)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, BadTarget) as error:
+        except (ValueError, OverflowError, BadTarget) as error:
             if _has_other_scheme(har_entry):
                 continue
             raise UsageError(f"{name}: entry {number} is invalid: {error}") from error
@@ -216,53 +221,86 @@ def _has_other_scheme(har_entry: Any) -> bool:
     return isinstance(url, str) and not url.startswith("http")
 
 
-def _parse_exchange(entry: Mapping[str, Any]) -> tuple[Exchange, bytes]:
-    request, response, extension = entry["request"], entry["response"], entry.get(OWN_KEY) or {}
-    fields = _parse_fields(response["headers"])
-    content = _content_bytes(response.get("content") or {}, fields)
-    started = datetime.fromisoformat(entry["startedDateTime"])
-    target = request["url"] if extension else uri.normalise(urldefrag(request["url"])[0])
+def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
+    """Return the exchange of an entry, and its content. Raises ValueError, OverflowError, BadTarget."""
+    extension = _member(entry, OWN_KEY, dict, {})
+    fields = _parse_fields(entry, "response.headers")
+    content = _content_bytes(_member(entry, "response.content", dict, {}), fields)
+    started, url = datetime.fromisoformat(_member(entry, "startedDateTime", str)), _member(entry, "request.url", str)
+    if started.year not in _YEARS:
+        raise ValueError(f"startedDateTime: expected a year from {_YEARS[0]} to {_YEARS[-1]}")
+    urlsplit(url)  # an invalid URL raises ValueError
     exchange = Exchange(
-        side=Side(extension.get("side", Side.ORIGIN)),
+        side=Side(_member(extension, "side", str, str(Side.ORIGIN))),
         at=started.timestamp(),
-        request=Request(request["method"], target, _parse_fields(request["headers"])),
-        status=int(response["status"]),
+        request=Request(
+            _member(entry, "request.method", str),
+            url if extension else uri.normalise(urldefrag(url)[0]),
+            _parse_fields(entry, "request.headers"),
+        ),
+        status=max(0, int(_member(entry, "response.status", float))),
         fields=fields,
-        reason=response.get("statusText") or "",
-        digest=extension.get("digest", "") if extension else content_digest(content),
-        size=max(0, int(response.get("bodySize") or 0)),
-        seconds=max(0.0, float(entry.get("time") or 0)) / 1000,
-        reader=extension.get("reader", ""),
+        reason=_member(entry, "response.statusText", str, ""),
+        digest=_member(extension, "digest", str, "") if extension else content_digest(content),
+        size=max(0, int(_member(entry, "response.bodySize", float, 0))),
+        seconds=max(0.0, _member(entry, "time", float, 0.0)) / 1000,
+        reader=_member(extension, "reader", str, ""),
         connection=str(entry.get("connection") or ""),
-        version=request.get("httpVersion") or "HTTP/1.1",
-        entrance=extension.get("entrance", ""),
-        public=extension.get("public", ""),
-        raw=bool(extension.get("raw")),
-        faults=tuple(extension.get("faults", ())),
-        failure=response.get("_error") or "",
+        version=_member(entry, "request.httpVersion", str, "") or "HTTP/1.1",
+        entrance=_member(extension, "entrance", str, ""),
+        public=_member(extension, "public", str, ""),
+        raw=_member(extension, "raw", bool, False),
+        faults=tuple(map(str, _member(extension, "faults", list, []))),
+        failure=_member(entry, "response._error", str, ""),
     )
+    if exchange.status > 999:
+        raise ValueError(f"response.status: {exchange.status}: expected a number of three digits")
     return exchange, content
 
 
-def _parse_fields(lines: Iterable[Any]) -> Fields:
-    pairs = ((line["name"], line["value"]) for line in lines)
+_KINDS = {str: "a string", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
+_REQUIRED: Any = object()
+
+
+def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> Any:
+    """Return the member of a JSON document at a path such as `request.url`.
+
+    If the member is missing or null, return `default`. Raises ValueError if the member has another kind, or if it is
+    missing and has no default.
+    """
+    value = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    if value is None and default is not _REQUIRED:
+        return default
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError(f"{path}: expected {_KINDS[kind]}")
+    # JSON can contain half of a surrogate pair, which no output can.
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _parse_fields(entry: Any, path: str) -> Fields:
+    lines = _member(entry, path, list)
+    pairs = ((_member(line, "name", str), _member(line, "value", str)) for line in lines)
     # Browsers write the pseudo-fields of HTTP/2, such as `:authority`, among the other fields.
     return Fields((name, value) for name, value in pairs if not name.startswith(":") and name.lower() not in HOP_BY_HOP)
 
 
 def _content_bytes(content: Mapping[str, Any], fields: Fields) -> bytes:
-    text = content.get("text") or ""
+    text: str = _member(content, "text", str, "")
     if content.get("encoding") == "base64":
         try:
             return base64.b64decode(text, validate=False)
         except binascii.Error as error:
-            raise ValueError(f"invalid base64 content: {error}") from error
+            raise ValueError(f"response.content.text: invalid base64: {error}") from error
     if text.isascii():
-        return str(text).encode("ascii")
-    beginning = str(text[:200]).encode("ascii", "replace")
-    for charset in (charset_of(fields.get("content-type")), declared_encoding(beginning), "utf-8"):
+        return text.encode("ascii")
+    beginning = text[:200].encode("ascii", "replace")
+    for charset in (charset_of(fields.get("content-type")), declared_encoding(beginning)):
         try:
-            return str(text).encode(charset or "utf-8")
+            return text.encode(charset or "utf-8")
         except (LookupError, UnicodeError):
             continue
-    return str(text).encode("utf-8", "surrogatepass")
+    return text.encode()
