@@ -224,7 +224,7 @@ def test_recording_version_begins_at_last_modified_between_requests() -> None:
 def test_recording_without_content_yields_no_version() -> None:
     without_content = an_exchange(URL, side=Side.ORIGIN, size=3, digest="0" * 64)
     assert not timeline.world_of(Recording((without_content,)))
-    assert not _recorded((0, 226, b"delta", {}), (1, 206, b"part", {}), (2, 304, b"", {}))
+    assert not _recorded((0, 226, b"delta", {}), (1, 206, b"part", {}), (2, 304, b"", {}), (3, 101, b"", {}))
 
 
 def test_recording_of_readers_is_replayed_without_proxy_fields() -> None:

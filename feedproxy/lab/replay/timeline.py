@@ -17,7 +17,9 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
-SKIPPED_STATUSES = frozenset({0, 206, 226, 412, 416})
+SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
+"""Statuses of exchanges that give no version: 0 for no response, informational ones such as 101 of a WebSocket, and
+responses that are not the whole representation."""
 
 DROPPED_FIELDS = (
     # The replay generates these fields.
