@@ -224,7 +224,7 @@ class NO_CONTACT(Note):
     summary = "%(times)s had no contact address for the reader's developer or operator."
     advice = """\
     Put an address into the User-Agent, such as `(+https://example.com/reader)`. Operators of servers can then report
-    a problem before they block the reader."""
+    a problem before they block the reader. The address of a library that the reader uses does not count."""
     reference = "RFC 9110, section 10.1.5; docs/how-to/ask-readers-who-they-are.md"
 
 
