@@ -332,6 +332,28 @@ def test_start_link_of_atom_03_is_a_self_link() -> None:
     assert channel.self_links[0].rel == "start"
 
 
+@pytest.mark.parametrize(
+    ("bases", "hub"),
+    [
+        (("", ""), "hub"),
+        (("https://a.example/b/", ""), "https://a.example/b/hub"),
+        (("https://a.example/b/", "c/"), "https://a.example/b/c/hub"),
+        (("https://a.example/", "https://d.example/"), "https://d.example/hub"),
+    ],
+)
+def test_hub_is_resolved_against_xml_base(bases: tuple[str, str], hub: str) -> None:
+    outer, inner = (f"xml:base='{base}'" if base else "" for base in bases)
+    body = f"<feed xmlns='http://www.w3.org/2005/Atom' {outer}><id>x</id><link rel='hub' href='hub' {inner}/></feed>"
+
+    assert channel_of(body.encode()).hubs == (hub,)
+
+
+def test_hub_with_an_invalid_xml_base_is_ignored() -> None:
+    body = "<feed xmlns='http://www.w3.org/2005/Atom' xml:base='http://['><id>x</id><link rel='hub' href='hub'/></feed>"
+
+    assert channel_of(body.encode()).hubs == ()
+
+
 def test_item_within_an_item_is_not_counted() -> None:
     assert channel_of(b"<rss><channel><item><item/></item><item/></channel></rss>").items == 2
 

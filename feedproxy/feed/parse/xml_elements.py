@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from urllib.parse import urljoin
 
 from feedproxy.feed.channel import Schedule, SelfLink
 from feedproxy.feed.parse import schedule_elements
@@ -10,6 +11,8 @@ from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Element, children, text_
 SELF_RELATIONS = frozenset(("self", "start"))
 """Relations of self links. `start` is the older form, because Atom 0.3 had no `self` (USM)."""
 
+
+_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 LINKS_MAX = 32
 """Maximum number of self links, and of hubs, that are read from one channel. Known channels have three."""
@@ -41,9 +44,12 @@ def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
 
 
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
-    """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4)."""
-    addresses = (_href(link) for _, link in links if "hub" in relations(link) and _href(link))
-    return tuple(islice(addresses, LINKS_MAX))
+    """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4).
+
+    An address is relative to the document if neither the link nor an element around it has an absolute xml:base.
+    """
+    addresses = (_based_href(link) for _, link in links if "hub" in relations(link) and _href(link))
+    return tuple(islice(filter(None, addresses), LINKS_MAX))
 
 
 def schedule(channel: Element, core: str) -> Schedule:
@@ -87,6 +93,21 @@ def _child_values(element: Element, name: str) -> list[str]:
 def _value(element: Element) -> str:
     """Return the text of a hint element, or an empty text if the element has child elements."""
     return text_of(element) if next(element.iterchildren("*"), None) is None else ""
+
+
+def _based_href(link: Element) -> str:
+    """Return the address of a link, resolved against xml:base (RFC 4287, section 2).
+
+    Requests to a wrong hub would contain the secret of the subscription.
+    """
+    href = _href(link)
+    bases = (element.get(_BASE) for element in (link, *link.iterancestors()))
+    for base in filter(None, bases):
+        try:
+            href = urljoin(base.strip(), href)
+        except ValueError:
+            return ""
+    return href
 
 
 def _href(link: Element) -> str:
