@@ -31,6 +31,9 @@ from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 SHUTDOWN_GRACE: Seconds = 5
 """Seconds from SIGTERM to SIGKILL, in which a reader's command can exit."""
 
+GROUP_CHECK_INTERVAL: Seconds = 0.02
+"""Seconds between two checks whether the processes of a reader's command have ended."""
+
 type Progress = Callable[[int, int], None]
 """Callback that gets the number of finished polls and the number of all polls."""
 
@@ -157,15 +160,14 @@ class _CommandRunner:
         except OSError as error:
             raise UsageError(f"{arguments[0]}: {error.strerror or error}") from error
         result.starts += 1
+        failure = ""
         try:
             code = await asyncio.wait_for(process.wait(), timeout)
             failure = f"poll {number}: exit code {code}" if code else ""
         except TimeoutError:
-            await _terminate(process)
             failure = "" if keeps_running else f"poll {number}: it took longer than {timeout:g} s"
-        except asyncio.CancelledError:
+        finally:
             await _terminate(process)
-            raise
         if failure:
             result.failed += 1
             result.first_failure = result.first_failure or failure
@@ -201,13 +203,17 @@ class _CommandRunner:
 
 
 async def _terminate(process: asyncio.subprocess.Process) -> None:
-    """End the command's process group: SIGTERM first, SIGKILL after SHUTDOWN_GRACE."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), SHUTDOWN_GRACE)
-            return
+    """End the command, and all processes that it has left in its process group: SIGTERM first, SIGKILL after
+    SHUTDOWN_GRACE."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + SHUTDOWN_GRACE
+    with contextlib.suppress(ProcessLookupError):  # raised if no process of the group remains
+        os.killpg(process.pid, signal.SIGTERM)
+        while loop.time() < end:
+            await asyncio.sleep(GROUP_CHECK_INTERVAL)
+            os.killpg(process.pid, 0)
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """`feedproxy lab run`: a reader's command runs against a plan and is scored."""
 
 import asyncio
+import fcntl
 import json
 import os
 import sys
@@ -182,6 +183,26 @@ def test_lab_run_ends_continuous_reader_at_end_of_plan(tmp_path: Path) -> None:
     if pid.exists():  # it may have been ended before it came to that
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
+
+
+LOCKING = (
+    "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, 2); print(flush=True); time.sleep(600)"
+)
+LEAVING = f"""
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", {LOCKING!r}, sys.argv[1]], stdout=subprocess.PIPE)
+child.stdout.readline()
+"""
+
+
+def test_lab_run_ends_processes_that_the_reader_leaves_behind(tmp_path: Path) -> None:
+    lock, plan = tmp_path / "lock", Plan(days=0.04, every=3600)
+
+    done = asyncio.run(run(plan, generate_feed(plan), [sys.executable, "-c", LEAVING, str(lock)]))
+
+    assert (done.starts, done.failed) == (1, 0)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @needs("faketime")
