@@ -150,6 +150,7 @@ def test_har_that_is_invalid_is_reported_by_file_name(text: str) -> None:
         ("request.url", None, "request.url: expected a string"),
         ("request.url", 5, "request.url: expected a string"),
         ("request.url", "http://[::1", "Invalid IPv6 URL"),
+        ("request.url", "http://e.example/\x1b[31m", "request.url: expected no control characters"),
         ("startedDateTime", "0001-01-01T00:00:00Z", "startedDateTime: expected a year from 1970 to 2099"),
         ("request.headers", "x", "request.headers: expected a list"),
         ("request.headers", [{"name": "ETag", "value": []}], "value: expected a string"),

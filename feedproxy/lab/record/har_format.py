@@ -230,6 +230,8 @@ def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
     if started.year not in _YEARS:
         raise ValueError(f"startedDateTime: expected a year from {_YEARS[0]} to {_YEARS[-1]}")
     urlsplit(url)  # an invalid URL raises ValueError
+    if not url.isprintable():
+        raise ValueError("request.url: expected no control characters")  # a terminal would obey them
     exchange = Exchange(
         side=Side(_member(extension, "side", str, str(Side.ORIGIN))),
         at=started.timestamp(),
