@@ -105,16 +105,20 @@ class Freshness:
 
     def description_at(self, age: Seconds) -> str:
         """Return the freshness as a sentence for the operator, as it would be at this age, in seconds."""
-        ttl, since = (
-            self.lifetime - age,
-            f"{self.reason or _reason(self.source, self.lifetime)}, fetched {span(age)} ago",
-        )
-        if ttl > 0:
-            return f"fresh for another {span(ttl)}: {since}"
-        if self.allowance is not None:
-            remaining = self.allowance.until - self.expires + ttl
-            return f"held for another {span(remaining)}: {self.allowance.reason}; by HTTP {since}"
-        return f"stale for {span(-ttl)}: {since}"
+        return describe(self.source, self.lifetime, self.expires, self.allowance, self.reason, age)
+
+
+def describe(
+    source: Source, lifetime: Seconds, expires: Instant, allowance: Allowance | None, reason: str, age: Seconds
+) -> str:
+    """Return a freshness with these values (Freshness) as a sentence for the operator, at this age in seconds."""
+    ttl, since = lifetime - age, f"{reason or _reason(source, lifetime)}, fetched {span(age)} ago"
+    if ttl > 0:
+        return f"fresh for another {span(ttl)}: {since}"
+    if allowance is not None:
+        remaining = allowance.until - expires + ttl
+        return f"held for another {span(remaining)}: {allowance.reason}; by HTTP {since}"
+    return f"stale for {span(-ttl)}: {since}"
 
 
 def span(seconds: Seconds) -> str:

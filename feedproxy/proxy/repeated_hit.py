@@ -9,12 +9,14 @@ only the age grows. `advance_hit` then adds the elapsed seconds, which takes a t
 Feeds with less than one request per second gain most, because the age in whole seconds differs at nearly every request.
 """
 
+import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from feedproxy.cache import reuse_decision
 from feedproxy.cache.cache_status import CacheStatus
-from feedproxy.cache.freshness import Freshness, Source, initial_age
+from feedproxy.cache.freshness import Allowance, Freshness, Source, describe, initial_age
 from feedproxy.cache.reuse_decision import Reuse
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds, is_set_back
@@ -61,50 +63,88 @@ type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], b
 """Settings, request directives, detail, `vary_names`, `counted` and `states_freshness` of a `ReusableHit`."""
 
 
-class HitState:
-    """The age, freshness and header fields of a hit between the instants `computed_at` and `until`.
+class HitTerms(NamedTuple):
+    """The part of a hit's state that many hits share. `source`, `allowance` and `reason` are those of the freshness.
 
-    `initial_age` is the age in seconds at `response_time`. Until `decision_valid_until`, only the age changes. If
-    `overrides_cache_control` is True, the Cache-Control field states the lifetime that this proxy computed. If
-    `emits_cdn_cache_control` is True, the CDN-Cache-Control field states the same lifetime. The class is no dataclass,
-    because creating a frozen dataclass takes longer than computing its contents.
+    If `overrides_cache_control` is True, the Cache-Control field states the lifetime that this proxy computed. If
+    `emits_cdn_cache_control` is True, the CDN-Cache-Control field states the same lifetime.
     """
 
-    __slots__ = (
-        "computed_at",
-        "decision_valid_until",
-        "detail",
-        "emits_cdn_cache_control",
-        "exact_age",
-        "freshness",
-        "initial_age",
-        "overrides_cache_control",
-        "response_time",
-        "until",
-    )
+    source: Source
+    allowance: Allowance | None
+    reason: str
+    detail: str | None
+    overrides_cache_control: bool
+    emits_cdn_cache_control: bool
+
+
+_shared_terms = lru_cache(maxsize=1024)(HitTerms)
+"""Return one shared object for equal terms."""
+
+_PACKED = struct.Struct("<dddd")
+
+
+class HitState:
+    """The age, freshness and header fields of a hit from the instant `computed_at` until `unchanged_until()`.
+
+    `packed` contains the numbers from which later states are computed: the end of the lifetime, the instant until which
+    only the age changes, the age in seconds at the instant of reception, and this instant. As Python objects, they
+    would take twice the memory, for each requested feed.
+    """
+
+    __slots__ = ("computed_at", "exact_age", "lifetime", "packed", "terms")
 
     def __init__(
         self,
-        exact: Seconds,
         freshness: Freshness,
         detail: str | None,
         since: Instant,
         valid_until: Instant,
-        initial: Seconds,
-        received: Instant,
+        initial_age: Seconds,
+        response_time: Instant,
         overrides: bool,
         emits: bool,
     ) -> None:
-        self.exact_age = exact
-        self.freshness = freshness
-        self.detail = detail
+        self.terms = _shared_terms(freshness.source, freshness.allowance, freshness.reason, detail, overrides, emits)
+        self.lifetime = freshness.lifetime
+        self.packed = _PACKED.pack(freshness.expires, valid_until, initial_age, response_time)
+        self.exact_age = freshness.age
         self.computed_at = since
-        self.until = _unchanged_until(freshness, exact, since)
-        self.decision_valid_until = valid_until
-        self.initial_age = initial
-        self.response_time = received
-        self.overrides_cache_control = overrides
-        self.emits_cdn_cache_control = emits
+
+    def advance(self, now: Instant) -> bool:
+        """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
+        _, valid_until, initial_age, response_time = _PACKED.unpack(self.packed)
+        if not self.computed_at <= now <= valid_until:
+            return False
+        self.exact_age = initial_age + (now - response_time)
+        self.computed_at = now
+        return True
+
+    def unchanged_until(self) -> Instant:
+        """Return the last instant at which the fields state the same whole seconds and the decision is the same."""
+        now, age, expires, allowance = self.computed_at, self.exact_age, self.expires, self.terms.allowance
+        ttl = self.lifetime - age
+        until = now + 1 - age % 1.0 - INSTANT_MARGIN
+        part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
+        until = min(until, part)
+        if now < expires < until + INSTANT_MARGIN:
+            until = expires - INSTANT_MARGIN
+        if allowance is not None:
+            remains = allowance.until - now
+            until = min(until, allowance.until - INSTANT_MARGIN, now + remains % 1.0)
+        return until if until > now else now
+
+    @property
+    def expires(self) -> Instant:
+        """Return the instant at which the lifetime ends."""
+        expires: Instant = _PACKED.unpack(self.packed)[0]
+        return expires
+
+    @property
+    def decision_valid_until(self) -> Instant:
+        """Return the instant until which only the age changes."""
+        valid_until: Instant = _PACKED.unpack(self.packed)[1]
+        return valid_until
 
     @property
     def age(self) -> int:
@@ -115,28 +155,38 @@ class HitState:
     def ttl(self) -> int:
         """Return the remaining freshness lifetime in whole seconds. It is negative if the response is stale: minus the
         seconds since the end of the lifetime."""
-        return int(self.freshness.lifetime - self.exact_age)
+        return int(self.lifetime - self.exact_age)
 
     @property
     def status(self) -> CacheStatus:
         """Return the Cache-Status of the hit."""
-        return CacheStatus(hit=True, ttl=self.ttl, detail=self.detail)
+        return CacheStatus(hit=True, ttl=self.ttl, detail=self.terms.detail)
 
     @property
     def cache_status_value(self) -> str:
         """Return the value of the Cache-Status field."""
-        if self.detail is None:
+        detail = self.terms.detail
+        if detail is None:
             return f"feedproxy; hit; ttl={self.ttl}"
-        return f"feedproxy; hit; ttl={self.ttl}; detail={self.detail}"
+        return f"feedproxy; hit; ttl={self.ttl}; detail={detail}"
 
     @property
     def cache_control_value(self) -> str:
-        return max_age_directive(self.freshness, self.exact_age)
+        return max_age_directive(self.lifetime, self.expires, self.terms.allowance, self.exact_age)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Return True if no lifetime remains that CDN-Cache-Control could state. The pipeline then omits the field."""
+        terms = self.terms
+        return terms.emits_cdn_cache_control and not remaining_lifetime(
+            self.lifetime, self.expires, terms.allowance, self.exact_age
+        )
 
     @property
     def reason(self) -> str:
         """Return the description of the freshness for the access log."""
-        return self.freshness.description_at(self.exact_age)
+        terms = self.terms
+        return describe(terms.source, self.lifetime, self.expires, terms.allowance, terms.reason, self.exact_age)
 
 
 def reusable_hit(
@@ -210,10 +260,17 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     valid_until = decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
     overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.allowance is not None)
     emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
-    initial, received = initial_age(hit.stored), hit.stored.response_time
-    return _unless_exhausted(
-        HitState(freshness.age, freshness, decision.detail, now, valid_until, initial, received, overrides, emits)
+    state = HitState(
+        freshness,
+        decision.detail,
+        now,
+        valid_until,
+        initial_age(hit.stored),
+        hit.stored.response_time,
+        overrides,
+        emits,
     )
+    return None if state.is_exhausted else state
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
@@ -223,28 +280,4 @@ def advance_hit(state: HitState, now: Instant) -> bool:
     Return False if the pipeline's decision may have changed. The state is then invalid, and the caller must call
     `recompute_hit`.
     """
-    if not state.computed_at <= now <= state.decision_valid_until:
-        return False
-    state.exact_age = exact = state.initial_age + (now - state.response_time)
-    state.computed_at, state.until = now, _unchanged_until(state.freshness, exact, now)
-    return _unless_exhausted(state) is not None
-
-
-def _unless_exhausted(state: HitState) -> HitState | None:
-    if state.emits_cdn_cache_control and not remaining_lifetime(state.freshness, state.exact_age):
-        return None  # without a remaining lifetime, the pipeline omits CDN-Cache-Control
-    return state
-
-
-def _unchanged_until(freshness: Freshness, age: Seconds, now: Instant) -> Instant:
-    """Return the last instant at which the fields state the same whole seconds and the decision is the same."""
-    ttl = freshness.lifetime - age
-    until = now + 1 - age % 1.0 - INSTANT_MARGIN
-    part = now + ttl % 1.0 if ttl >= 0 else now + 1 - -ttl % 1.0 - INSTANT_MARGIN
-    until = min(until, part)
-    if now < freshness.expires < until + INSTANT_MARGIN:
-        until = freshness.expires - INSTANT_MARGIN
-    if freshness.allowance is not None:
-        remains = freshness.allowance.until - now
-        until = min(until, freshness.allowance.until - INSTANT_MARGIN, now + remains % 1.0)
-    return until if until > now else now
+    return state.advance(now) and not state.is_exhausted

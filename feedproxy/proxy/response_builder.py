@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import CacheStatus, append
-from feedproxy.cache.freshness import Freshness, Source
+from feedproxy.cache.freshness import Allowance, Freshness, Source
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import conditional, negotiation, ranges
@@ -165,14 +165,16 @@ def _with_freshness_fields(
     permits a longer use than the origin's lifetime, max-age states the longer time. If `surrogate_key` is not None,
     feeds also get CDN-Cache-Control and Surrogate-Key.
     """
-    total = max_age_directive(freshness)
+    lifetime, expires, allowance, age = freshness.lifetime, freshness.expires, freshness.allowance, freshness.age
+    total = max_age_directive(lifetime, expires, allowance, age)
     # A response that forbids caching or reuse gets no lifetime.
     withheld = _forbids_reuse(fields)
-    if not withheld and (freshness.source is Source.HINT or (over_origin and freshness.allowance is not None)):
+    if not withheld and (freshness.source is Source.HINT or (over_origin and allowance is not None)):
         fields = _with_max_age(fields, total)
     if surrogate_key is not None and stored.content.feed:
         # RFC 9213: a CDN in front follows the schedule of the feed, independently of browsers.
-        if "cdn-cache-control" not in fields and remaining_lifetime(freshness, freshness.age) > 0 and not withheld:
+        remaining = remaining_lifetime(lifetime, expires, allowance, age)
+        if "cdn-cache-control" not in fields and remaining > 0 and not withheld:
             fields = fields.with_added("CDN-Cache-Control", total)
         fields = fields.with_field("Surrogate-Key", " ".join([*fields.get_all("surrogate-key"), surrogate_key]))
     return fields
@@ -191,18 +193,18 @@ def _forbids_reuse(fields: Fields) -> bool:
     return directives.private or directives.no_store or directives.no_cache
 
 
-def max_age_directive(freshness: Freshness, age: Seconds | None = None) -> str:
-    """Return the max-age directive that this proxy states for a response, at its current age or at `age` seconds."""
-    exact = freshness.age if age is None else age
+def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> str:
+    """Return the max-age directive that this proxy states for a response with this freshness when its age is `age`
+    seconds."""
     # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
-    return f"max-age={int(exact) + remaining_lifetime(freshness, exact)}"
+    return f"max-age={int(age) + remaining_lifetime(lifetime, expires, allowance, age)}"
 
 
-def remaining_lifetime(freshness: Freshness, age: Seconds) -> int:
-    """Return the number of whole seconds for which the response may still be used when its age is `age` seconds. Return
-    0 if it may not be used."""
-    now = freshness.expires - (freshness.lifetime - age)
-    until = freshness.expires if freshness.allowance is None else max(freshness.expires, freshness.allowance.until)
+def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
+    """Return the number of whole seconds for which a response with this freshness may still be used when its age is
+    `age` seconds. Return 0 if it may not be used."""
+    now = expires - (lifetime - age)
+    until = expires if allowance is None else max(expires, allowance.until)
     return max(0, int(until - now))
 
 

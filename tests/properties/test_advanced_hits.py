@@ -81,10 +81,10 @@ def told(moment: HitState | None) -> object:
         moment.status.text(),
         moment.cache_control_value,
         moment.reason,
-        moment.overrides_cache_control,
-        moment.emits_cdn_cache_control,
+        moment.terms.overrides_cache_control,
+        moment.terms.emits_cdn_cache_control,
     )
-    return said, moment.until
+    return said, moment.unchanged_until()
 
 
 @given(repeats(), st.lists(instants, min_size=2, max_size=12))
@@ -103,7 +103,7 @@ def test_hit_does_not_change_before_its_stated_end(given_: ReusableHit, offset: 
     if moment is None:
         return
 
-    later = recompute_hit(given_, moment.computed_at + share * (moment.until - moment.computed_at))
+    later = recompute_hit(given_, moment.computed_at + share * (moment.unchanged_until() - moment.computed_at))
 
     assert later is not None
     assert (later.age, later.status, later.cache_control_value) == (

@@ -17,6 +17,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.http.message import Fields
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.proxy.repeated_hit import HitState
+from feedproxy.request.context import Entrance
 from feedproxy.request.url_mapping import to_public
 from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.server.access_record import AccessRecord, record_access
@@ -72,7 +73,7 @@ class AccessLogger:
         """Buffered lines that are not written yet."""
         self.recent_hits: deque[tuple[Instant, ResponseTemplate, HitState, bytes]] = deque(maxlen=REQUESTS_MAX)
         """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
-        self._counters: dict[tuple[str, str | None, int], HitCounter] = {}
+        self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
         """Number of responses logged so far. Responses logged by `log` count twice, which does no harm: only the
         schedule of garbage collections uses the number.
@@ -84,10 +85,9 @@ class AccessLogger:
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
-    def counter_for(self, template: ResponseTemplate) -> HitCounter:
-        """Return the counter for hits with the metric labels of this template."""
-        key = (template.client.entrance, template.hit_state.detail, template.status)
-        return self._counters.setdefault(key, HitCounter())
+    def counter_for(self, entrance: Entrance, detail: str | None, status: int) -> HitCounter:
+        """Return the counter for hits with these metric labels."""
+        return self._counters.setdefault((entrance, detail, status), HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
         """Return the log line of a client's first hit in the template's current hit state, and record the read.
@@ -96,7 +96,7 @@ class AccessLogger:
         as one poll. Recording would take a third of the time of this hit (benchmark row "10,000 feeds").
         """
         client = self._identify(address, user_agent_line, now)
-        if template.schedule is not None:
+        if template.shared.schedule is not None:
             if template.reader != client.pseudonym or not 0 <= now - template.recorded_at < REPEAT:
                 template.reader, template.recorded_at = client.pseudonym, now
                 self._app.service.counts.record_read(template.target, client.pseudonym, client.user_agent, now)
@@ -106,7 +106,7 @@ class AccessLogger:
         template.store_log_line(client.key, line)
         self._cached_lines.append((template.valid_until, template))
         if self._cached_lines[0][0] < now or len(self._cached_lines) > CACHED_LINES_MAX:
-            self._drop_oldest_line()
+            self._drop_oldest_line(now)
         return line
 
     def _identify(self, address: str, user_agent_line: bytes, now: Instant) -> ClientIdentity:
@@ -127,21 +127,22 @@ class AccessLogger:
         )
 
     def _format_line(self, template: ResponseTemplate, client: ClientIdentity, now: Instant) -> str:
-        app, target = self._app, template.target
+        app = self._app
         form = app.settings.log_format
         if form == "off":
             return ""
-        if not template.shown_target:
-            shown, template.upstream = app.names_in_log(target)
-            template.shown_target = target if shown == target else shown
-        hit_state, entrance = template.hit_state, template.client.entrance
+        names = template.log_names
+        if names is None:
+            names = app.names_in_log(template.target)
+            template.set_log_names(*names)
+        hit_state, shared = template.hit_state, template.shared
         if form == "text":
             return access_line_text(
                 client.pseudonym_text,
-                entrance,
-                template.method,
-                template.shown_target,
-                template.status,
+                shared.client.entrance,
+                shared.method,
+                names[0],
+                shared.status,
                 len(template.body),
                 "0.0ms",
                 hit_state.cache_status_value,
@@ -151,16 +152,16 @@ class AccessLogger:
         line = AccessLine(
             at=now,
             reader=client.pseudonym_text,
-            entrance=entrance,
-            method=template.method,
-            target=template.shown_target,
-            status=template.status,
+            entrance=shared.client.entrance,
+            method=shared.method,
+            target=names[0],
+            status=shared.status,
             size=len(template.body),
             cache=hit_state.cache_status_value,
             seconds=0.0,
             agent=client.user_agent,
             reason=hit_state.reason,
-            upstream=template.upstream,
+            upstream=names[1],
         )
         return line.format(form, str)
 
@@ -190,11 +191,15 @@ class AccessLogger:
         for _ in range(DROP_BATCH):
             if not self._cached_lines or self._cached_lines[0][0] >= now:
                 return
-            self._drop_oldest_line()
+            self._drop_oldest_line(now)
 
-    def _drop_oldest_line(self) -> None:
+    def _drop_oldest_line(self, now: Instant) -> None:
         until, template = self._cached_lines.popleft()
-        if template.valid_until == until:  # otherwise, the template has a new hit state and no line of this one
+        if template.valid_until != until:
+            return  # the template has a new hit state and no line of this one
+        if until < now:
+            template.release()
+        else:
             template.drop_log_lines()
 
     def flush_counters(self) -> None:
@@ -202,14 +207,14 @@ class AccessLogger:
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._app.settings)
-            client, size = template.client, len(template.body)
+            shared, size = template.shared, len(template.body)
             self._app.recent_activity.record_request(
                 RequestActivity(
                     now,
-                    client.entrance,
-                    template.method,
+                    shared.client.entrance,
+                    shared.method,
                     target,
-                    template.status,
+                    shared.status,
                     size,
                     hit_state.cache_status_value,
                     user_agent,
@@ -223,7 +228,7 @@ class AccessLogger:
 
     def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
         """Add a hit to the live scores. The request fields are those of the template, except for the User-Agent."""
-        schedule = template.schedule
+        shared = template.shared
 
         def make_poll(number: int) -> Poll:
             fields = _fields(template.request_lines)
@@ -232,11 +237,11 @@ class AccessLogger:
                 now,
                 template.target,
                 fields.with_field("User-Agent", agent) if agent else fields.without("user-agent"),
-                template.status,
+                shared.status,
                 _fields(tuple(template.head.split(b"\r\n")[1:])),
-                schedule,
+                shared.schedule,
                 len(template.body),
-                method=template.method,
+                method=shared.method,
             )
 
         self._app.live_scores.record(address, agent, template.target, now, make_poll)

@@ -25,7 +25,7 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
 from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
-from feedproxy.server.fastpath.response_template import ResponseTemplate
+from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, prepare_head
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure
@@ -104,7 +104,7 @@ class FastPathHandler:
         if entry is None and len(data) <= CACHEABLE_HEAD_MAX:
             known_bytes = without_unique_lines(data)
             entry = cache.by_bytes.get(known_bytes)
-            if entry is not None and not entry[0].is_keyed:
+            if entry is not None and not entry[0].shared.is_keyed:
                 entry = None  # Vary may name a field that was removed
         if entry is not None:
             template, user_agent = entry
@@ -160,12 +160,13 @@ class FastPathHandler:
         valid."""
         if template.generation != self._generation:
             target = template.target
-            if template.rules is not self.app.rules or self.app.settings_for(target) is not template.conditions[0]:
+            shared = template.shared
+            if shared.rules is not self.app.rules or self.app.settings_for(target) is not shared.conditions[0]:
                 return False  # under changed rules the client may have no access
             if self._store.version(target, used=True) is not template.resource_version:
                 return False
             template.generation = self._generation
-            if self.now <= template.valid_until and self.now >= template.valid_from:
+            if template.hit_state.computed_at <= self.now <= template.valid_until:
                 return True
         hit_state: HitState | None = template.hit_state
         if not advance_hit(template.hit_state, self.now):
@@ -173,12 +174,12 @@ class FastPathHandler:
             hit_state = recompute_hit(template.reusable_hit(resource), self.now) if resource is not None else None
         if hit_state is None:
             return False
-        template.update_volatile_fields(hit_state, self.now)
+        template.update_volatile_fields(hit_state)
         return True
 
     def _send_cached(self, connection: ClientConnection, template: ResponseTemplate, user_agent: bytes) -> bool:
         """Send the response of a template. Return True if the connection can take another request."""
-        address = connection.address or template.client.address
+        address = connection.address or template.shared.client.address
         client = (address, user_agent)
         if template.first_client == client:
             line = template.log_line
@@ -186,10 +187,10 @@ class FastPathHandler:
             line = self.access_logger.make_line(template, address, user_agent, self.now)
         self._lines.append(line)
         self._recent.append((self.now, template, template.hit_state, user_agent))
-        counter = template.hit_counter
+        counter = template.shared.hit_counter
         counter.count += 1
         counter.size += len(template.body)
-        if template.closes:
+        if template.shared.closes:
             connection.closes = True
         try:
             if connection.write(template.head, template.body):
@@ -349,21 +350,34 @@ class FastPathHandler:
         if hit is None or hit_state is None or version is None:
             return
         try:
-            template = ResponseTemplate(
-                hit, self._interner(routed.client), request.method, response, hit_state, now, closes=head.closes
-            )
+            prepared = prepare_head(response, hit_state, closes=head.closes)
         except ValueError:
             return
+        channel = hit.resource.channel
+        shared = SharedProperties(
+            self._interner.intern_conditions(hit.conditions),
+            self._interner(routed.client),
+            self._interner(channel.schedule) if channel is not None else None,
+            self._interner(request.method),
+            self._interner(response.status),
+            head.closes,
+            [variant is hit.stored for variant in hit.resource.variants].index(True),
+            hit.vary_names <= KEYED_FIELDS,
+            self.app.rules,
+            self.access_logger.counter_for(routed.client.entrance, hit.detail, response.status),
+        )
+        template = ResponseTemplate(
+            hit.resource.target,
+            self._interner.intern_properties(shared),
+            prepared,
+            _response_body(response, request.method),
+            hit_state,
+        )
         template.generation, template.resource_version = self._generation, version
-        template.conditions = self._interner.intern_conditions(template.conditions)
-        template.rules = self.app.rules
-        template.schedule = self._interner(template.schedule)
-        template.hit_counter = self.access_logger.counter_for(template)
         # Oversized requests are neither scored (access_record.py) nor interned.
         if self.app.settings.score_readers and sum(map(len, head.lines)) <= SCORED_LENGTH_MAX:
             template.request_lines = self._interner(tuple(map(self._interner, head.lines[1:])))
-        if hit.vary_names <= KEYED_FIELDS:
-            template.is_keyed = True
+        if shared.is_keyed:
             request_line, *shared_lines = head.key
             cache.put((request_line, *map(self._interner, shared_lines)), template)
         elif cache.should_admit_bytes(block):

@@ -16,7 +16,7 @@ from typing import Any
 
 from feedproxy.proxy.repeated_hit import HitConditions
 from feedproxy.server.fastpath.body_files import BodyFiles
-from feedproxy.server.fastpath.response_template import ResponseTemplate
+from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties
 
 type RequestKey = tuple[bytes, ...]
 
@@ -85,6 +85,14 @@ class Interner:
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         cached: T = self._values.setdefault(value, value)
+        return cached
+
+    def intern_properties(self, properties: SharedProperties) -> SharedProperties:
+        """Return the cached properties that equal `properties`. The parts are compared by identity, because they are
+        interned themselves."""
+        if len(self._values) >= INTERNED_MAX:
+            self._values.clear()
+        cached: SharedProperties = self._values.setdefault(tuple(map(id, properties)), properties)
         return cached
 
     def intern_conditions(self, conditions: HitConditions) -> HitConditions:

@@ -1,17 +1,20 @@
 """Response templates: prepared responses in which only the time-dependent fields are rewritten.
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
-(proxy/repeated_hit.py). The template keeps all other bytes of the head. Its body is the object in the store. A response
-with other time-dependent parts gets no template.
+(proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The template keeps the other parts
+of the head: those that many feeds share, and the values of its own feed. The head itself is made at the first hit in
+each hit state, and dropped soon after this state. The body is the object in the store.
 """
 
-import struct
-from collections.abc import Iterable
+import math
+import os
 from functools import lru_cache
+from typing import NamedTuple
 
 from feedproxy.clock import Instant
+from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields, Response
-from feedproxy.proxy.repeated_hit import HitState, ReusableHit
+from feedproxy.proxy.repeated_hit import HitConditions, HitState, ReusableHit
 from feedproxy.request.context import ClientContext
 from feedproxy.server.response_head import encode_head
 from feedproxy.store.resource import Resource
@@ -25,16 +28,40 @@ LOG_LINES_MAX = 1024
 
 NO_CLIENT = ("", b"")
 
-_METHODS = {"GET": "GET", "HEAD": "HEAD"}
-"""The one string object for each method, to which all templates refer."""
+_NEVER: Instant = -math.inf
 
-_AGE, _CACHE_STATUS, _CACHE_CONTROL = range(3)
+_AGE, _CACHE_STATUS, _CACHE_CONTROL, _OWN = range(4)
+"""Kinds of the values that are inserted into a head: three that depend on time, and those of OWN_FIELDS."""
 
-type _Slot = tuple[int, int, int]
-"""Kind, offset and length of a time-dependent part of the head."""
+OWN_FIELDS = frozenset(
+    [
+        "cf-ray",
+        "content-length",
+        "date",
+        "etag",
+        "expires",
+        "last-modified",
+        "link",
+        "report-to",
+        "surrogate-key",
+        "x-request-id",
+        "x-served-by",
+    ]
+)
+"""Names of fields that have another value for each feed or each response of an origin. Without these values, most heads
+are equal, and feeds share one HeadForm. A field that is missing here costs only memory."""
 
-_SLOT_FORMAT = struct.Struct(">BHB")
-"""Binary form of a slot. It takes a fifth of the memory of a tuple, and every requested feed has slots."""
+
+class HeadForm(NamedTuple):
+    """The part of a head that many feeds share: a text with `%b` in the place of each inserted value, and the kinds of
+    these values, one per byte."""
+
+    text: bytes
+    kinds: bytes
+
+
+_shared_form = lru_cache(maxsize=1024)(HeadForm)
+"""Return one shared object for equal forms."""
 
 
 class HitCounter:
@@ -47,116 +74,122 @@ class HitCounter:
         self.size = 0
 
 
+class SharedProperties(NamedTuple):
+    """The properties that the templates of many feeds have in common."""
+
+    conditions: HitConditions
+    client: ClientContext
+    schedule: Schedule | None
+    """The channel's schedule, or None if the target is not a feed."""
+    method: str
+    status: int
+    closes: bool
+    variant_index: int
+    is_keyed: bool
+    """True if all requests with equal keys (request_head.py) get this response."""
+    rules: object
+    """Rules under which the target may be served (store/permitted_store.py)."""
+    hit_counter: HitCounter
+
+
+class LogNames(NamedTuple):
+    """The public address and the upstream address of a target in the log, each as a beginning, and the number of
+    characters of the target that it replaces. The rest is that of the target."""
+
+    public: str
+    public_replaces: int
+    upstream: str
+    upstream_replaces: int
+
+
+_shared_names = lru_cache(maxsize=1024)(LogNames)
+"""Return one shared object for equal names."""
+
+
 class ResponseTemplate:
     """A prepared response to requests with equal keys (request_head.py) or with equal bytes.
 
-    `head` is valid between the instants `valid_from` and `valid_until`. If the generation of the handler
-    (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again before its next
-    use. `log_line` is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the
-    lines for further clients. `shown_target` and `upstream` are the target in the form of the log.
+    `head` is valid until the instant `valid_until`, and not before the hit state was computed. After `release` it is
+    empty. If the generation of the handler (`FastPathHandler.start_iteration`) is no longer `generation`, the template
+    must be checked again before its next use. `log_line` is the access-log line for `first_client` (address and
+    User-Agent line). `log_lines` contains the lines for further clients.
     """
 
     __slots__ = (
-        "_slots",
+        "_form",
+        "_log_names",
+        "_own_values",
         "body",
-        "client",
-        "closes",
-        "conditions",
         "first_client",
         "generation",
         "head",
-        "hit_counter",
         "hit_state",
-        "is_keyed",
         "log_line",
         "log_lines",
-        "method",
         "reader",
         "recorded_at",
         "request_lines",
         "resource_version",
-        "rules",
-        "schedule",
-        "shown_target",
-        "status",
+        "shared",
         "target",
-        "upstream",
-        "valid_from",
         "valid_until",
-        "variant_index",
     )
 
     def __init__(
-        self,
-        hit: ReusableHit,
-        client: ClientContext,
-        method: str,
-        response: Response,
-        hit_state: HitState,
-        now: Instant,
-        *,
-        closes: bool,
+        self, target: str, shared: SharedProperties, head: tuple[HeadForm, bytes], body: bytes, hit_state: HitState
     ) -> None:
-        """Prepare the template. Raises ValueError if `response` is not the response of `hit` in `hit_state`."""
-        self.target = hit.resource.target
-        self.conditions = hit.conditions
-        self.schedule = hit.resource.channel.schedule if hit.resource.channel is not None else None
-        """The channel's schedule, or None if the target is not a feed."""
-        self.variant_index = [slot is hit.stored for slot in hit.resource.variants].index(True)
+        """Make a template with the parts of the head that `prepare_head` returned."""
+        self.target = target
+        self.shared = shared
+        self._form, self._own_values = head
+        self.body = body
+        self.hit_state = hit_state
         self.resource_version: object = None
         """Version of the stored resource (store/interface.py), to detect changes. The template does not refer to the
         resource."""
-        self.client = client
-        self.method = _METHODS.get(method, method)
-        self.status = response.status
-        self.body = b"" if method == "HEAD" or response.status == 304 else response.body
-        self.closes = closes
-        self.rules: object = None
-        """Rules under which the target may be served (store/permitted_store.py)."""
-        self.hit_counter = HitCounter()
         self.request_lines: tuple[bytes, ...] = ()
         """Field lines of the request for which the template was made. They are set only if readers are scored."""
         self.reader: Pseudonym | None = None
         """The reader of the last hit that was recorded in the subscriber counts, and the instant (access_log.py)."""
         self.recorded_at: Instant = 0.0
+        self._log_names: LogNames | None = None
+        self.generation = -1
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
-        self.shown_target = self.upstream = ""
-        self.generation = -1
-        self.is_keyed = False
-        """True if all requests with equal keys (request_head.py) get this response."""
-        self.head = encode_head(response.status, _with_connection_field(response, closes=closes))
-        self._slots = _pack(_find_slots(self.head, response, hit_state))
-        before = self.head
-        self.update_volatile_fields(hit_state, now)
-        if self.head != before:
-            raise ValueError("the response has other time-dependent fields than the template")
+        self.head, self.valid_until = b"", _NEVER
 
-    def update_volatile_fields(self, hit_state: HitState, now: Instant) -> None:
-        """Rewrite the time-dependent fields of the head for a new hit state."""
+    def update_volatile_fields(self, hit_state: HitState) -> None:
+        """Make the head for a new hit state."""
         self.hit_state = hit_state
-        self.valid_from, self.valid_until = now, hit_state.until
+        self.valid_until = hit_state.unchanged_until()
         self.drop_log_lines()
-        parts: list[bytes] = []
-        head, end, has_moved = self.head, 0, False
-        for kind, at, length in _SLOT_FORMAT.iter_unpack(self._slots):
-            value = _slot_value(kind, hit_state)
-            parts += head[end:at], value
-            end = at + length
-            if len(value) != length:
-                has_moved = True
-        parts.append(head[end:])
-        self.head = b"".join(parts)
-        if has_moved:
-            self._slots = _pack(_shift(_SLOT_FORMAT.iter_unpack(self._slots), hit_state))
+        self.head = _make_head(self._form, self._own_values, hit_state)
+
+    def release(self) -> None:
+        """Drop what is needed only during the current hit state. The next hit has to update the state."""
+        self.drop_log_lines()
+        self.head, self.valid_until = b"", _NEVER
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
         """Return the hit from which this template was made.
 
         The caller passes the stored `resource`, because the template itself has no reference to it.
         """
-        return ReusableHit(resource, resource.variants[self.variant_index], *self.conditions)
+        shared = self.shared
+        return ReusableHit(resource, resource.variants[shared.variant_index], *shared.conditions)
+
+    def set_log_names(self, public: str, upstream: str) -> None:
+        """Set the public and the upstream address of the target in the log."""
+        self._log_names = _shared_names(*_relative_to(self.target, public), *_relative_to(self.target, upstream))
+
+    @property
+    def log_names(self) -> tuple[str, str] | None:
+        """Return the public and the upstream address of the target in the log, or None if they are not set."""
+        if self._log_names is None:
+            return None
+        public, public_replaces, upstream, upstream_replaces = self._log_names
+        return public + self.target[public_replaces:], upstream + self.target[upstream_replaces:]
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> None:
         """Cache the log line of a client for the current hit state."""
@@ -174,66 +207,75 @@ class ResponseTemplate:
     def size(self) -> int:
         """Return the memory of this template in bytes, without the body, which belongs to the store. The size never
         changes."""
-        volatile_length: int = sum([length for _, _, length in _SLOT_FORMAT.iter_unpack(self._slots)])
-        return TEMPLATE_OVERHEAD + 2 * (len(self.head) - volatile_length) + sum(map(len, self.request_lines))
+        head_length = len(self._form.text) + len(self._own_values)
+        return TEMPLATE_OVERHEAD + 2 * head_length + sum(map(len, self.request_lines))
 
 
-def _with_connection_field(response: Response, *, closes: bool) -> Fields:
-    return response.fields.with_added("Connection", "close") if closes else response.fields
+def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tuple[HeadForm, bytes]:
+    """Return the form of a response's head, and the values of its own that it inserts.
+
+    Raises ValueError if `response` is not the response of a hit in `hit_state`.
+    """
+    fields = response.fields.with_added("Connection", "close") if closes else response.fields
+    form, own_values = _split_head(response.status, fields, hit_state)
+    if response.reason or _make_head(form, own_values, hit_state) != encode_head(response.status, fields):
+        raise ValueError("the response has other time-dependent fields than the template")
+    return form, own_values
 
 
-def _slot_value(kind: int, hit_state: HitState) -> bytes:
-    """Return the bytes of the field value that a slot of this kind has in `hit_state`."""
+def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState) -> bytes:
+    text, kinds = form
+    own = iter(own_values.split(b"\n"))
+    return text % tuple([next(own) if kind == _OWN else _volatile_value(kind, hit_state) for kind in kinds])
+
+
+def _relative_to(target: str, name: str) -> tuple[str, int]:
+    """Return the beginning of `name` that differs from that of `target`, and the length of the latter."""
+    same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
+    return name[: len(name) - same], len(target) - same
+
+
+def _volatile_value(kind: int, hit_state: HitState) -> bytes:
+    """Return the field value of this kind in `hit_state`."""
     if kind == _AGE:
         return b"%d" % hit_state.age
     return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")
 
 
-def _find_slots(head: bytes, response: Response, hit_state: HitState) -> list[_Slot]:
-    """Return the slots of a head in their order. Raises ValueError if Age or Cache-Status is missing."""
-    at, slots = head.index(b"\r\n") + 2, list[tuple[int, int, int]]()
-    for name, value in response.fields:
-        kind = _slot_kind(name.lower(), hit_state)
-        if kind is not None and value.encode("latin-1") == _slot_value(kind, hit_state):
-            slots.append((kind, at + len(name) + 2, len(value)))
-        at += len(name) + len(value) + 4
-    kinds = {kind for kind, _, _ in slots}
-    if _AGE not in kinds or _CACHE_STATUS not in kinds or response.reason:
+def _split_head(status: int, fields: Fields, hit_state: HitState) -> tuple[HeadForm, bytes]:
+    """Return the form of a head, and the values of OWN_FIELDS, separated by line feeds.
+
+    Raises ValueError if Age or Cache-Status is missing.
+    """
+    text, kinds, own_values = encode_head(status, Fields())[:-2], bytearray(), list[bytes]()
+    for name, value in fields:
+        lowered, encoded = name.lower(), value.encode("latin-1")
+        kind = _volatile_kind(lowered, hit_state)
+        if kind is not None and encoded != _volatile_value(kind, hit_state):
+            kind = None
+        if kind is None and lowered in OWN_FIELDS:
+            kind = _OWN
+            own_values.append(encoded)
+        text += b"%b: %b\r\n" % (_escape(name.encode("latin-1")), _escape(encoded) if kind is None else b"%b")
+        if kind is not None:
+            kinds.append(kind)
+    if _AGE not in kinds or _CACHE_STATUS not in kinds:
         raise ValueError("invalid response head: expected Age and Cache-Status of this proxy")
-    return slots
+    return _shared_form(text + b"\r\n", bytes(kinds)), b"\n".join(own_values)
 
 
-def _pack(slots: Iterable[_Slot]) -> bytes:
-    """Return the slots in their binary form. Raises ValueError if an offset or length is too large."""
-    try:
-        return _shared(b"".join([_SLOT_FORMAT.pack(*slot) for slot in slots]))
-    except struct.error as error:
-        raise ValueError(f"slot out of range: {error}") from error
+def _escape(text: bytes) -> bytes:
+    """Return the text such that the operator `%` inserts it unchanged."""
+    return text.replace(b"%", b"%%")
 
 
-@lru_cache(maxsize=1024)
-def _shared(slots: bytes) -> bytes:
-    """Return one shared object for equal slots. Most feeds have the same slots."""
-    return slots
-
-
-def _shift(slots: Iterable[_Slot], hit_state: HitState) -> list[_Slot]:
-    """Return the slots with the offsets and lengths that they have when the head states the values of `hit_state`."""
-    shifted, shift = [], 0
-    for kind, at, length in slots:
-        new_length = len(_slot_value(kind, hit_state))
-        shifted.append((kind, at + shift, new_length))
-        shift += new_length - length
-    return shifted
-
-
-def _slot_kind(name: str, hit_state: HitState) -> int | None:
+def _volatile_kind(name: str, hit_state: HitState) -> int | None:
     if name == "age":
         return _AGE
     if name == "cache-status":
         return _CACHE_STATUS
-    if name == "cache-control" and hit_state.overrides_cache_control:
+    if name == "cache-control" and hit_state.terms.overrides_cache_control:
         return _CACHE_CONTROL
-    if name == "cdn-cache-control" and hit_state.emits_cdn_cache_control:
+    if name == "cdn-cache-control" and hit_state.terms.emits_cdn_cache_control:
         return _CACHE_CONTROL
     return None
