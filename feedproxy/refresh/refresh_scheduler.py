@@ -130,7 +130,8 @@ class RefreshScheduler:
 
     @property
     def next_at(self) -> Instant | None:
-        """Return the instant at which the next feed is due, or None if none is planned."""
+        """Return the instant at which the next feed is due, or an earlier one if it was postponed. Return None if none
+        is planned."""
         return self._heap[0][0] if self._heap else None
 
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
@@ -181,8 +182,10 @@ class RefreshScheduler:
     def _put(self, target: str, at: Instant) -> None:
         if target in self._waiting:
             return  # the feed is planned again before its refresh starts
-        if self._due.get(target) != at:
-            self._due[target] = at
+        planned = self._due.get(target)
+        self._due[target] = at
+        # For a later instant, the earlier entry of the heap suffices: `_collect` replaces it.
+        if planned is None or at < planned:
             heapq.heappush(self._heap, (at, target))
             self._drop_superseded()
         self._ensure_running()
@@ -224,7 +227,10 @@ class RefreshScheduler:
         """Move one due feed into its lane. Return False if no feed is due."""
         while self._heap and self._heap[0][0] <= self._clock.now():
             at, target = heapq.heappop(self._heap)
-            if self._due.get(target) == at:
+            due = self._due.get(target)
+            if due is not None and due > at:
+                heapq.heappush(self._heap, (due, target))
+            elif due is not None:
                 del self._due[target]
                 lane = self._lane(target)
                 self._lanes.setdefault(lane, deque()).append((target, at))

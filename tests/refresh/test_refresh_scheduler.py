@@ -70,6 +70,32 @@ async def test_each_feed_is_refreshed_at_its_instant(world: World) -> None:
     assert world.refreshed == ["b", "a"]
 
 
+async def test_postponed_feed_waits_for_its_new_instant_and_takes_one_place(world: World) -> None:
+    world.due = {"a": NOON + 100}
+    world.scheduler.reschedule("a")
+    for later in range(200, 260, 10):
+        world.due["a"] = NOON + later
+        world.scheduler.reschedule("a")
+    assert len(world.scheduler._heap) == 1
+
+    await world.pass_time(240)
+    assert world.refreshed == []
+    await world.pass_time(20)
+    assert world.refreshed == ["a"]
+
+
+async def test_feed_that_is_advanced_and_postponed_again_is_refreshed_once(world: World) -> None:
+    for at in (100, 50, 200):
+        world.due["a"] = NOON + at
+        world.scheduler.reschedule("a")
+
+    await world.pass_time(190)
+    assert world.refreshed == []
+    await world.pass_time(20)
+    await world.pass_time(20)
+    assert world.refreshed == ["a"]
+
+
 async def test_due_feed_is_planned_as_one_that_is_refreshed_next(world: World) -> None:
     planned: list[str] = []
 
