@@ -104,7 +104,7 @@ class PollRhythms:
         self._bytes = 0
         self._swept: Instant = 0.0
         self._unswept: list[str] = []
-        self._feeds: dict[str, bytearray] = {}  # the feed polled longest ago is first
+        self._feeds: dict[str, bytes] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
         """By feed, for feeds with READERS_MAX sampled readers: until this instant, no reader leaves the window."""
@@ -121,7 +121,7 @@ class PollRhythms:
 
     def record_from_peer(self, target: str, pseudonym: Pseudonym, at: Instant) -> None:
         """Record a poll that another machine reported. Do nothing if a later poll of the reader is known."""
-        records = self._feeds.get(target, bytearray())
+        records = self._feeds.get(target, b"")
         for key in (pseudonym.current, pseudonym.previous):
             position = _find(records, key)
             if position >= 0 and _LAST.unpack_from(records, position + _KEY.size)[0] >= at:
@@ -136,7 +136,7 @@ class PollRhythms:
         self._sweep(now)
         records = self._feeds.pop(target, None)
         if records is None:
-            records = bytearray()
+            records = b""
             if len(self._feeds) >= self._feeds_max:
                 self.forget(next(iter(self._feeds)))
         self._feeds[target] = records
@@ -145,23 +145,24 @@ class PollRhythms:
             return False
         if at < 0:
             at = _find(records, pseudonym.previous)
-        if at < 0:
-            fresh = _RECORD.pack(pseudonym.current, now, 0, 0, 0, *(0,) * GAPS_MAX)
+        is_surprise = True
+        if at >= 0:
+            record, is_surprise = self._poll(_reader_at(records, at), pseudonym.current, now)
+        else:
+            record = _first_poll(pseudonym.current, now)
             if len(records) < READERS_MAX * _RECORD.size:
-                records += fresh
-                self._bytes += len(fresh)
-                while self._bytes > self._bytes_max and len(self._feeds) > 1:
-                    self.forget(next(iter(self._feeds)))
+                at = len(records)
             # After the clock was set back, instants may be ahead by more than a window. They are ignored.
             elif (
-                not 0 < self._full_until.get(target, 0.0) - now <= self._window
-                and (at := self._find_outdated(target, records, now)) >= 0
+                0 < self._full_until.get(target, 0.0) - now <= self._window
+                or (at := self._find_outdated(target, records, now)) < 0
             ):
-                records[at : at + _RECORD.size] = fresh
-            else:
                 return False
-            return True
-        return self._poll(records, at, pseudonym.current, now)
+        self._feeds[target] = changed = records[:at] + record + records[at + _RECORD.size :]
+        self._bytes += len(changed) - len(records)
+        while self._bytes > self._bytes_max and len(self._feeds) > 1:
+            self.forget(next(iter(self._feeds)))
+        return is_surprise
 
     def count_sampled(self, target: str) -> int:
         """Return the number of a feed's readers in the sample, at most READERS_MAX."""
@@ -172,7 +173,7 @@ class PollRhythms:
 
         The next polls of these readers can be predicted.
         """
-        records = self._feeds.get(target, bytearray())
+        records = self._feeds.get(target, b"")
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
@@ -223,16 +224,12 @@ class PollRhythms:
         records = self._feeds.get(target)
         if records is None:
             return
-        current = b"".join(
-            _RECORD.pack(*reader[:5], *_pad(reader.gaps))
-            for reader in _readers(records)
-            if abs(now - reader.last) < self._window
-        )
+        current = b"".join(_pack(reader) for reader in _readers(records) if abs(now - reader.last) < self._window)
         if not current:
             self.forget(target)
         elif len(current) < len(records):
             self._bytes -= len(records) - len(current)
-            self._feeds[target] = bytearray(current)
+            self._feeds[target] = current
 
     def dump(self) -> bytes:
         """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses."""
@@ -259,7 +256,7 @@ class PollRhythms:
             raise StoreError("poll rhythms of an unknown form")
         if zlib.crc32(body).to_bytes(4, "little") != data[len(MAGIC) : len(MAGIC) + 4]:
             raise StoreError("damaged poll rhythms")
-        feeds: dict[str, bytearray] = {}
+        feeds: dict[str, bytes] = {}
         outdated: list[str] = []
         at = 0
         try:
@@ -268,7 +265,7 @@ class PollRhythms:
                 at += _HEAD.size
                 name = body[at : at + length].decode("utf-8", "surrogatepass")
                 at += length
-                records = bytearray(body[at : at + count * _RECORD.size])
+                records = body[at : at + count * _RECORD.size]
                 at += count * _RECORD.size
                 if len(records) != count * _RECORD.size or count > READERS_MAX:
                     raise ValueError("records with a wrong length")
@@ -280,7 +277,7 @@ class PollRhythms:
         self._feeds, self._full_until = feeds, {}
         self._bytes = sum(map(len, feeds.values()))
         for name in outdated:
-            _correct(feeds[name], now)
+            feeds[name] = _correct(feeds[name], now)
             self.expire(name, now)
         while self._bytes > self._bytes_max or len(self._feeds) > self._feeds_max:
             self.forget(next(iter(self._feeds)))
@@ -307,7 +304,7 @@ class PollRhythms:
         for _ in range(min(SWEEP_BATCH, len(self._unswept))):
             self.expire(self._unswept.pop(), now)
 
-    def _are_current(self, records: bytearray, now: Instant) -> bool:
+    def _are_current(self, records: bytes, now: Instant) -> bool:
         """Return True if all recorded polls are within the window before `now`. Raises ValueError for invalid
         records."""
         begin, are_current = now - self._window, True
@@ -317,7 +314,7 @@ class PollRhythms:
             are_current = are_current and begin < numbers[0] <= now
         return are_current
 
-    def _find_outdated(self, target: str, records: bytearray, now: Instant) -> int:
+    def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
         """Return the position of a record that has left the window, or -1 if none has.
 
         The records are searched only when the first of them may have left the window.
@@ -328,24 +325,21 @@ class PollRhythms:
         self._full_until[target] = min(reader.last for reader in _readers(records)) + self._window
         return -1
 
-    def _poll(self, records: bytearray, at: int, key: int, now: Instant) -> bool:
-        reader = _reader_at(records, at)
+    def _poll(self, reader: _Reader, key: int, now: Instant) -> tuple[bytes, bool]:
+        """Return the record of a reader after a further poll with this pseudonym, and whether the poll was
+        unexpected."""
         gap = now - reader.last
         if is_set_back(reader.last, now) or gap >= self._window:
-            _RECORD.pack_into(records, at, key, now, 0, 0, 0, *(0,) * GAPS_MAX)
-            return True
+            return _first_poll(key, now), True
         if gap < REPEAT:
-            if key != reader.key:
-                _KEY.pack_into(records, at, key)
-            return False
+            return _pack(reader._replace(key=key)), False
         usual = _usual(reader.gaps)
         if usual and gap > SESSION_BREAK * usual:
             begin = reader.last - reader.since_begin
-            _RECORD.pack_into(records, at, key, now, 0, reader.since_begin, now - begin, *_pad(reader.gaps))
-            return True
+            return _pack(_Reader(key, now, 0, reader.since_begin, now - begin, reader.gaps)), True
         gaps = (gap, *reader.gaps)[:GAPS_MAX]
-        _RECORD.pack_into(records, at, key, now, reader.since_begin + gap, reader.length, reader.cycle, *_pad(gaps))
-        return len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
+        record = _pack(_Reader(key, now, reader.since_begin + gap, reader.length, reader.cycle, gaps))
+        return record, len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
 
 
 def _whole(parts: list[bytes]) -> bytes:
@@ -353,7 +347,7 @@ def _whole(parts: list[bytes]) -> bytes:
     return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
 
 
-def _find(records: bytearray, key: int) -> int:
+def _find(records: bytes, key: int) -> int:
     """Return the position of a pseudonym's record, or -1 without a record."""
     packed_key, at = _KEY.pack(key), -1
     while True:
@@ -362,25 +356,29 @@ def _find(records: bytearray, key: int) -> int:
             return at
 
 
-def _reader_at(records: bytearray, at: int) -> _Reader:
+def _reader_at(records: bytes, at: int) -> _Reader:
     key, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)
     return _Reader(key, last, since_begin, length, cycle, tuple(gap for gap in gaps if gap > 0))
 
 
-def _readers(records: bytearray) -> Iterator[_Reader]:
+def _readers(records: bytes) -> Iterator[_Reader]:
     for at in range(0, len(records), _RECORD.size):
         yield _reader_at(records, at)
 
 
-def _pad(gaps: tuple[Seconds, ...]) -> tuple[Seconds, ...]:
-    return (*gaps, *(0.0,) * (GAPS_MAX - len(gaps)))
+def _pack(reader: _Reader) -> bytes:
+    key, last, since_begin, length, cycle, gaps = reader
+    return _RECORD.pack(key, last, since_begin, length, cycle, *gaps, *(0.0,) * (GAPS_MAX - len(gaps)))
 
 
-def _correct(records: bytearray, now: Instant) -> None:
-    """Set the instants of polls after `now` to `now`."""
-    for at in range(0, len(records), _RECORD.size):
-        (last,) = _LAST.unpack_from(records, at + _KEY.size)
-        _LAST.pack_into(records, at + _KEY.size, min(last, now))
+def _first_poll(key: int, now: Instant) -> bytes:
+    """Return the record of a reader after its first poll."""
+    return _pack(_Reader(key, now, 0, 0, 0, ()))
+
+
+def _correct(records: bytes, now: Instant) -> bytes:
+    """Return the records with the instants of polls after `now` set to `now`."""
+    return b"".join([_pack(reader._replace(last=min(reader.last, now))) for reader in _readers(records)])
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
