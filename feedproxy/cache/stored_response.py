@@ -15,27 +15,16 @@ share a few tuples, but origins may send any number of Content-Encoding values."
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """A placeholder for a body that is stored only in another coding.
-
-    The body has `length` bytes. It can be decoded from the stored body in `coding`.
-    """
-
-    coding: str
-    length: int
-
-
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding. They take a third of the memory of a dictionary.
 
-    In place of a body, an `Unpacked` may be stored. The body is then decoded at the first access, and remains in
-    memory.
+    In place of a body, its length in bytes may be stored. The body is then decoded from the gzip body at the first
+    access, and remains in memory.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
 
-    def __init__(self, bodies: Mapping[str, bytes | Unpacked]) -> None:
+    def __init__(self, bodies: Mapping[str, bytes | int]) -> None:
         codings = tuple(bodies)
         if len(_CODINGS) < CODINGS_MAX:
             codings = _CODINGS.setdefault(codings, codings)
@@ -43,33 +32,32 @@ class Bodies(Mapping[str, bytes]):
         self._bodies = tuple(bodies.values())
         self._is_gzip_of_identity: bool | None = None
 
-    def __reduce__(self) -> tuple[type["Bodies"], tuple[dict[str, bytes | Unpacked]]]:
+    def __reduce__(self) -> tuple[type["Bodies"], tuple[dict[str, bytes | int]]]:
         # Unpickling calls the constructor, so that data of another process cannot set the attributes.
         return Bodies, (dict(self.stored),)
 
     def __getitem__(self, name: str) -> bytes:
         for coding, body in zip(self._codings, self._bodies, strict=True):
             if coding == name:
-                return self._unpack(name, body) if isinstance(body, Unpacked) else body
+                return self._decode(name, body) if isinstance(body, int) else body
         raise KeyError(name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._codings
 
-    def _unpack(self, name: str, body: Unpacked) -> bytes:
-        plain = bounded_decompression.decode(self[body.coding], body.coding, limit=body.length)
+    def _decode(self, name: str, length: int) -> bytes:
+        plain = bounded_decompression.decode(self["gzip"], "gzip", limit=length)
         both = zip(self._codings, self._bodies, strict=True)
         self._bodies = tuple([plain if coding == name else stored for coding, stored in both])
         return plain
 
     def length(self, name: str) -> int:
         """Return the length of a body in bytes without decoding it, or 0 if there is no such body."""
-        body = dict(self.stored).get(name, b"")
-        return body.length if isinstance(body, Unpacked) else len(body)
+        return _length(dict(self.stored).get(name, 0))
 
     @property
-    def stored(self) -> Iterator[tuple[str, bytes | Unpacked]]:
-        """Yield pairs of a coding and its body. The body may be an Unpacked placeholder."""
+    def stored(self) -> Iterator[tuple[str, bytes | int]]:
+        """Yield pairs of a coding and its body, or the length of a body that is not decoded yet."""
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:
@@ -89,9 +77,8 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def size(self) -> int:
-        """Return the size of all bodies together, in bytes. An `Unpacked` counts with the length of its body after
-        decoding."""
-        return sum([body.length if isinstance(body, Unpacked) else len(body) for body in self._bodies])
+        """Return the size of all bodies together, in bytes. A body that is not decoded yet counts, too."""
+        return sum([_length(body) for body in self._bodies])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._codings)
@@ -101,6 +88,10 @@ class Bodies(Mapping[str, bytes]):
 
     def __repr__(self) -> str:
         return f"Bodies({dict(self)!r})"
+
+
+def _length(body: bytes | int) -> int:
+    return body if isinstance(body, int) else len(body)
 
 
 @dataclass(frozen=True, slots=True)

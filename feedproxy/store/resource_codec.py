@@ -18,7 +18,7 @@ from enum import StrEnum
 from types import NoneType, UnionType
 from typing import Any, TypeAliasType, get_args, get_origin, get_type_hints
 
-from feedproxy.cache.stored_response import Bodies, Content, Unpacked
+from feedproxy.cache.stored_response import Bodies, Content
 from feedproxy.errors import StoreError
 from feedproxy.feed.channel import Schedule
 from feedproxy.http.message import Fields
@@ -52,8 +52,8 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
         nonlocal end
         bodies: dict[str, object] = {}
         for coding, body in _bodies_to_write(content):
-            if isinstance(body, Unpacked):
-                bodies[coding] = [body.coding, body.length]
+            if isinstance(body, int):
+                bodies[coding] = ["gzip", body]
                 continue
             # Variants that share a body also share its position.
             position = positions.get(id(body))
@@ -159,7 +159,7 @@ def _header(
         raise StoreError(f"cannot be written: {resource.target}: {error}") from error
 
 
-def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
+def _bodies_to_write(content: Content) -> list[tuple[str, bytes | int]]:
     """Return the bodies to write, by coding.
 
     The decoded body is left out if the gzip body decodes to it, which saves four fifths of the bytes.
@@ -167,7 +167,7 @@ def _bodies_to_write(content: Content) -> list[tuple[str, bytes | Unpacked]]:
     assert isinstance(content.bodies, Bodies)
     to_write = dict(content.bodies.stored)
     if content.tag is not None and content.bodies.is_gzip_of_identity():
-        to_write["identity"] = Unpacked("gzip", len(content.bodies["identity"]))
+        to_write["identity"] = len(content.bodies["identity"])
     return list(to_write.items())
 
 
@@ -220,7 +220,7 @@ class _Context:
         return self._texts.setdefault(text, text)
 
     @abstractmethod
-    def bodies(self, value: Any) -> Mapping[str, bytes | Unpacked]:
+    def bodies(self, value: Any) -> Mapping[str, bytes | int]:
         """Return the bodies of the next content. `value` is their description in the header."""
 
     @abstractmethod
@@ -236,13 +236,13 @@ class _StoredBodies(_Context):
         self._area = area
         self._bodies: dict[tuple[int, int], bytes] = {}
 
-    def bodies(self, value: Any) -> dict[str, bytes | Unpacked]:
-        bodies: dict[str, bytes | Unpacked] = {}
+    def bodies(self, value: Any) -> dict[str, bytes | int]:
+        bodies: dict[str, bytes | int] = {}
         for coding, (start, length) in value.items():
             if type(start) is str:
                 if start not in ("gzip",) or type(value[start][0]) is str:
                     raise ValueError(f"body left out for coding {start!r}: expected a gzip body")
-                bodies[_INTERNER.text(coding)] = Unpacked("gzip", _read_integer(length, self))
+                bodies[_INTERNER.text(coding)] = _read_integer(length, self)
                 continue
             bodies[_INTERNER.text(coding)] = self._body(_read_integer(start, self), _read_integer(length, self))
         return bodies
@@ -330,7 +330,7 @@ def _read_bytes(value: Any, context: _Context) -> bytes:
     return base64.b64decode(value, validate=True)
 
 
-def _read_bodies(value: Any, context: _Context) -> Mapping[str, bytes | Unpacked]:
+def _read_bodies(value: Any, context: _Context) -> Mapping[str, bytes | int]:
     return context.bodies(value)
 
 

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from feedproxy.cache.stored_response import Bodies, Content, StoredResponse, Unpacked
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.feed.channel import Channel, Cloud, Kind, Period, Schedule, SelfLink
 from feedproxy.http.message import Fields
 from feedproxy.store import envelope
@@ -243,7 +243,7 @@ def test_stored_form_of_relocation_kinds_keeps_its_values() -> None:
 
 
 def test_stored_form_of_unpacked_body_names_its_coding() -> None:
-    content = Content(Bodies({"identity": Unpacked("gzip", 5)}))
+    content = Content(Bodies({"identity": 5}))
     stored = dump(Resource(TARGET, (StoredResponse(TARGET, 200, Fields(), content, 1.0, 2.0),)))
 
     response = {

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from feedproxy.cache.stored_response import Bodies, Content, StoredResponse, Unpacked
+from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, TooLarge, Undecodable
 from feedproxy.feed import publication_history, xml_redirect
@@ -404,7 +404,7 @@ def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None)
     """
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)
-    return Bodies({**bodies, "identity": Unpacked("gzip", len(bodies["identity"]))})
+    return Bodies({**bodies, "identity": len(bodies["identity"])})
 
 
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:

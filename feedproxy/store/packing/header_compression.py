@@ -44,7 +44,7 @@ cloudflare.com\\\\/report\\\\/v4?s=\\"}],\\"group\\":\\"cf-nel\\",\\"max_age\\":
 Nov Dec 2025 2026 00:00:00 GMT"],["Content-Type","application/rss+xml; charset=UTF-8"],\
 ["Content-Type","application/rss+xml; charset=utf-8"],["Cache-Control","public, max-age=300, must-revalidate"],\
 ["Vary","Accept-Encoding, Cookie"],["Vary","Accept-Encoding"],["Last-Modified","Sat, 01 Jun 2026 00:00:00 GMT"],\
-["ETag","W/\\"],["ETag","\\"],["Content-Encoding","gzip"]],"content":{"bodies":{},"tag":"",\
+["ETag","W/\\"],["ETag","\\"],["Content-Encoding","gzip"]],"content":{"bodies":{"identity":["gzip",10000],"gzip":[0,2000]},"tag":"",\
 "media_type":"application/rss+xml; charset=utf-8","last_modified":1700000000.0,"feed":true,"edited_by":""},\
 "request_time":1790000000.0,"response_time":1790000000.0,"vary_request":[["Accept-Encoding","gzip, br, zstd"]],\
 "own_agent":true,"final_target":"","has_client_language":true}],"channel":{"kind":"rss","version":"2.0",\
@@ -61,8 +61,8 @@ _decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary)
 
 def compress_header(header: bytes) -> bytes:
     """Return the compressed form of a header. Only one thread may call this at a time."""
-    # The copy frees memory: zstandard's own object occupies the worst-case size.
-    return bytes(memoryview(_compressor.compress(header)))
+    # On disk, spaces follow the header. The copy frees memory: zstandard's own object occupies the worst-case size.
+    return bytes(memoryview(_compressor.compress(header.rstrip(b" "))))
 
 
 def decompress_header(compressed: bytes) -> bytes:

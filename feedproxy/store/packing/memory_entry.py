@@ -41,13 +41,9 @@ def memory_size(resource: Resource) -> int:
 
 
 class MemoryEntry:
-    """The entry of one resource in memory.
+    """The entry of one resource in memory."""
 
-    `size` is the memory that the resource takes, in bytes. It is an estimate until the resource is packed for the first
-    time, and the packed size afterwards.
-    """
-
-    __slots__ = ("_bodies", "_header", "_known_header", "_previous", "_resource", "_target", "size")
+    __slots__ = ("_bodies", "_estimated_size", "_header", "_known_header", "_previous", "_resource", "_target")
 
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
@@ -61,11 +57,21 @@ class MemoryEntry:
         self._bodies: Bodies | tuple[Bodies, ...] = ()
         self._known_header = b""
         self._previous = resource.previous.data
+        self._estimated_size = 0
         if header:
             self._bodies = _bodies_of(resource)
-            self.size = self._packed_size(resource)
         else:
-            self.size = memory_size(resource) if size is None else size
+            self._estimated_size = memory_size(resource) if size is None else size
+
+    @property
+    def size(self) -> int:
+        """Return the memory that the resource takes, in bytes: an estimate until the resource is packed for the first
+        time, and the packed size afterwards."""
+        if not self._header:
+            return self._estimated_size
+        bodies = (self._bodies,) if isinstance(self._bodies, Bodies) else self._bodies
+        size = PACKED_OVERHEAD + len(self._header) + len(self._previous)
+        return size + sum([BODIES_OVERHEAD + variant.size for variant in bodies])
 
     @property
     def resource(self) -> Resource:
@@ -110,15 +116,11 @@ class MemoryEntry:
                 return
             self._known_header = b""
             self._bodies = _bodies_of(resource)
-            self.size = self._packed_size(resource)
+            self._estimated_size = 0
         self._resource = weak = ref(resource)
         del resource
         if weak() is None:
             self._resource = None
-
-    def _packed_size(self, resource: Resource) -> int:
-        count = len(resource.responses)
-        return PACKED_OVERHEAD + BODIES_OVERHEAD * count + len(self._header) + resource.size()
 
 
 def _bodies_of(resource: Resource) -> Bodies | tuple[Bodies, ...]:
