@@ -10,9 +10,9 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.server.access_record import CLIENT_GONE, AccessRecord, record_access
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm.request_routing import fields_of
-from feedproxy.telemetry.log_format import REQUESTS
+from feedproxy.telemetry.log_format import ACCESS_LOGGER
 
-logger = logging.getLogger(REQUESTS)
+logger = logging.getLogger(ACCESS_LOGGER)
 
 
 class AccessLog(Addon):

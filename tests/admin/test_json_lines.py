@@ -4,7 +4,8 @@ import io
 import json
 import logging
 
-from feedproxy.telemetry.log_format import AccessLine, JsonLines
+from feedproxy.telemetry.access_line import AccessLine
+from feedproxy.telemetry.log_format import JsonLines
 
 
 def test_json_log_writes_every_line_as_an_object() -> None:

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from feedproxy.telemetry.log_format import AccessLine, JsonLines, LineFormatter, printable
+from feedproxy.telemetry.access_line import AccessLine
+from feedproxy.telemetry.log_format import JsonLines, LineFormatter, printable
 
 CONTROLS = [
     *range(32),

@@ -24,10 +24,11 @@ from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.log_format import REQUESTS, AccessLine, access_line_text, quote_agent, write_all
+from feedproxy.telemetry.access_line import AccessLine, access_line_text, quote_agent
+from feedproxy.telemetry.log_format import ACCESS_LOGGER, write_all
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
-logger = logging.getLogger(REQUESTS)
+logger = logging.getLogger(ACCESS_LOGGER)
 
 FLUSH_INTERVAL: Seconds = 0.05
 """Longest time in seconds for which a log line is buffered. One write per line would take a fifth of a request's CPU
