@@ -22,7 +22,7 @@ from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.errors import StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
-from feedproxy.fleet.node import FleetNode
+from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
@@ -290,8 +290,8 @@ class App:
         return self._open().history_recorder
 
     @property
-    def fleet(self) -> FleetNode | None:
-        """Return this machine's node of the fleet, or None if the store is not in Redis or not open."""
+    def fleet(self) -> FleetSynchronization | None:
+        """Return the synchronization with other machines, or None if the store is not in Redis or not open."""
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
@@ -368,7 +368,7 @@ class _Services:
             on_failure=app.metrics.on_store_failure,
             shared=app.worker.coordination_file if app.worker is not None else False,
         )
-        self.fleet = FleetNode(settings, self.store, app.clock) if settings.is_fleet else None
+        self.fleet = FleetSynchronization(settings, self.store, app.clock) if settings.is_fleet else None
         name = partial(_new_pseudonym, app.random_bytes)
         makers = {"pseudonym": name, "reader-secret": partial(app.random_bytes, 32)}
         if self.fleet is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from feedproxy.app import App
 from feedproxy.clock import SystemClock
-from feedproxy.fleet.node import FleetNode
+from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.proxy.service import Service
@@ -47,7 +47,7 @@ class Machine:
         return self.app.service
 
     @property
-    def fleet(self) -> FleetNode:
+    def fleet(self) -> FleetSynchronization:
         assert self.app.fleet is not None
         return self.app.fleet
 

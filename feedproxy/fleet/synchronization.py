@@ -1,8 +1,7 @@
-"""A node of a fleet: the work that a worker process does with other machines.
+"""Synchronization with the other machines of a fleet: what is sent to them, and how their events are applied here.
 
-Once a second, a node sends reader counts and polls of readers, and checks for missed events. While Redis is
-unavailable, it tries to connect. Each worker of a machine is a node. Work on the machine's own store is divided among
-its workers by target.
+Once a second, each worker process sends reader counts and polls of readers, and checks for missed events. While Redis
+is unavailable, it tries to connect. Work on the machine's own store is divided among its workers by target.
 """
 
 import asyncio
@@ -13,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.fleet import shared_polls
+from feedproxy.fleet.copy_comparison import CopyComparison
 from feedproxy.fleet.event_listener import EventListener
 from feedproxy.fleet.fleet_store import FleetStore
 from feedproxy.fleet.redis_connection import START_TIMEOUT, RedisConnection, RedisRefused, RedisUnavailable
@@ -32,7 +32,6 @@ from feedproxy.telemetry.metrics import Metrics
 logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
-COMPARE_BATCH = 200
 CLAIM_LIFETIME: Seconds = 7 * 86_400
 """Seconds for which Redis remembers which machine has claimed the deliveries of a change."""
 
@@ -41,8 +40,9 @@ SITE_PAUSE_MAX: Seconds = 60
 slot is moved to this limit, because the clock of that machine may be ahead."""
 
 
-class FleetNode:
-    """A node. It is created from the settings and the machine's own store. Call `join`, then `start`."""
+class FleetSynchronization:
+    """Synchronization of a worker process. It is created from the settings and the machine's own store. Call `join`,
+    then `start`."""
 
     def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
         self._clock = clock
@@ -54,7 +54,8 @@ class FleetNode:
             self.connection, self.keys, self.machine, lease=settings.fleet_lease, expiry=settings.fleet_expiry
         )
         self.store = FleetStore(local, self.redis_operations, clock)
-        self.event_listener = EventListener(self.redis_operations, self._apply_event, self._compare_soon)
+        self.comparison = CopyComparison(self.store, self.redis_operations, self._is_mine, self._invalidate)
+        self.event_listener = EventListener(self.redis_operations, self._apply_event, self.comparison.request)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
         self.sums = SubscriberSums(
@@ -71,10 +72,6 @@ class FleetNode:
         self._polls = SharedPolls(self.redis_operations)
         self._notifications: NotificationService | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._comparing: asyncio.Task[None] | None = None
-        self._compare_again = False
-        self.comparison_count = 0
-        """Number of comparisons of all local copies with Redis."""
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
         """Load the shared state of the fleet. `makers` return the values for names that have no value yet."""
@@ -96,7 +93,7 @@ class FleetNode:
         self._begin()
 
     async def start(self) -> None:
-        """Start the node. Return after missed events are applied, or after Redis is found unavailable."""
+        """Start the synchronization. Return after missed events are applied, or after Redis is found unavailable."""
         if await self.connection.probe(START_TIMEOUT):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_TIMEOUT):
@@ -109,10 +106,10 @@ class FleetNode:
 
     async def close(self) -> None:
         """Leave the fleet. Queued messages are sent when the store is closed."""
-        for task in (*self._tasks, self._comparing):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        await self.comparison.close()
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await self.sums.sync()
         await self.event_listener.close()
@@ -217,7 +214,7 @@ class FleetNode:
         """Apply missed events, then send the changes that this machine made during the outage."""
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
-        self._compare_soon()
+        self.comparison.request()
         self.store.redis_queue.wake()
 
     # -- events
@@ -260,47 +257,6 @@ class FleetNode:
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.admin.owns(target)
 
-    # -- comparison of all copies
-
-    def _compare_soon(self) -> None:
-        """Schedule a comparison of all copies with Redis.
-
-        It is needed after events were lost, or after local changes were not sent.
-        """
-        self._compare_again = True
-        if self._comparing is None or self._comparing.done():
-            self._comparing = asyncio.ensure_future(self._compare())
-
-    async def _compare(self) -> None:
-        try:
-            while self._compare_again:
-                self._compare_again = False
-                batch: list[str] = []
-                for target in self.store.targets():
-                    if self._is_mine(target):
-                        batch.append(target)
-                    if len(batch) == COMPARE_BATCH:
-                        await self._compare_batch(batch)
-                        batch = []
-                await self._compare_batch(batch)
-                self.comparison_count += 1
-        except (RedisUnavailable, RedisRefused):
-            return  # all copies are compared again when Redis is available
-
-    async def _compare_batch(self, targets: list[str]) -> None:
-        if not targets:
-            return
-        for target, (version, has_copy) in zip(targets, await self.redis_operations.versions(targets), strict=True):
-            stored_token = self.store.stored_token(target)
-            if version > stored_token and has_copy:
-                self.store.schedule_pull(target)
-            elif version > stored_token:
-                await self._invalidate(target)
-                await self.store.drop(target)
-            elif stored_token > version and self.store.local.peek(target) is not None:
-                self.store.redis_queue.enqueue_copy(target, 0)
-        await asyncio.sleep(0)
-
     def _observe(self, metrics: Metrics) -> None:
         store = self.store
         metrics.observe_fleet(
@@ -308,7 +264,7 @@ class FleetNode:
             waiting=len(store.redis_queue),
             events={
                 "away": self.connection.outage_count,
-                "compared": self.comparison_count,
+                "compared": self.comparison.count,
                 "gap": self.event_listener.gaps,
                 "lease-lost": store.coordination.lost_count,
                 "refused": store.redis_queue.refused + self.connection.refusal_count,

@@ -1,0 +1,76 @@
+"""Comparison of all copies of this machine with Redis, after events were lost or local changes were not sent."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from feedproxy.fleet.fleet_store import FleetStore
+from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_operations import RedisOperations
+
+COMPARE_BATCH = 200
+"""Number of copies in one request to Redis."""
+
+
+class CopyComparison:
+    """Comparison of copies by their fencing tokens: older copies are fetched or dropped, newer ones are sent.
+
+    `is_mine` returns whether this worker process compares a target. `invalidate` is called before a copy is dropped.
+    """
+
+    def __init__(
+        self,
+        store: FleetStore,
+        redis_operations: RedisOperations,
+        is_mine: Callable[[str], bool],
+        invalidate: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._store = store
+        self._redis_operations = redis_operations
+        self._is_mine = is_mine
+        self._invalidate = invalidate
+        self._task: asyncio.Task[None] | None = None
+        self._is_requested = False
+        self.count = 0
+        """Number of comparisons of all copies."""
+
+    def request(self) -> None:
+        """Start a comparison soon, also if one is in progress."""
+        self._is_requested = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._compare())
+
+    async def _compare(self) -> None:
+        try:
+            while self._is_requested:
+                self._is_requested = False
+                batch: list[str] = []
+                for target in self._store.targets():
+                    if self._is_mine(target):
+                        batch.append(target)
+                    if len(batch) == COMPARE_BATCH:
+                        await self._compare_batch(batch)
+                        batch = []
+                await self._compare_batch(batch)
+                self.count += 1
+        except (RedisUnavailable, RedisRefused):
+            return  # all copies are compared again when Redis is available
+
+    async def _compare_batch(self, targets: list[str]) -> None:
+        if not targets:
+            return
+        for target, (version, has_copy) in zip(targets, await self._redis_operations.versions(targets), strict=True):
+            stored_token = self._store.stored_token(target)
+            if version > stored_token and has_copy:
+                self._store.schedule_pull(target)
+            elif version > stored_token:
+                await self._invalidate(target)
+                await self._store.drop(target)
+            elif stored_token > version and self._store.local.peek(target) is not None:
+                self._store.redis_queue.enqueue_copy(target, 0)
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Cancel a comparison in progress."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
