@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 action_logger = logging.getLogger("feedproxy.operator")
 
-LOGGED_PARAMETERS = ("deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
+LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "seconds", "replace", "intercept")
 """Parameters of an action that are logged."""
 
 

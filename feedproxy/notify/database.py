@@ -46,8 +46,9 @@ CREATE TABLE changes (
 CREATE INDEX changes_at ON changes (at);
 CREATE TABLE errands (  -- refreshes owed to accepted pings
     target TEXT PRIMARY KEY, due REAL NOT NULL, tries INTEGER NOT NULL, pings INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE rung (target TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE strangers (
+CREATE TABLE rung (  -- last refresh of each target by pings
+    target TEXT PRIMARY KEY, at REAL NOT NULL) WITHOUT ROWID;
+CREATE TABLE strangers (  -- unknown sites that pinged
     url TEXT PRIMARY KEY, name TEXT NOT NULL, first REAL NOT NULL, last REAL NOT NULL, count INTEGER NOT NULL);
 CREATE TABLE subscriptions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, role TEXT NOT NULL, protocol TEXT NOT NULL, topic TEXT NOT NULL,

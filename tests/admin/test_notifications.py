@@ -35,8 +35,8 @@ async def test_subscriptions_are_shown_without_their_secrets(proxy: Proxy) -> No
 async def test_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> None:
     made = await subscribed(proxy)
 
-    async def act(deed: str) -> tuple[int, object]:
-        status, view, _ = await proxy.post("/subscription", {"id": str(made.id), "deed": deed})
+    async def act(action: str) -> tuple[int, object]:
+        status, view, _ = await proxy.post("/subscription", {"id": str(made.id), "action": action})
         return status, view["ok"]
 
     async def state() -> str | None:
@@ -55,24 +55,32 @@ async def test_subscription_is_paused_resumed_and_removed(proxy: Proxy) -> None:
 async def test_unverified_subscription_is_not_resumed(proxy: Proxy) -> None:
     made = await subscribed(proxy, state=State.PENDING)
 
-    for deed in ("pause", "resume"):
-        _, view, _ = await proxy.post("/subscription", {"id": str(made.id), "deed": deed})
+    for action in ("pause", "resume"):
+        _, view, _ = await proxy.post("/subscription", {"id": str(made.id), "action": action})
         assert view["ok"] is False
 
 
 async def test_form_redirects_to_the_page(proxy: Proxy) -> None:
     made = await subscribed(proxy)
 
-    status, _, where = await proxy.post("/subscription", {"id": str(made.id), "deed": "pause"}, Accept="text/html")
+    status, _, where = await proxy.post("/subscription", {"id": str(made.id), "action": "pause"}, Accept="text/html")
     _, text = await proxy.get(where)
 
     assert status == 303
     assert "The subscription is paused." in text
 
 
+async def test_former_name_of_the_action_is_accepted(proxy: Proxy) -> None:
+    made = await subscribed(proxy)
+
+    _, view, _ = await proxy.post("/subscription", {"id": str(made.id), "deed": "pause"})
+
+    assert (view["ok"], view["action"], view["deed"]) == (True, "pause", "pause")
+
+
 async def test_unknown_action_is_refused(proxy: Proxy) -> None:
-    assert (await proxy.post("/subscription", {"id": "1", "deed": "explode"}))[0] == 400
-    assert (await proxy.post("/subscription", {"id": "x", "deed": "pause"}))[0] == 400
+    assert (await proxy.post("/subscription", {"id": "1", "action": "explode"}))[0] == 400
+    assert (await proxy.post("/subscription", {"id": "x", "action": "pause"}))[0] == 400
 
 
 async def test_text_from_other_hosts_is_escaped(proxy: Proxy) -> None:

@@ -42,10 +42,14 @@ class NotificationsPage:
         return self._pages.page(request, "notifications.html", notifications=view)
 
     async def act(self, request: web.Request) -> web.Response:
-        """Pause, resume or remove a subscription, and return the response. The parameters are `id` and `deed`."""
+        """Pause, resume or remove a subscription, and return the response. The parameters are `id` and `action`.
+
+        `deed` is the former name of `action`. It is still accepted, and is part of the response.
+        """
         self._pages.service()
         parameters = await request_parameters.read_parameters(request)
-        number, action = _number(parameters.get("id", "")), parameters.get("deed", "")
+        number = _number(parameters.get("id", ""))
+        action = parameters.get("action") or parameters.get("deed", "")
         subscriptions = self._app.notifications.subscriptions
         if action == "remove":
             done, text = await subscriptions.remove(number), "The subscription is removed."
@@ -59,8 +63,8 @@ class NotificationsPage:
                 and await subscriptions.set_state(number, after)
             )
         else:
-            raise request_parameters.InvalidForm(f"deed: {action!r}: expected pause, resume or remove.")
-        view = {"ok": done, "id": number, "deed": action}
+            raise request_parameters.InvalidForm(f"action: {action!r}: expected pause, resume or remove.")
+        view = {"ok": done, "id": number, "action": action, "deed": action}
         return self._outcome(
             request, view, Notice(done, text if done else "There is no subscription with that id and state.")
         )
