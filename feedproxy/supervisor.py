@@ -98,7 +98,6 @@ class Supervisor:
     _admin: tuple[socket.socket, ...] = ()
     _admin_ports: tuple[int, ...] = ()
     _workers: list[_WorkerSlot] = field(default_factory=list)
-    _ending: bool = False
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
     _coordination: int = -1
     _snapshots: tuple[int, ...] = ()
@@ -135,7 +134,9 @@ class Supervisor:
         self._lock = folder_lock.acquire(options.folder) if options.folder is not None else None
         self._folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         self._coordination = os.memfd_create("feedproxy-common", os.MFD_CLOEXEC)
-        self._snapshots = tuple(os.memfd_create(f"feedproxy-{n}", os.MFD_CLOEXEC) for n in range(options.size))
+        self._snapshots = tuple(
+            os.memfd_create(f"feedproxy-{number}", os.MFD_CLOEXEC) for number in range(options.size)
+        )
         self._beats = mmap.mmap(-1, HEARTBEAT.size * options.size)
         # Objects created so far are never collected, so that all workers share their memory pages.
         gc.collect()

@@ -35,7 +35,6 @@ _FLAGS = {
     "proxy-revalidate": "proxy_revalidate",
     "must-understand": "must_understand",
     "no-transform": "no_transform",
-    "immutable": "immutable",
     "only-if-cached": "only_if_cached",
 }
 _DURATIONS = {
@@ -69,7 +68,6 @@ class CacheControl:
     proxy_revalidate: bool = False
     must_understand: bool = False
     no_transform: bool = False
-    immutable: bool = False
     only_if_cached: bool = False
     max_age: Seconds | None = None
     s_maxage: Seconds | None = None

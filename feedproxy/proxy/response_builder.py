@@ -90,7 +90,7 @@ def build_response(
                 )
             case _:
                 pass
-        if stored.status == 200 and (ranged := _range_response(stored, request, selected, fields)):
+        if stored.status == 200 and (ranged := _range_response(request, selected, fields)):
             return ranged
     if not stored.content.bodies:
         return Response(stored.status, fields)  # a response to HEAD: its Content-Length, if any, is the origin's
@@ -255,9 +255,7 @@ def _fields_in_304(fields: Fields) -> Fields:
     return Fields(line for line in fields if line[0].lower() in FIELDS_IN_304)
 
 
-def _range_response(
-    stored: StoredResponse, request: Request, selected: SelectedRepresentation, fields: Fields
-) -> Response | None:
+def _range_response(request: Request, selected: SelectedRepresentation, fields: Fields) -> Response | None:
     value = request.fields.get("range")
     if value is None or request.method != "GET":
         return None

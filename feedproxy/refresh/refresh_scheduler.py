@@ -285,7 +285,7 @@ class RefreshScheduler:
         match self._plan_due(target):
             case Refresh():
                 self._busy[lane] = self._busy.get(lane, 0) + 1
-                task = asyncio.ensure_future(self._run_refresh(target, lane, due))
+                task = asyncio.ensure_future(self._run_refresh(target, lane))
                 self._in_progress[task] = time.monotonic()
             case Later(at):
                 self._put(target, at)
@@ -294,8 +294,8 @@ class RefreshScheduler:
             case never:
                 assert_never(never)
 
-    async def _run_refresh(self, target: str, lane: str, due: Instant) -> None:
-        """Refresh a feed that has been due since the instant `due`."""
+    async def _run_refresh(self, target: str, lane: str) -> None:
+        """Refresh a feed that is due."""
         try:
             await asyncio.sleep(0)  # the plan has taken as long: hits are served before the refresh starts
             await self._refresh(target)

@@ -30,7 +30,6 @@ def test_directives_of_all_lines_are_combined_in_any_case() -> None:
         ("proxy-revalidate", "proxy_revalidate"),
         ("must-understand", "must_understand"),
         ("no-transform", "no_transform"),
-        ("immutable", "immutable"),
         ("only-if-cached", "only_if_cached"),
     ],
 )

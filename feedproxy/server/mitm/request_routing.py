@@ -24,9 +24,6 @@ from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
-TUNNEL = "feedproxy.tunnel"
-"""Key in the metadata of a client connection: the `host:port` of its CONNECT."""
-
 OWN_AUTHORITY = "feedproxy.own-authority"
 """Key in `flow.metadata`: the absolute-form names this proxy. The request is therefore for the gateway."""
 
