@@ -21,7 +21,7 @@ from feedproxy.lab.recording_scores import ObservedPoll, RecordingScores
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import FeedScore, ReaderScore
 from feedproxy.scoring.polling_interval_rules import format_duration
-from feedproxy.scoring.rule_weights import redact_target
+from feedproxy.scoring.rule_weights import short_target
 from feedproxy.scoring.scored_request import REDIRECTS
 from feedproxy.web import templates
 
@@ -116,7 +116,7 @@ def _feed_context(
     score: FeedScore, observations: Sequence[ObservedPoll], begin: Instant, end: Instant
 ) -> dict[str, Any]:
     return {
-        "name": redact_target(score.feed),
+        "name": short_target(score.feed),
         "score": score,
         "level": grade_level(score.grade),
         "interval": format_duration(score.interval) if score.interval else "",

@@ -11,7 +11,7 @@ from feedproxy.http.negotiation import weights_in
 from feedproxy.http.user_agent import parse_claim, product
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, redact_target
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
 from feedproxy.scoring.scored_request import Poll
 
 _LIBRARY = re.compile(
@@ -121,9 +121,9 @@ def evaluate_needless(poll: Poll, _: ReaderState) -> Verdict:
     if "cookie" in poll.fields:
         observations.append(Observation(COOKIES_SENT, "Cookie was sent"))
     if referrer := poll.fields.get("referer"):
-        observations.append(Observation(REFERRER_SENT, f"Referer: {redact_target(referrer)}"))
+        observations.append(Observation(REFERRER_SENT, f"Referer: {short_target(referrer)}"))
     if (plain := strip_cache_busters(poll.target, poll.at)) != poll.target:
-        observations.append(Observation(QUERY_ADDED, f"{redact_target(poll.target)} instead of {redact_target(plain)}"))
+        observations.append(Observation(QUERY_ADDED, f"{short_target(poll.target)} instead of {short_target(plain)}"))
     return tuple(observations)
 
 

@@ -4,7 +4,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.notes import Category, Level, Note
 from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.reader_state import ReaderState, RelocationSightings, stays_in_proxy
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, redact_target
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, short_target
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS_MIN = 3
@@ -38,7 +38,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
         observations.append(
             Observation(
                 REDIRECT_NOT_FOLLOWED,
-                f"the previous answer was {previous.status} to {redact_target(state.redirect_target)}",
+                f"the previous answer was {previous.status} to {short_target(state.redirect_target)}",
             )
         )
     moved = state.permanent.get(poll.target)
@@ -47,7 +47,7 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
         observations.append(
             Observation(
                 kind,
-                f"{redact_target(moved.location)} was announced by {moved.count} answers, "
+                f"{short_target(moved.location)} was announced by {moved.count} answers, "
                 f"first {format_duration(poll.at - moved.first)} ago",
             )
         )
@@ -67,7 +67,7 @@ def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
     if state.partial and poll.target not in state.direct_addresses:
         return None  # another worker may have sent the redirect
     if poll.target in state.temporary and poll.target not in state.direct_addresses and not is_permanent:
-        return (Observation(TEMPORARY_MOVE_ADOPTED, f"{redact_target(poll.target)} was requested directly"),)
+        return (Observation(TEMPORARY_MOVE_ADOPTED, f"{short_target(poll.target)} was requested directly"),)
     return NO_VIOLATIONS if poll.target in state.direct_addresses else None
 
 
@@ -104,7 +104,7 @@ def _describe_adoption(sightings: RelocationSightings) -> str:
         if sightings.count == 1
         else f"{sightings.count} answers in {format_duration(sightings.last - sightings.first)}"
     )
-    return f"{redact_target(sightings.location)} after {answers}"
+    return f"{short_target(sightings.location)} after {answers}"
 
 
 def is_left_alone(ended: Instant | None, now: Instant) -> bool:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notes import Note
 
 
-class Rule(StrEnum):
+class ReaderRule(StrEnum):
     """A rule for feed readers. The weight of a rule expresses how much a violation costs origins and other readers."""
 
     CONDITIONS = "conditions"
@@ -86,12 +86,9 @@ class Observation:
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
-def redact_target(target: str) -> str:
+def short_target(target: str) -> str:
     """Return a target with its secrets removed, cut to 200 characters, or `…` if the target is invalid."""
-    try:
-        return without_secrets(target)[:200]
-    except ValueError:
-        return "…"
+    return redact_target(target)[:200]
 
 
 type Verdict = tuple[Observation, ...]

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from feedproxy.http.memoize import memoize_short
-from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.web.templates import plain_text
@@ -20,14 +20,6 @@ def public_name(target: str, settings: Settings) -> View:
     the two differ. Both are without secrets."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
-
-
-def redact_target(target: str) -> str:
-    """Return an address without secrets, or `…` if it is invalid."""
-    try:
-        return without_secrets(target)
-    except ValueError:
-        return "…"  # rules and feeds may contain any text
 
 
 @memoize_short(entries=256)

@@ -9,10 +9,11 @@ from feedproxy.admin import request_parameters
 from feedproxy.admin.pages.feed_pages import FeedPages, Notice, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscription_table import State, Subscription
-from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
+from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000

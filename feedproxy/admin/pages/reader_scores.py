@@ -18,7 +18,7 @@ from feedproxy.lab.score_page import grade_level, with_code
 from feedproxy.scoring import score_report
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import merge_accounts
-from feedproxy.scoring.rule_weights import redact_target
+from feedproxy.scoring.rule_weights import short_target
 
 SHOWN_MAX = 200
 """Maximum number of scores on the page."""
@@ -81,7 +81,7 @@ class ReadersPage:
                 "name": score_report.display_name(score),
                 "level": grade_level(score.grade),
                 "score": score,
-                "feeds": [redact_target(feed.feed) for feed in score.feeds[:3]],
+                "feeds": [short_target(feed.feed) for feed in score.feeds[:3]],
             }
             for score in scores
         ]

@@ -172,12 +172,13 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 
 def text_without_secrets(text: str) -> str:
     """Return a text with the secrets of each address in it replaced."""
-    return _ADDRESS.sub(_shown_address, text) if "://" in text else text
+    return _ADDRESS.sub(lambda match: redact_target(match[0]), text) if "://" in text else text
 
 
-def _shown_address(match: re.Match[str]) -> str:
+def redact_target(target: str) -> str:
+    """Return an address without secrets, or `…` if it is invalid. Rules and feeds may contain any text."""
     try:
-        return without_secrets(match[0])
+        return without_secrets(target)
     except ValueError:
         return "…"  # the brackets of the host are invalid, so the parts of the address are unknown
 
