@@ -46,7 +46,7 @@ from feedproxy.store.tiered import open_store
 from feedproxy.subscribers.pseudonyms import Identifier
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 from feedproxy.telemetry.metrics import Metrics
-from feedproxy.telemetry.metrics_aggregation import NoPeers, PeerMetrics
+from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers, PeerMetrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.telemetry.traffic_history import HistoryRecorder
 from feedproxy.upstream.address_policy import AddressPolicy
@@ -129,7 +129,7 @@ class App:
         """True after SIGTERM. Waiting connections are still accepted until `draining` is set."""
         self.drain_deadline: Seconds | None = None
         """End of `drain_timeout` on the event loop's clock, or None."""
-        self.peer_metrics: PeerMetrics = NoPeers()
+        self.peer_metrics: PeerMetrics = NoOtherWorkers()
         """The metrics of the other workers."""
         self.enforces_targets = False
         """True if mitmproxy may connect only to targets that `server/mitm/passthrough.py` approved."""

@@ -921,43 +921,45 @@ def require(options: Any, **values: Any) -> None:
 
 def format_value(name: str, value: Any) -> Any:
     """Return an option's value in the form of a configuration. A number with a unit becomes text."""
-    unit: Unit = next((item.metadata["unit"] for item in fields(Settings) if item.name == name), "")
+    unit: Unit = next(
+        (option_field.metadata["unit"] for option_field in fields(Settings) if option_field.name == name), ""
+    )
     return format_quantity(value, unit) if unit and value else value
 
 
 def option_names() -> list[str]:
     """Return every option's name, in the order of this file, without deprecated options."""
-    return [item.name for item in fields(Settings) if not item.metadata["deprecated"]]
+    return [option_field.name for option_field in fields(Settings) if not option_field.metadata["deprecated"]]
 
 
 def deprecated_names() -> list[str]:
     """Return the names of the options that still work, but will be fixed limits in the next release."""
-    return [item.name for item in fields(Settings) if item.metadata["deprecated"]]
+    return [option_field.name for option_field in fields(Settings) if option_field.metadata["deprecated"]]
 
 
 def restart_names() -> list[str]:
     """Return the options that are read only at the start."""
-    return [item.name for item in fields(Settings) if item.metadata["restart"]]
+    return [option_field.name for option_field in fields(Settings) if option_field.metadata["restart"]]
 
 
 def defaults() -> dict[str, Any]:
     """Return the default of each option in the form of a configuration, including deprecated options."""
-    default_by_name = {item.name: item.default for item in fields(Settings)}
+    default_by_name = {option_field.name: option_field.default for option_field in fields(Settings)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in default_by_name.items()}
 
 
 def per_feed_names() -> list[str]:
     """Return the options that a rule may override."""
-    return [item.name for item in fields(Settings) if item.metadata["per_feed"]]
+    return [option_field.name for option_field in fields(Settings) if option_field.metadata["per_feed"]]
 
 
 def from_options(values: Mapping[str, Any]) -> Settings:
     """Return Settings with these option values. Missing options get their defaults, and unknown options are ignored."""
     options: dict[str, Any] = {}
-    for item in fields(Settings):
-        if item.name in values:
-            value = values[item.name]
-            options[item.name] = tuple(value) if isinstance(item.default, tuple) else value
+    for option_field in fields(Settings):
+        if option_field.name in values:
+            value = values[option_field.name]
+            options[option_field.name] = tuple(value) if isinstance(option_field.default, tuple) else value
     return Settings(**options)
 
 

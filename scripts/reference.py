@@ -16,7 +16,7 @@ from feedproxy.check.run_checks import CHECKS
 from feedproxy.lab.replay.faults import GROUPS
 from feedproxy.notes import Category, Level, Note, as_markdown, notes_of
 from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
-from feedproxy.scoring.rule_weights import Rule
+from feedproxy.scoring.rule_weights import ReaderRule
 from feedproxy.settings import Settings, format_value, option_names
 from feedproxy.telemetry.metrics import Metrics
 
@@ -254,7 +254,7 @@ def findings() -> str:
         for kind in notes_of(module)
     ]
     lines = [FINDINGS_HEAD, "## Rules", "", "| rule | weight |", "|---|---|"]
-    lines += [f"| {rule.requirement} | {rule.weight} |" for rule in Rule]
+    lines += [f"| {rule.requirement} | {rule.weight} |" for rule in ReaderRule]
     return "\n".join([*lines, *_by_category(kinds), ""])
 
 

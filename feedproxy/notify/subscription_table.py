@@ -92,7 +92,10 @@ class Subscriptions:
         """
 
         def work(db: sqlite3.Connection) -> list[Subscription]:
-            keys = {(item.role, item.protocol, item.topic, item.callback) for item in new}
+            keys = {
+                (subscription.role, subscription.protocol, subscription.topic, subscription.callback)
+                for subscription in new
+            }
             added = sum(_find(db, *key) is None for key in keys)
             site = site_or_self(new[0].callback)
             if added and (
@@ -100,7 +103,7 @@ class Subscriptions:
                 or (per_site and _count(db, _SUBSCRIBERS, site) + added > per_site)
             ):
                 raise SubscriptionsFull("no more subscriptions are accepted at present")
-            return [_put(db, item) for item in new]
+            return [_put(db, subscription) for subscription in new]
 
         return await self._database.run(work)
 

@@ -16,7 +16,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.notify.notification_protocol import DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, Subscription
-from feedproxy.notify.topics import is_no_longer_public, redirect_target
+from feedproxy.notify.topics import is_no_longer_public, moved_target
 from feedproxy.refresh.refresh_events import RefreshEnded
 
 SWEEP_INTERVAL: Seconds = 600
@@ -47,7 +47,7 @@ class SubscriberMaintenance:
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         target = event.target
-        if is_no_longer_public(self._service, target) or redirect_target(self._service, target) != target:
+        if is_no_longer_public(self._service, target) or moved_target(self._service, target) != target:
             self._service.defer(partial(self.update_subscriptions, target))
 
     async def _on_tick(self) -> None:
@@ -61,14 +61,14 @@ class SubscriberMaintenance:
             await self.update_subscriptions(topic)
             await asyncio.sleep(0)
         for topic in await self._service.subscriptions.moved_topics(self._protocol):
-            await self._service.subscriptions.move(self._protocol, topic, redirect_target(self._service, topic))
+            await self._service.subscriptions.move(self._protocol, topic, moved_target(self._service, topic))
             await asyncio.sleep(0)
 
     async def update_subscriptions(self, topic: str) -> None:
         """End the subscriptions to a private feed, or move the subscriptions to a feed that has moved."""
         if is_no_longer_public(self._service, topic):
             await self._end(topic)
-        elif (new_topic := redirect_target(self._service, topic)) != topic:
+        elif (new_topic := moved_target(self._service, topic)) != topic:
             await self._service.subscriptions.move(self._protocol, topic, new_topic)
 
     async def _end(self, topic: str) -> None:

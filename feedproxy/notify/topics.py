@@ -112,7 +112,7 @@ def current_topic(service: NotificationService, target: str) -> str:
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
-def redirect_target(service: NotificationService, target: str) -> str:
+def moved_target(service: NotificationService, target: str) -> str:
     """Return the target to which a feed has moved permanently, even if that target is not stored.
 
     If the feed has not moved, return `target`.

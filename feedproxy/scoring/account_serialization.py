@@ -11,7 +11,7 @@ from feedproxy.notes import Level, Note, notes_of
 from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
 from feedproxy.scoring.reader_accounts import FeedAccount, ReaderAccount
 from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
-from feedproxy.scoring.rule_weights import Rule
+from feedproxy.scoring.rule_weights import ReaderRule
 
 _KINDS: dict[str, type[Note]] = {
     kind.id(): kind
@@ -74,11 +74,11 @@ def _dump_evidence(requests: Iterable[Evidence]) -> list[Any]:
 def _load_feed(values: dict[str, Any]) -> FeedAccount:
     findings = {}
     for name, (count, rule, details, requests) in values["heard"].items():
-        broken_rule = Rule(rule) if rule is not None else None
+        broken_rule = ReaderRule(rule) if rule is not None else None
         findings[_KINDS[name]] = FindingCount(dict(details), list(_load_evidence(requests)), int(count), broken_rule)
     return FeedAccount(
         feed=str(values["feed"]),
-        tallies={Rule(rule): RuleTally(*map(int, counts)) for rule, counts in values["tallies"].items()},
+        tallies={ReaderRule(rule): RuleTally(*map(int, counts)) for rule, counts in values["tallies"].items()},
         findings=findings,
         cost=TrafficCost(*map(int, values["cost"])),
         first=float(values["first"]),

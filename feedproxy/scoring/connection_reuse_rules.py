@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.rule_evaluation import FeedEvaluation
-from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Rule
+from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, ReaderRule
 from feedproxy.scoring.scored_request import Poll
 
 BURST_GAP: Seconds = 10
@@ -50,11 +50,11 @@ class ConnectionReuse:
             return
         burst.at = poll.at
         if poll.connection in burst.connections:
-            evaluation.record_verdict(Rule.CONNECTION, poll, NO_VIOLATIONS)
+            evaluation.record_verdict(ReaderRule.CONNECTION, poll, NO_VIOLATIONS)
         elif evaluation.state.follows(poll) or len(burst.connections) >= CONNECTIONS_MAX:
             reason = f"connection {len(burst.connections) + 1} to {authority}, seconds after the previous one"
             evaluation.record_verdict(
-                Rule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTIONS_UNUSED, reason),)
+                ReaderRule.CONNECTION, poll, (Observation(client_hygiene_rules.CONNECTIONS_UNUSED, reason),)
             )
         if poll.connection not in burst.connections and len(burst.connections) <= CONNECTIONS_MAX:
             burst.connections.append(poll.connection)

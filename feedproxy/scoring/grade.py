@@ -18,7 +18,7 @@ from feedproxy.scoring import client_hygiene_rules
 from feedproxy.scoring.reader_accounts import RULES_OF_PRAISE, FeedAccount, ReaderAccount, create_account, sum_costs
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally, TrafficCost
-from feedproxy.scoring.rule_weights import Rule
+from feedproxy.scoring.rule_weights import ReaderRule
 
 REQUESTS_MIN = 3
 """Number of polls below which FEW_REQUESTS marks the grade as provisional."""
@@ -33,7 +33,7 @@ class Finding:
     note: Note
     count: int
     requests: tuple[Evidence, ...]
-    rule: Rule | None = None
+    rule: ReaderRule | None = None
     """The violated rule, or None if the finding is praise or information."""
 
 
@@ -41,7 +41,7 @@ class Finding:
 class RuleResult:
     """The number of requests to which a rule applied, and the number of these requests that broke the rule."""
 
-    rule: Rule
+    rule: ReaderRule
     chances: int
     broken: int
 
@@ -116,7 +116,7 @@ def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
 
 
 def _feed_score(
-    account: FeedAccount, tallies: Mapping[Rule, RuleTally], findings: Mapping[type[Note], FindingCount]
+    account: FeedAccount, tallies: Mapping[ReaderRule, RuleTally], findings: Mapping[type[Note], FindingCount]
 ) -> FeedScore:
     rules = _rules([tallies])
     return FeedScore(
@@ -129,12 +129,12 @@ def _feed_score(
     )
 
 
-def _rules(tallies: Iterable[Mapping[Rule, RuleTally]]) -> tuple[RuleResult, ...]:
-    chances, broken = dict.fromkeys(Rule, 0), dict.fromkeys(Rule, 0)
+def _rules(tallies: Iterable[Mapping[ReaderRule, RuleTally]]) -> tuple[RuleResult, ...]:
+    chances, broken = dict.fromkeys(ReaderRule, 0), dict.fromkeys(ReaderRule, 0)
     for rule, tally in chain.from_iterable(feed_tallies.items() for feed_tallies in tallies):
         chances[rule] += tally.chances
         broken[rule] += tally.broken
-    return tuple(RuleResult(rule, chances[rule], broken[rule]) for rule in Rule if chances[rule])
+    return tuple(RuleResult(rule, chances[rule], broken[rule]) for rule in ReaderRule if chances[rule])
 
 
 def _findings(

@@ -15,15 +15,17 @@ from feedproxy.scoring import polling_interval_rules, redirect_rules
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.reader_names import ReaderName, reader_name
 from feedproxy.scoring.rule_evaluation import PRAISE, Evidence, FeedEvaluation, FindingCount, RuleTally, TrafficCost
-from feedproxy.scoring.rule_weights import Rule
+from feedproxy.scoring.rule_weights import ReaderRule
 
 EVIDENCE_MAX = 3
 """Maximum number of example requests stored for each finding of one reader and feed in live scores."""
 
-SINGLE_REQUEST_RULES = frozenset({Rule.CODING, Rule.IDENTITY, Rule.CONTACT, Rule.NEEDLESS, Rule.VERSION})
+SINGLE_REQUEST_RULES = frozenset(
+    {ReaderRule.CODING, ReaderRule.IDENTITY, ReaderRule.CONTACT, ReaderRule.NEEDLESS, ReaderRule.VERSION}
+)
 """Rules for which a single request shows whether the reader keeps them."""
 
-RULES_OF_PRAISE: Mapping[type[Note], Rule] = {kind: rule for rule, kind in PRAISE.items()}
+RULES_OF_PRAISE: Mapping[type[Note], ReaderRule] = {kind: rule for rule, kind in PRAISE.items()}
 """The rule to which each kind of praise belongs."""
 
 
@@ -32,7 +34,7 @@ class FeedAccount:
     """The counts and findings for one reader and one feed."""
 
     feed: str
-    tallies: Mapping[Rule, RuleTally]
+    tallies: Mapping[ReaderRule, RuleTally]
     findings: Mapping[type[Note], FindingCount]
     cost: TrafficCost
     first: Instant
@@ -49,21 +51,21 @@ class FeedAccount:
         """Return the mean time between two polls, in seconds; 0 if there was only one poll."""
         return (self.last - self.first) / (self.rounds - 1) if self.rounds > 1 else 0.0
 
-    def finalize(self, now: Instant) -> tuple[Mapping[Rule, RuleTally], Mapping[type[Note], FindingCount]]:
+    def finalize(self, now: Instant) -> tuple[Mapping[ReaderRule, RuleTally], Mapping[type[Note], FindingCount]]:
         """Return tallies and findings for the time up to `now`.
 
         Findings that need all polls, such as ON_THE_HOUR, are added. Praise for rules that were broken is removed.
         """
         tallies, findings = dict(self.tallies), dict(self.findings)
-        if redirect_rules.is_left_alone(self.ended, now) and Rule.ENDINGS not in tallies:
-            tallies[Rule.ENDINGS] = RuleTally(1, 0)
+        if redirect_rules.is_left_alone(self.ended, now) and ReaderRule.ENDINGS not in tallies:
+            tallies[ReaderRule.ENDINGS] = RuleTally(1, 0)
             findings[redirect_rules.HEEDS_ENDINGS] = FindingCount({}, [], 1)
         if self.rounds >= polling_interval_rules.HOURS_MIN:
             is_hourly = self.on_hour >= self.rounds / 2
-            tallies[Rule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
+            tallies[ReaderRule.HOUR] = RuleTally(self.rounds, self.on_hour if is_hourly else 0)
             if is_hourly:
                 findings[polling_interval_rules.ON_THE_HOUR] = FindingCount(
-                    {}, list(self.hourly), self.on_hour, Rule.HOUR
+                    {}, list(self.hourly), self.on_hour, ReaderRule.HOUR
                 )
         broken = {rule for rule, tally in tallies.items() if tally.broken}
         withheld = {kind for kind, rule in RULES_OF_PRAISE.items() if rule in broken or rule not in tallies}
@@ -152,13 +154,13 @@ def _merge_feed(root: str, parts: list[FeedAccount]) -> FeedAccount:
     )
 
 
-def _sum_tallies(parts: list[Mapping[Rule, RuleTally]]) -> Mapping[Rule, RuleTally]:
+def _sum_tallies(parts: list[Mapping[ReaderRule, RuleTally]]) -> Mapping[ReaderRule, RuleTally]:
     return {
         rule: RuleTally(
             sum(part[rule].chances for part in parts if rule in part),
             sum(part[rule].broken for part in parts if rule in part),
         )
-        for rule in Rule
+        for rule in ReaderRule
         if any(rule in part for part in parts)
     }
 

@@ -12,43 +12,43 @@ from feedproxy.clock import Instant
 from feedproxy.notes import Note
 from feedproxy.scoring import client_hygiene_rules, conditional_request_rules, polling_interval_rules, redirect_rules
 from feedproxy.scoring.reader_state import ReaderState
-from feedproxy.scoring.rule_weights import Observation, Rule, Verdict
+from feedproxy.scoring.rule_weights import Observation, ReaderRule, Verdict
 from feedproxy.scoring.scored_request import Poll
 
 type Evaluator = Callable[[Poll, ReaderState], Verdict | None]
 
-EVALUATORS: Mapping[Rule, Evaluator] = {
-    Rule.CONDITIONS: conditional_request_rules.evaluate,
-    Rule.PACE: polling_interval_rules.evaluate,
-    Rule.REFUSALS: polling_interval_rules.evaluate_refusal,
-    Rule.MOVES: redirect_rules.evaluate,
-    Rule.ENDINGS: redirect_rules.evaluate_ended,
-    Rule.SKIPPED: polling_interval_rules.evaluate_skips,
-    Rule.CODING: client_hygiene_rules.evaluate_coding,
-    Rule.IDENTITY: client_hygiene_rules.evaluate_identity,
-    Rule.TEMPORARY: redirect_rules.evaluate_temporary,
-    Rule.DELTAS: conditional_request_rules.evaluate_delta,
-    Rule.CONTACT: client_hygiene_rules.evaluate_contact,
-    Rule.NEEDLESS: client_hygiene_rules.evaluate_needless,
-    Rule.VERSION: client_hygiene_rules.evaluate_version,
+EVALUATORS: Mapping[ReaderRule, Evaluator] = {
+    ReaderRule.CONDITIONS: conditional_request_rules.evaluate,
+    ReaderRule.PACE: polling_interval_rules.evaluate,
+    ReaderRule.REFUSALS: polling_interval_rules.evaluate_refusal,
+    ReaderRule.MOVES: redirect_rules.evaluate,
+    ReaderRule.ENDINGS: redirect_rules.evaluate_ended,
+    ReaderRule.SKIPPED: polling_interval_rules.evaluate_skips,
+    ReaderRule.CODING: client_hygiene_rules.evaluate_coding,
+    ReaderRule.IDENTITY: client_hygiene_rules.evaluate_identity,
+    ReaderRule.TEMPORARY: redirect_rules.evaluate_temporary,
+    ReaderRule.DELTAS: conditional_request_rules.evaluate_delta,
+    ReaderRule.CONTACT: client_hygiene_rules.evaluate_contact,
+    ReaderRule.NEEDLESS: client_hygiene_rules.evaluate_needless,
+    ReaderRule.VERSION: client_hygiene_rules.evaluate_version,
 }
 """The function that evaluates each rule for a single request. Two rules are evaluated elsewhere: CONNECTION by
 `Reader`, HOUR by `FeedAccount.finalize`."""
 
-PRAISE: Mapping[Rule, type[Note]] = {
-    Rule.CONDITIONS: conditional_request_rules.ASKS_WELL,
-    Rule.PACE: polling_interval_rules.KEEPS_PACE,
-    Rule.REFUSALS: polling_interval_rules.LEAVES_IN_PEACE,
-    Rule.MOVES: redirect_rules.ADOPTS_MOVES,
-    Rule.ENDINGS: redirect_rules.HEEDS_ENDINGS,
-    Rule.SKIPPED: polling_interval_rules.HEEDS_SKIPPED,
-    Rule.CODING: client_hygiene_rules.TAKES_COMPRESSION,
-    Rule.IDENTITY: client_hygiene_rules.NAMES_ITSELF,
-    Rule.TEMPORARY: redirect_rules.KEEPS_ADDRESS,
-    Rule.DELTAS: conditional_request_rules.USES_DELTAS,
-    Rule.CONTACT: client_hygiene_rules.TELLS_CONTACT,
-    Rule.NEEDLESS: client_hygiene_rules.NOTHING_NEEDLESS,
-    Rule.CONNECTION: client_hygiene_rules.REUSES_CONNECTIONS,
+PRAISE: Mapping[ReaderRule, type[Note]] = {
+    ReaderRule.CONDITIONS: conditional_request_rules.ASKS_WELL,
+    ReaderRule.PACE: polling_interval_rules.KEEPS_PACE,
+    ReaderRule.REFUSALS: polling_interval_rules.LEAVES_IN_PEACE,
+    ReaderRule.MOVES: redirect_rules.ADOPTS_MOVES,
+    ReaderRule.ENDINGS: redirect_rules.HEEDS_ENDINGS,
+    ReaderRule.SKIPPED: polling_interval_rules.HEEDS_SKIPPED,
+    ReaderRule.CODING: client_hygiene_rules.TAKES_COMPRESSION,
+    ReaderRule.IDENTITY: client_hygiene_rules.NAMES_ITSELF,
+    ReaderRule.TEMPORARY: redirect_rules.KEEPS_ADDRESS,
+    ReaderRule.DELTAS: conditional_request_rules.USES_DELTAS,
+    ReaderRule.CONTACT: client_hygiene_rules.TELLS_CONTACT,
+    ReaderRule.NEEDLESS: client_hygiene_rules.NOTHING_NEEDLESS,
+    ReaderRule.CONNECTION: client_hygiene_rules.REUSES_CONNECTIONS,
 }
 
 TEXT_LENGTH_MAX = 500
@@ -74,7 +74,7 @@ class FindingCount:
     evidence: list[Evidence] = field(default_factory=list)
     """The latest requests with the finding, oldest first; `FeedEvaluation` limits their number."""
     count: int = 0
-    rule: Rule | None = None
+    rule: ReaderRule | None = None
     """The violated rule, or None if the finding is praise or information."""
 
 
@@ -114,7 +114,7 @@ class FeedEvaluation:
     def __init__(self, feed: str, *, evidence_max: int = 1000, partial: bool = False) -> None:
         self.feed = feed
         self.state = ReaderState(partial)
-        self.tallies: dict[Rule, RuleTally] = {}
+        self.tallies: dict[ReaderRule, RuleTally] = {}
         self.findings: dict[type[Note], FindingCount] = {}
         self.cost = TrafficCost()
         self.first: Instant | None = None
@@ -148,7 +148,7 @@ class FeedEvaluation:
         self._add_cost(poll)
         state.learn(poll)
 
-    def record_verdict(self, rule: Rule, poll: Poll, verdict: Verdict) -> None:
+    def record_verdict(self, rule: ReaderRule, poll: Poll, verdict: Verdict) -> None:
         """Record a rule's verdict on a request. If the rule was kept, record praise."""
         tally = self.tallies.get(rule)
         if tally is None:
@@ -162,12 +162,12 @@ class FeedEvaluation:
         if not verdict and (praise := PRAISE.get(rule)) is not None:
             self._record_praise(praise, poll, "")
 
-    def _record_once_per_request(self, verdict: Verdict, poll: Poll, rule: Rule) -> None:
+    def _record_once_per_request(self, verdict: Verdict, poll: Poll, rule: ReaderRule) -> None:
         """Record the first observation of each kind, so that a request counts once for each finding."""
         for observation in {observation.kind: observation for observation in reversed(verdict)}.values():
             self._record_observation(observation, poll, rule)
 
-    def _record_observation(self, observation: Observation, poll: Poll, rule: Rule | None = None) -> None:
+    def _record_observation(self, observation: Observation, poll: Poll, rule: ReaderRule | None = None) -> None:
         finding = self.findings.get(observation.kind)
         if finding is None:
             finding = self.findings[observation.kind] = FindingCount(observation.values, rule=rule)

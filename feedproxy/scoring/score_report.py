@@ -10,7 +10,7 @@ from feedproxy.notes import Level
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, RuleResult
 from feedproxy.scoring.polling_interval_rules import format_duration
 from feedproxy.scoring.rule_evaluation import Evidence, TrafficCost
-from feedproxy.scoring.rule_weights import Rule, redact_target
+from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.templates import iso, plain_text, size
 
 EXAMPLES = 3
@@ -54,7 +54,7 @@ def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str] = ()) -> str
 def display_name(score: ReaderScore | FeedScore) -> str:
     """Return the User-Agent of a reader, or the target of a feed with its secrets removed."""
     if isinstance(score, FeedScore):
-        return redact_target(score.feed)
+        return short_target(score.feed)
     return plain_text(score.user_agent) or "(no User-Agent)"
 
 
@@ -71,7 +71,7 @@ def _reader_view(score: ReaderScore) -> dict[str, Any]:
         "cost": cost_view(score.cost),
         "feeds": [
             {
-                "feed": redact_target(feed.feed),
+                "feed": short_target(feed.feed),
                 "grade": feed.grade,
                 "interval": round(feed.interval),
                 "findings": [_finding_view(finding) for finding in feed.findings],
@@ -93,7 +93,7 @@ def _request_view(request: Evidence) -> dict[str, Any]:
     return {
         "number": request.number,
         "at": iso(request.at),
-        "url": redact_target(request.target),
+        "url": short_target(request.target),
         "status": request.status,
         "words": request.reason,
     }
@@ -127,10 +127,10 @@ def _reader_text(score: ReaderScore) -> str:
     ]
     if len(score.feeds) > 1:
         head += [
-            f"            {feed.grade:>3}  {redact_target(feed.feed)}{_interval_text(feed)}" for feed in score.feeds
+            f"            {feed.grade:>3}  {short_target(feed.feed)}{_interval_text(feed)}" for feed in score.feeds
         ]
     elif score.feeds:
-        head.append(f"            {redact_target(score.feeds[0].feed)}{_interval_text(score.feeds[0])}")
+        head.append(f"            {short_target(score.feeds[0].feed)}{_interval_text(score.feeds[0])}")
     bad = [finding for finding in score.findings if finding.note.level is not Level.GOOD]
     good = [finding for finding in score.findings if finding.note.level is Level.GOOD]
     return "\n".join([*head, *(line for found in [*bad, *good] for line in _finding_text(found))])
@@ -159,9 +159,9 @@ def _finding_text(finding: Finding) -> list[str]:
 def _suite(score: ReaderScore) -> ElementTree.Element:
     results = {result.rule: result for result in score.rules}
     name = f"{display_name(score)} ({score.grade} of 100)"
-    suite = ElementTree.Element("testsuite", name=name, tests=str(len(Rule)), errors="0")
+    suite = ElementTree.Element("testsuite", name=name, tests=str(len(ReaderRule)), errors="0")
     failures = 0
-    for rule in Rule:
+    for rule in ReaderRule:
         case = ElementTree.SubElement(suite, "testcase", classname=score.reader or "reader", name=rule.requirement)
         if rule not in results:
             ElementTree.SubElement(case, "skipped", message="no request could show it")
@@ -173,7 +173,7 @@ def _suite(score: ReaderScore) -> ElementTree.Element:
             )
             ElementTree.SubElement(case, "failure", message=message, type=str(rule)).text = _valid_xml(text)
     suite.set("failures", str(failures))
-    suite.set("skipped", str(len(Rule) - len(results)))
+    suite.set("skipped", str(len(ReaderRule) - len(results)))
     return suite
 
 

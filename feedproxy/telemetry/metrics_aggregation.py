@@ -64,7 +64,7 @@ class PeerMetrics(Protocol):
         ...
 
 
-class NoPeers:
+class NoOtherWorkers:
     """The metrics of the other workers if there are none: every result is empty."""
 
     async def families(self) -> Sequence[Plain]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from feedproxy.admin.pages.feed_advice import advice
-from feedproxy.admin.pages.feed_state import Condition, State, feed_condition
+from feedproxy.admin.pages.feed_state import Condition, FeedState, feed_condition
 from feedproxy.admin.pages.resource_views import feed_warnings, view_resource
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
@@ -25,7 +25,7 @@ def _condition(resource: Resource, settings: Settings | None = None) -> Conditio
 def test_fresh_feed_is_fetched_when_its_lifetime_ends() -> None:
     condition = _condition(a_resource(minutes_ago=10, max_age=3600))
 
-    assert condition.state is State.FRESH
+    assert condition.state is FeedState.FRESH
     assert condition.next_at == NOW + 3000
     assert condition.next_reason == "max-age of 1 h"
 
@@ -43,7 +43,7 @@ def test_condition_names_the_plan_of_the_schedule() -> None:
 def test_held_feed_is_fetched_when_its_ttl_ends() -> None:
     condition = _condition(a_resource(minutes_ago=10, max_age=60, schedule=Schedule(ttl=60)))
 
-    assert condition.state is State.HELD
+    assert condition.state is FeedState.HELD
     assert condition.next_at == NOW + 3000
     assert "ttl" in condition.next_reason
 
@@ -51,7 +51,7 @@ def test_held_feed_is_fetched_when_its_ttl_ends() -> None:
 def test_stale_feed_waits_for_a_reader() -> None:
     condition = _condition(a_resource(minutes_ago=120))
 
-    assert condition.state is State.STALE
+    assert condition.state is FeedState.STALE
     assert condition.next_at == NOW
 
 
@@ -59,7 +59,7 @@ def test_failing_feed_names_the_failure_and_waits_for_its_back_off() -> None:
     failures = Failures(3, NOW - 7200, NOW - 60, "timeout", NOW + 240)
     condition = _condition(replace(a_resource(minutes_ago=120), failures=failures))
 
-    assert condition.state is State.FAILING
+    assert condition.state is FeedState.FAILING
     assert condition.reason.startswith("3 failures in a row for 2 h: The origin did not respond in time.")
     assert "The copy is stale for 1 h" in condition.reason
     assert condition.next_at == NOW + 240
@@ -69,9 +69,9 @@ def test_moved_feed_is_shown_as_moved_after_confirmation() -> None:
     once = Relocation(RelocationKind.MOVED, "https://example.org/", NOW - 60, NOW - 60, 1)
     twice = replace(once, count=2, confirmed=True)
 
-    assert _condition(replace(a_resource(), relocation=once)).state is State.FRESH
+    assert _condition(replace(a_resource(), relocation=once)).state is FeedState.FRESH
     condition = _condition(replace(a_resource(), relocation=twice))
-    assert condition.state is State.MOVED
+    assert condition.state is FeedState.MOVED
     assert condition.reason == "readers are redirected to https://example.org/: seen 2 times, confirmed"
     assert condition.next_at == NOW - 60 + Settings().gone_recheck
 
@@ -79,14 +79,14 @@ def test_moved_feed_is_shown_as_moved_after_confirmation() -> None:
 def test_ended_feed_names_the_rule_of_the_operator() -> None:
     condition = _condition(a_resource(), Settings(gone=True))
 
-    assert condition.state is State.GONE
+    assert condition.state is FeedState.GONE
     assert condition.reason.endswith("by a rule")
 
 
 def test_unstored_feed_has_a_warning() -> None:
     resource = replace(a_resource(), variants=())
 
-    assert _condition(resource).state is State.UNSTORED
+    assert _condition(resource).state is FeedState.UNSTORED
     view = view_resource(resource, lambda _: None, Settings(), NOW)
     assert any("every request goes to the origin" in warning for warning in feed_warnings(view, view.resource.channel))
 
@@ -95,7 +95,7 @@ def test_invalidated_feed_is_stale() -> None:
     resource = a_resource()
     resource = replace(resource, variants=(replace(resource.variants[0], invalid=True),))
 
-    assert _condition(resource).state is State.STALE
+    assert _condition(resource).state is FeedState.STALE
 
 
 def test_redacted_text_keeps_punctuation_after_addresses() -> None:
@@ -109,8 +109,8 @@ def test_ended_feed_is_failing_until_confirmation() -> None:
     resource = replace(a_resource(), relocation=sighting, failures=Failures(1, NOW - 60, NOW - 60, "gone", NOW + 60))
     condition = _condition(resource)
 
-    assert condition.state is State.FAILING
+    assert condition.state is FeedState.FAILING
     assert condition.reason.endswith("seen once, waiting for confirmation")
     assert advice(resource, condition.state, Settings()).startswith("The origin has reported an end. No action needed")
     confirmed = _condition(replace(resource, relocation=replace(sighting, count=2, confirmed=True)))
-    assert confirmed.state is State.GONE
+    assert confirmed.state is FeedState.GONE

@@ -12,7 +12,7 @@ from feedproxy.scoring import account_serialization
 from feedproxy.scoring.live_scores import FEED_BYTES, LiveScores
 from feedproxy.scoring.reader_accounts import ReaderAccount
 from feedproxy.scoring.scored_request import Poll, feed_poll
-from feedproxy.telemetry.metrics_aggregation import NoPeers
+from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers
 from tests.stages.admin import NOW, TARGET, Proxy
 
 CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True, schedule=Schedule(ttl=60))
@@ -217,7 +217,7 @@ SAME = ("If-None-Match", '"1"')
 KEY = b"k" * 32
 
 
-class OtherWorker(NoPeers):
+class OtherWorker(NoOtherWorkers):
     """Another worker, with its accounts serialized and parsed."""
 
     def __init__(self, live_scores: LiveScores) -> None:

@@ -42,7 +42,7 @@ SPANS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class TrafficPeriod:
     """The traffic in the period that one column shows."""
 
     at: Instant
@@ -63,7 +63,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One slot as a column: its parts from bottom to top, and its text."""
+    """One period as a column: its parts from bottom to top, and its text."""
 
     x: float
     boxes: tuple[Box, ...]
@@ -88,17 +88,17 @@ def find_span(name: str) -> Span:
     return next((span for span in SPANS if span.name == name), SPANS[1])
 
 
-def make_slots(history: History, span: Span, now: Instant) -> list[Slot]:
-    """Return the slots of a span in order of time. The last slot is the current one."""
+def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficPeriod]:
+    """Return the periods of a span in order of time. The last period is the current one."""
     units, count = list(history.last(span.unit, span.count, now)), span.units_per_column
     grouped = [units[start : start + count] for start in range(0, len(units), count)]
     return [
-        Slot(group[0][0], _label(group[0][0], span), sum((tally for _, tally in group), NO_TRAFFIC))
+        TrafficPeriod(group[0][0], _label(group[0][0], span), sum((tally for _, tally in group), NO_TRAFFIC))
         for group in grouped
     ]
 
 
-def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
+def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
     """Return the chart of requests. The lower part of a column shows the requests that the store answered, the upper
     part those that needed an origin.
     """
@@ -109,10 +109,10 @@ def requests_chart(slots: Sequence[Slot], span: Span) -> Chart:
     def describe(tally: TrafficCounts) -> str:
         return f"{number(tally.requests)} requests, {number(tally.hits)} from the store"
 
-    return _chart(slots, span, parts, describe, number)
+    return _chart(periods, span, parts, describe, number)
 
 
-def traffic_chart(slots: Sequence[Slot], span: Span) -> Chart:
+def traffic_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
     """Return the chart of bytes sent to clients. The upper part of a column shows the bytes that origins sent, the
     lower part the bytes that origins did not have to send.
     """
@@ -123,40 +123,40 @@ def traffic_chart(slots: Sequence[Slot], span: Span) -> Chart:
     def describe(tally: TrafficCounts) -> str:
         return f"{size(tally.sent)} to readers, {size(tally.received)} from origins"
 
-    return _chart(slots, span, parts, describe, size)
+    return _chart(periods, span, parts, describe, size)
 
 
 def _chart(
-    slots: Sequence[Slot],
+    periods: Sequence[TrafficPeriod],
     span: Span,
     parts: Callable[[TrafficCounts], tuple[int, int]],
     describe: Callable[[TrafficCounts], str],
     format_value: Callable[[float], str],
 ) -> Chart:
-    top = _round_number(max((sum(parts(slot.tally)) for slot in slots), default=0))
+    top = _round_number(max((sum(parts(period.tally)) for period in periods), default=0))
     columns = []
-    for index, slot in enumerate(slots):
+    for index, period in enumerate(periods):
         x, ground, boxes = index * STEP, float(HEIGHT), []
-        for kind, count in zip(KINDS, parts(slot.tally), strict=True):
+        for kind, count in zip(KINDS, parts(period.tally), strict=True):
             # Each count above zero gets a visible height.
             height = round(max(0.8, HEIGHT * count / top), 2) if count else 0.0
             ground = round(ground - height, 2)
             if height:
                 boxes.append(Box(kind, x + GAP / 2, ground, STEP - GAP, height))
-        columns.append(Column(x, tuple(boxes), f"{slot.label}: {describe(slot.tally)}"))
-    total = sum((slot.tally for slot in slots), NO_TRAFFIC)
-    busiest = max(slots, key=lambda slot: sum(parts(slot.tally)))
+        columns.append(Column(x, tuple(boxes), f"{period.label}: {describe(period.tally)}"))
+    total = sum((period.tally for period in periods), NO_TRAFFIC)
+    busiest = max(periods, key=lambda period: sum(parts(period.tally)))
     text = f"Columns for the last {span.label}, one for each {span.column_name}: {describe(total)} in all"
     if sum(parts(total)):
         at = "at" if span.unit == HOUR else "on"
         text += f"; most {at} {busiest.label}: {describe(busiest.tally)}"
     return Chart(
-        STEP * len(slots),
+        STEP * len(periods),
         tuple(columns),
         format_value(top),
         format_value(top / 2),
-        slots[0].label,
-        slots[-1].label,
+        periods[0].label,
+        periods[-1].label,
         f"{text}.",
     )
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from feedproxy import __version__
 from feedproxy.admin.pages import activity_views, charts, health
 from feedproxy.admin.pages.feed_pages import SORTS, FeedPages, as_json, by_state, subscribers_of, wants_json
-from feedproxy.admin.pages.feed_state import State
+from feedproxy.admin.pages.feed_state import FeedState
 from feedproxy.admin.pages.feed_table import FeedTable
 from feedproxy.admin.pages.reader_scores import ReaderScores
 from feedproxy.admin.pages.store_usage import StoreUsageMeter
@@ -34,7 +34,7 @@ READERS_MAX = 8
 SCORES_MAX_AGE: Seconds = 15
 """Seconds for which reader scores are reused, because the page reloads itself every few seconds."""
 
-TROUBLED_STATES = (State.FAILING, State.GONE, State.MOVED)
+TROUBLED_STATES = (FeedState.FAILING, FeedState.GONE, FeedState.MOVED)
 
 
 class Dashboard:
@@ -59,7 +59,7 @@ class Dashboard:
             return as_json(view)
         now = self._app.clock.now()
         span = charts.find_span(request.query.get("span", ""))
-        slots = charts.make_slots(traffic, span, now)
+        periods = charts.periods_of_span(traffic, span, now)
         scores = (await self._reader_scores.summary(age_max=SCORES_MAX_AGE)).scores
         troubled = await asyncio.to_thread(_feeds_with_problems, table.rows)
         return self._pages.page(
@@ -70,10 +70,10 @@ class Dashboard:
             gateway=_gateway(self._app.settings),
             span=span,
             spans=charts.SPANS,
-            slots=slots,
-            requests=charts.requests_chart(slots, span),
-            traffic=charts.traffic_chart(slots, span),
-            total=sum((slot.tally for slot in slots), NO_TRAFFIC),
+            periods=periods,
+            requests=charts.requests_chart(periods, span),
+            traffic=charts.traffic_chart(periods, span),
+            total=sum((period.tally for period in periods), NO_TRAFFIC),
             troubled=troubled[:ATTENTION_MAX],
             more_troubled=max(0, len(troubled) - ATTENTION_MAX),
             popular=await asyncio.to_thread(_popular, table.rows),

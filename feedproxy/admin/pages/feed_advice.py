@@ -1,6 +1,6 @@
 """Advice for the operator about a feed that is failing, moved or gone."""
 
-from feedproxy.admin.pages.feed_state import State
+from feedproxy.admin.pages.feed_state import FeedState
 from feedproxy.cache.cache_status import Detail
 from feedproxy.settings import Settings
 from feedproxy.store.resource import RelocationKind, Resource
@@ -37,7 +37,7 @@ _OTHERWISE = "feedproxy tries again, at growing intervals. If this persists, ope
 _READERS = "Some readers adopt the new address by themselves. Tell it to the others."
 
 
-def advice(resource: Resource, state: State, settings: Settings) -> str:
+def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
     """Return advice about a feed in one or two sentences, or "" if the operator need not act."""
     sighting = resource.relocation
     if sighting is not None and not sighting.confirmed and not (settings.moved_to or settings.gone):
@@ -46,14 +46,14 @@ def advice(resource: Resource, state: State, settings: Settings) -> str:
             f"The origin has reported {reported_change}. No action needed: it takes effect when the origin repeats it."
         )
     match state:
-        case State.FAILING:
+        case FeedState.FAILING:
             return next((text for token, text in _FAILING.items() if token == resource.failures.detail), _OTHERWISE)
-        case State.MOVED | State.GONE if settings.moved_to or settings.gone:
+        case FeedState.MOVED | FeedState.GONE if settings.moved_to or settings.gone:
             return "A rule of the configuration (feeds:) declares this. Change it there."
-        case State.MOVED:
+        case FeedState.MOVED:
             return f"{_READERS} If the move is wrong, undo it."
-        case State.GONE:
+        case FeedState.GONE:
             return "Readers should unsubscribe. If the feed has not ended, undo the end, and feedproxy asks again."
-        case State.UNSTORED:
+        case FeedState.UNSTORED:
             return "Every poll causes a request to the origin. Only the publisher can change this, by Cache-Control."
     return ""

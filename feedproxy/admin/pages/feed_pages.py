@@ -16,7 +16,7 @@ from aiohttp import web
 
 from feedproxy import __version__
 from feedproxy.admin.pages import activity_views
-from feedproxy.admin.pages.feed_state import MEANING, State
+from feedproxy.admin.pages.feed_state import MEANING, FeedState
 from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
 from feedproxy.admin.pages.resource_views import feed_view, view_resource
 from feedproxy.admin.pages.versions import version_list
@@ -44,12 +44,12 @@ NOTICES_MAX = 64
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
 """The part of a page that states when the page was made."""
 
-_ORDER = {str(state): number for number, state in enumerate(State)}
+_ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
 SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
     "subscribers": ("Subscribers", lambda row: -row["subscribers"]),
     "title": ("Title", lambda row: row["title"].casefold()),
-    "state": ("State", lambda row: _ORDER[row["state"]]),
+    "state": ("FeedState", lambda row: _ORDER[row["state"]]),
     "next": ("Next fetch", lambda row: row["next_fetch"]["at"] or ""),
     "fetched": ("Fetched", lambda row: row["fetched"] or ""),
 }
@@ -285,7 +285,7 @@ def subscribers_of(table: FeedTable) -> list[int]:
 
 def by_state(rows: Sequence[View]) -> dict[str, int]:
     """Return the number of feeds in each state."""
-    counts = dict.fromkeys((str(state) for state in State), 0)
+    counts = dict.fromkeys((str(state) for state in FeedState), 0)
     for row in rows:
         counts[row["state"]] += 1
     return counts

@@ -15,7 +15,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 
-class State(StrEnum):
+class FeedState(StrEnum):
     """The states of a feed, in the order of the attention that they need, the most urgent first."""
 
     FAILING = "failing"  # the last fetch returned no usable response
@@ -28,13 +28,13 @@ class State(StrEnum):
 
 
 MEANING = {
-    State.FAILING: "The last fetch returned no usable response.",
-    State.GONE: "The feed has ended: readers get 410.",
-    State.MOVED: "The feed has a new address: readers are redirected there.",
-    State.STALE: "At the next request of a reader, feedproxy asks the origin whether the copy is current.",
-    State.UNSTORED: "HTTP does not permit storing a copy.",
-    State.HELD: "HTTP's lifetime is over. By the feed's own schedule the copy still answers.",
-    State.FRESH: "The copy is fresh and answers readers.",
+    FeedState.FAILING: "The last fetch returned no usable response.",
+    FeedState.GONE: "The feed has ended: readers get 410.",
+    FeedState.MOVED: "The feed has a new address: readers are redirected there.",
+    FeedState.STALE: "At the next request of a reader, feedproxy asks the origin whether the copy is current.",
+    FeedState.UNSTORED: "HTTP does not permit storing a copy.",
+    FeedState.HELD: "HTTP's lifetime is over. By the feed's own schedule the copy still answers.",
+    FeedState.FRESH: "The copy is fresh and answers readers.",
 }
 
 _SENTENCES = {str(detail): detail.sentence for detail in Detail}
@@ -48,7 +48,7 @@ class Condition:
     fetched.
     """
 
-    state: State
+    state: FeedState
     reason: str
     next_at: Instant
     next_reason: str
@@ -66,13 +66,13 @@ def feed_condition(
     if active is not None:
         if isinstance(active, moved_and_gone.RespondMoved):
             reason = f"readers are redirected to {to_public(active.location, settings)}"
-            state = State.MOVED
+            state = FeedState.MOVED
         elif settings.gone or (sighting is not None and sighting.confirmed):
             reason = "the feed has ended, and readers get 410"
-            state = State.GONE
+            state = FeedState.GONE
         else:
             reason = "the origin answers that the feed has ended, and readers get its 410"
-            state = State.FAILING
+            state = FeedState.FAILING
         if settings.moved_to or settings.gone:
             return Condition(state, f"{reason}, by a rule", next_at, next_reason)
         if sighting is not None and sighting.confirmed:
@@ -88,17 +88,17 @@ def feed_condition(
         reason = f"{tries} {when}: {detail_sentence(failures.detail)}"
         if freshness is not None:
             reason += f" The copy is {freshness.description}"
-        return Condition(State.FAILING, reason, next_at, next_reason)
+        return Condition(FeedState.FAILING, reason, next_at, next_reason)
     if freshness is None:
         reason = "its body is larger than buffer_max" if resource.oversized else "no copy is stored"
-        return Condition(State.UNSTORED, reason, next_at, next_reason)
+        return Condition(FeedState.UNSTORED, reason, next_at, next_reason)
     if resource.variants[-1].invalid:
-        return Condition(State.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
+        return Condition(FeedState.STALE, detail_sentence(Detail.INVALIDATED), now, next_reason)
     if freshness.is_fresh(now):
-        return Condition(State.FRESH, freshness.description, next_at, next_reason)
+        return Condition(FeedState.FRESH, freshness.description, next_at, next_reason)
     if freshness.allowance is not None:
-        return Condition(State.HELD, freshness.description, next_at, next_reason)
-    return Condition(State.STALE, freshness.description, next_at, next_reason)
+        return Condition(FeedState.HELD, freshness.description, next_at, next_reason)
+    return Condition(FeedState.STALE, freshness.description, next_at, next_reason)
 
 
 def detail_sentence(detail: str) -> str:

@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
-from feedproxy.admin.pages.feed_state import State
+from feedproxy.admin.pages.feed_state import FeedState
 
 SHOWN_MAX = 500
 """Maximum number of feeds on the page."""
@@ -18,17 +18,17 @@ class RelocationsPage:
     async def show(self, request: web.Request) -> web.Response:
         """Return the feeds that have moved or ended. The feeds with the most subscribers come first."""
         table = await self._pages.table()
-        rows = [row for row in table.rows if row["sighting"] or row["state"] in (State.MOVED, State.GONE)]
+        rows = [row for row in table.rows if row["sighting"] or row["state"] in (FeedState.MOVED, FeedState.GONE)]
         rows.sort(
             key=lambda row: (
-                row["state"] not in (State.MOVED, State.GONE),
+                row["state"] not in (FeedState.MOVED, FeedState.GONE),
                 -row["subscribers"],
                 row["title"].casefold(),
             )
         )
         if wants_json(request):
             return as_json({"total": len(rows), "feeds": rows})
-        confirmed = [row for row in rows if row["state"] in (State.MOVED, State.GONE)]
+        confirmed = [row for row in rows if row["state"] in (FeedState.MOVED, FeedState.GONE)]
         return self._pages.page(
             request,
             "moves.html",

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from feedproxy.admin.pages.feed_advice import advice
-from feedproxy.admin.pages.feed_state import Condition, State, detail_sentence, feed_condition
+from feedproxy.admin.pages.feed_state import Condition, FeedState, detail_sentence, feed_condition
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
+from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.refresh.ingest.ingest import read_stored_channel
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.refresh.policy.next_refresh import Plan
@@ -24,7 +25,7 @@ from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.subscriber_counts import CountView
-from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_target, redact_text
+from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 
@@ -67,7 +68,7 @@ def row_view(view: ResourceView, subscribers: int) -> View:
         "id": feed_id(resource.target),
         **names,
         "title": plain_text(channel.title) if channel and channel.title.strip() else _host_and_path(names["target"]),
-        "format": format_name(channel),
+        "format": format_and_version(channel),
         "state": str(view.condition.state),
         "reason": redact_text(view.condition.reason),
         "paused": view.settings.feed_min_interval >= PAUSE_INTERVAL,
@@ -120,7 +121,7 @@ def feed_view(view: ResourceView, counts: CountView) -> View:
     }
 
 
-def format_name(channel: Channel | None) -> str:
+def format_and_version(channel: Channel | None) -> str:
     """Return the format, such as `RSS 2.0` or `Atom 1.0`, or "" for another document."""
     return f"{channel.kind.format_name} {plain_text(channel.version, 20)}".strip() if channel else ""
 
@@ -162,7 +163,7 @@ def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
         warnings.append("The origin has announced a move or an end, which waits for confirmation.")
     if resource.oversized:
         warnings.append("Its body is larger than buffer_max, so it streams through and is not stored.")
-    if channel is not None and view.condition.state is State.UNSTORED and not resource.oversized:
+    if channel is not None and view.condition.state is FeedState.UNSTORED and not resource.oversized:
         warnings.append("HTTP forbids to store it, so every request goes to the origin.")
     return warnings
 

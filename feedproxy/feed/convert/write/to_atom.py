@@ -39,14 +39,14 @@ def _with_required_elements(feed: Feed) -> Feed:
         authors = (Person(_default_author(feed)),)
     return replace(
         feed,
-        id=feed.id or feed_id(feed),
+        id=feed.id or atom_id(feed),
         title=feed.title or Text(out.heading(feed)),
         updated=changed,
         authors=authors,
     )
 
 
-def feed_id(feed: Feed) -> str:
+def atom_id(feed: Feed) -> str:
     """Return the feed's id as an IRI: its own id, or else its address, its page, or a UUID made from its title."""
     for candidate in (feed.id, feed.address, feed.link):
         if candidate and markup.is_iri(candidate):
@@ -59,11 +59,11 @@ def item_id(item: Item, feed: Feed) -> str:
     if markup.is_iri(item.id):
         return item.id
     if item.id:
-        return _name_based_uuid(f"{feed_id(feed)} {item.id}")
+        return _name_based_uuid(f"{atom_id(feed)} {item.id}")
     if markup.is_iri(item.link):
         return item.link
     return _name_based_uuid(
-        f"{feed_id(feed)} {markup.to_line(item.title)} {item.published} {markup.to_plain(item.content)}"
+        f"{atom_id(feed)} {markup.to_line(item.title)} {item.published} {markup.to_plain(item.content)}"
     )
 
 

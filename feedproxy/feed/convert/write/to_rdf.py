@@ -11,7 +11,7 @@ from feedproxy.feed.convert.model import Category, Feed, Item
 from feedproxy.feed.convert.namespaces import ADMIN, DC, DCTERMS, RDF, RSS1, RSS2
 from feedproxy.feed.convert.write import xml_writer as out
 from feedproxy.feed.convert.write.atom_elements import channel_beyond_rss, source
-from feedproxy.feed.convert.write.to_atom import feed_id, item_id
+from feedproxy.feed.convert.write.to_atom import atom_id, item_id
 from feedproxy.feed.convert.write.xml_writer import put, put_nonempty
 from feedproxy.feed.convert.xml_nodes import add
 from feedproxy.feed.xml_parser import Element
@@ -23,7 +23,7 @@ def render(feed: Feed) -> bytes:
     """Return the document in UTF-8."""
     root = out.document(RDF, "RDF", feed, default=RSS1)
     channel = put(root, RSS1, "channel")
-    channel.set(_ABOUT, feed.address or feed_id(feed))
+    channel.set(_ABOUT, feed.address or atom_id(feed))
     names = _names(feed)
     _channel(channel, feed)
     if feed.image is not None:
