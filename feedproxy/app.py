@@ -28,7 +28,7 @@ from feedproxy.http.message import Fields, Response
 from feedproxy.http.target_uri.registrable_domain import site_of_host
 from feedproxy.http.target_uri.url_redaction import host_alone, without_secrets
 from feedproxy.lab.record.recorder import Recorder, RecordingClient
-from feedproxy.notify.database import database_file
+from feedproxy.notify.notification_database import database_file
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.proxy.service import Service

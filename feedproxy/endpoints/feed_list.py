@@ -90,8 +90,8 @@ class ImportOutcome:
 class ImportedFeeds:
     """The imports of all processes with one store.
 
-    The object is also a source of demand (proxy/interfaces.py): the schedule counts the import of a feed as one request
-    by a reader.
+    The object is also a source of demand (proxy/service_collaborators.py): the schedule counts the import of a feed as
+    one request by a reader.
     """
 
     def __init__(self, store: Store) -> None:

@@ -3,7 +3,7 @@
 When a feed's content changes (`NotificationService.on_feed_changed`), one transaction records the change and enqueues a
 delivery for every subscription to that feed. When another server reports a change by a ping or a push
 (`RefreshRequests.accept_ping`), the feed is fetched once. Changes, deliveries and requests are in one database
-(database.py) and survive the process. A request is acknowledged only after the commit.
+(notification_database.py) and survive the process. A request is acknowledged only after the commit.
 
 How to add a protocol
 ---------------------

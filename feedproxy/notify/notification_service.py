@@ -15,9 +15,9 @@ from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed.content_digest import pending_hash
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot, snapshot_of
-from feedproxy.notify.database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.delivery.delivery_queue import DeliveryQueue
 from feedproxy.notify.delivery.delivery_worker import DeliveryWorker
+from feedproxy.notify.notification_database import NotificationDatabase, shift_deadlines
 from feedproxy.notify.notification_events import NotificationEvents
 from feedproxy.notify.notification_peers import NotificationPeers, SingleMachine
 from feedproxy.notify.notification_protocol import Change, DeliveryRequest, Protocol

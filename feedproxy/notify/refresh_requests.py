@@ -17,7 +17,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.lru_map import LRU
 from feedproxy.notify.changes.change_log import ChangeLog
 from feedproxy.notify.client_rate_limit import RateLimiter
-from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.settings import Settings
 

@@ -13,7 +13,7 @@ from typing import Any
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.registrable_domain import site_or_self
-from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.notification_database import NotificationDatabase
 
 
 class Role(StrEnum):

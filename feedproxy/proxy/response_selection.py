@@ -19,8 +19,8 @@ from feedproxy.errors import FetchError, FetchTimeout, Forbidden
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
-from feedproxy.proxy.interfaces import PeerCopies
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
+from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.policy import faults_and_stale_limits
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing

@@ -16,7 +16,6 @@ from feedproxy.proxy.cache_admin import CacheAdmin
 from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.equivalent_targets import EquivalentTargets, with_ignored_query
 from feedproxy.proxy.error_responses import ErrorResponses
-from feedproxy.proxy.interfaces import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.representations.coding_variants import CodingVariants
@@ -28,6 +27,7 @@ from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
+from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator

@@ -17,9 +17,9 @@ from feedproxy.errors import StoreError, Unreachable
 from feedproxy.http.message import Response
 from feedproxy.notify import notification_service
 from feedproxy.notify.changes.change_log import ChangeLog, FeedSnapshot
-from feedproxy.notify.database import JOURNAL_SUFFIXES, NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import RETRY_DELAY_MIN, next_try
 from feedproxy.notify.delivery.delivery_worker import MAX_CONCURRENT, MAX_PER_HOST
+from feedproxy.notify.notification_database import JOURNAL_SUFFIXES, NotificationDatabase
 from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import POSTPONE_MAX

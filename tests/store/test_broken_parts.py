@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
-from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.store.interface import Store
 from feedproxy.store.sqlite_rows import FILE_MIN
 from feedproxy.store.tiered import open_store

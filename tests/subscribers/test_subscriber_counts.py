@@ -11,7 +11,7 @@ import pytest
 from feedproxy import cooperative_iteration
 from feedproxy.errors import StoreError
 from feedproxy.proxy.cache_admin import FeedAudience
-from feedproxy.proxy.interfaces import NoDemand
+from feedproxy.proxy.service_collaborators import NoDemand
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_names import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.content_digest import pending_hash
 from feedproxy.http.target_uri.url_redaction import has_secret
-from feedproxy.notify.database import NotificationDatabase
 from feedproxy.notify.delivery.delivery_queue import enqueue_for_subscribers, enqueue_in
+from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http.target_uri.registrable_domain import site_or_self
-from feedproxy.notify.database import NotificationDatabase
+from feedproxy.notify.notification_database import NotificationDatabase
 from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, DeliveryRequest, Refused, Retry, Verdict
 from feedproxy.notify.subscription_table import remove_in
 
