@@ -16,7 +16,7 @@ FILES = {
     "cnws": HERE / "test_cnws.py",
     "websub": HERE / "test_websub.py",
     "hub": HERE.parent / "notify" / "test_websub.py",
-    "followers": HERE.parent / "notify" / "test_moved_and_private_topics.py",
+    "followers": HERE.parent / "notify" / "test_subscriptions_to_moved_or_private_feeds.py",
     "callback": HERE.parent / "notify" / "test_callback_loop.py",
     "clock": HERE.parent / "notify" / "test_clock_steps.py",
     "sinks": HERE.parent / "notify" / "test_ping_sinks.py",
