@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from feedproxy import cli  # noqa: E402
 from feedproxy.admin.pages import store_usage  # noqa: E402
-from feedproxy.admin.pages.health import StorePlace  # noqa: E402
+from feedproxy.admin.pages.health import StoreUsage  # noqa: E402
 from feedproxy.admin.routes import AdminServer  # noqa: E402
 from feedproxy.lab import score_page  # noqa: E402
 from feedproxy.lab.record.exchange import merge_recordings  # noqa: E402
@@ -32,7 +32,7 @@ from tests.stages import lively  # noqa: E402
 
 GAZETTE = Path(__file__).parent / "gazette.rss"
 FEED = f"/feeds/{feed_id(lively.NEWS)}"
-DISK = StorePlace("/var/cache/feedproxy", 46_200_000_000, 120_000_000_000, 1_240_000_000, 10_000_000_000)
+DISK = StoreUsage("/var/cache/feedproxy", 46_200_000_000, 120_000_000_000, 1_240_000_000, 10_000_000_000)
 """An artificial disk."""
 
 DESK, PHONE = (1200, 860), (360, 740)
@@ -108,7 +108,7 @@ async def take(folder: Path, program: str, documents: dict[str, str]) -> None:
     """Take all screenshots. `documents` are HTML pages by name."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=program)
-        store_usage.measure = lambda *_: DISK
+        store_usage._measure = lambda *_: DISK
         app = lively.a_runtime()
         admin = AdminServer(app)
         await admin.start()

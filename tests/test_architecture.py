@@ -1,6 +1,7 @@
 """Import rules between the parts of the project, read from the source, so that lazy imports count, too."""
 
 import ast
+import importlib
 import sys
 import tomllib
 from collections import Counter
@@ -296,3 +297,13 @@ def test_pure_parts_use_neither_network_nor_disk_nor_clock(package: str) -> None
         if name.partition(".")[0] in edge
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", sorted([*(ROOT / "scripts").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]))
+def test_scripts_and_benchmarks_import_names_that_exist(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "feedproxy":
+            module = importlib.import_module(node.module or "")
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")
