@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from feedproxy.check.document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import BadTarget
-from feedproxy.feed.autodiscovery import FEED_TYPES, discover_feeds, self_address
+from feedproxy.feed.autodiscovery import FEED_TYPES, announced_address, discover_feeds, self_address
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
 from feedproxy.feed.parse.channel_parser import read
@@ -30,7 +30,9 @@ def check(
 ) -> Iterator[Note]:
     """Yield the Notes on links for subscription and notification. `observations` is None for a file."""
     yield from _check_self_link(document, channel, observations, subject)
-    yield from _check_cloud(channel.cloud, subject)
+    if channel.kind is not Kind.JSON:
+        yield from _check_cloud(channel.cloud, subject)
+    yield from _check_announced_address(channel, observations, subject)
     if channel.hubs and not channel.self_links:
         yield HUB_WITHOUT_SELF_LINK(subject)
     if observations is None:
@@ -85,6 +87,13 @@ def _check_self_link(
         yield from _check_self_link_target(channel, target, observations.self_link, subject)
     else:
         yield SELF_LINK_NAMES_ANOTHER(subject, href=self_link.href[:200])
+
+
+def _check_announced_address(channel: Channel, observations: FeedObservations | None, subject: str) -> Iterator[Note]:
+    # A file has no address except the one in its self link.
+    addresses = [self_address(channel)] if observations is None else [observations.target, observations.address]
+    if address := announced_address(channel, addresses):
+        yield PODCAST_ANNOUNCES_MOVE(subject, href=address)
 
 
 def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator[Note]:
@@ -228,6 +237,16 @@ class SELF_LINK_OF_ANOTHER_FEED(Note):
     A click on the feed's address subscribes to the other feed. The cause is often a template copied from the main
     feed."""
     reference = "Universal Subscription Mechanism, Atom Link Construct; RFC 4287, section 4.2.7.2"
+
+
+class PODCAST_ANNOUNCES_MOVE(Note):
+    level = Level.INFO
+    category = Category.SUBSCRIBING
+    summary = "The podcast announces another address: %(href)s."
+    advice = """\
+    Podcast directories move to the address in `itunes:new-feed-url`. Other readers, and feedproxy, ignore this element.
+    If the feed has moved, redirect the old address permanently (301), too. If not, remove the element."""
+    reference = "Apple Podcasts: moving a podcast; docs/explanation/moves-and-endings.md"
 
 
 class SELF_LINK_LEADS_TO_NO_FEED(Note):

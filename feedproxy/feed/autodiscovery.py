@@ -9,7 +9,7 @@ A page is parsed without a tree, up to BYTES_MAX. Addresses that are not valid h
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lxml import etree
@@ -93,6 +93,17 @@ def self_address(channel: Channel, base: str = "") -> str:
         if address := _resolve(base, link.href):
             return address
     return ""
+
+
+def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
+    """Return the new address that a podcast announces (itunes:new-feed-url).
+
+    Return an empty text if it announces none, or one of `addresses`, its present ones: hosts of podcasts often name
+    the present address. The first of `addresses` is the base of a relative address.
+    """
+    present = {uri.without_fragment(address) for address in addresses}
+    address = _resolve(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""
+    return "" if uri.without_fragment(address) in present else address
 
 
 def page_address(channel: Channel, base: str = "") -> str:

@@ -92,6 +92,8 @@ class Channel:
     self_links: tuple[SelfLink, ...] = ()
     hubs: tuple[str, ...] = ()
     cloud: Cloud | None = None
+    new_feed_url: str = ""
+    """Text of itunes:new-feed-url: the address to which a podcast has moved, or that of the document itself."""
     items: int = 0
     content_digest: str = ""
     """Digest of the content in hexadecimal; two documents with the same digest have the same content. If only the

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from feedproxy.admin.pages.feed_advice import advice
 from feedproxy.admin.pages.feed_state import Condition, FeedState, feed_condition
 from feedproxy.admin.pages.resource_views import feed_warnings, view_resource
@@ -89,6 +91,20 @@ def test_unstored_feed_has_a_warning() -> None:
     assert _condition(resource).state is FeedState.UNSTORED
     view = view_resource(resource, lambda _: None, Settings(), NOW)
     assert any("every request goes to the origin" in warning for warning in feed_warnings(view, view.resource.channel))
+
+
+@pytest.mark.parametrize(
+    ("announced", "is_named"),
+    [("https://example.org/new.xml", True), ("/new.xml", True), ("https://example.com/feed.rss", False), ("x:", False)],
+)
+def test_announced_address_of_a_podcast_is_a_warning_if_it_differs(announced: str, is_named: bool) -> None:
+    resource = replace(a_resource(), target="https://example.com/feed.rss")
+    assert resource.channel is not None
+    channel = replace(resource.channel, new_feed_url=announced)
+
+    warnings = feed_warnings(view_resource(resource, lambda _: None, Settings(), NOW), channel)
+
+    assert any("itunes:new-feed-url" in warning for warning in warnings) == is_named
 
 
 def test_invalidated_feed_is_stale() -> None:

@@ -49,6 +49,7 @@ LINK = "<link>https://x.example/e</link><guid>https://x.example/e</guid>"
 NAME = f"<title>E</title>{LINK}"
 SY = '<sy:updatePeriod xmlns:sy="http://purl.org/rss/1.0/modules/syndication/">%s</sy:updatePeriod>'
 CLOUD = '<cloud domain="x.example" port="80" path="/RPC2" registerProcedure="%s" protocol="xml-rpc"/>'
+NEW_URL = '<n:new-feed-url xmlns:n="http://www.itunes.com/dtds/podcast-1.0.dtd">%s</n:new-feed-url>'
 HUB = '<atom:link rel="hub" href="https://hub.example/"/>'
 
 
@@ -134,6 +135,7 @@ CASES: dict[str, bytes] = {
         self_link='<a:link xmlns:a="http://www.w3.org/2005/atom" rel="self" href="BASE/feed.xml"/>'
     ),
     "hub-without-self-link": rss(self_link=HUB),
+    "podcast-announces-move": rss(channel=NEW_URL % "https://x.example/new.xml"),
     "cloud-incomplete": rss(channel=CLOUD % ""),
     "cloud-protocol-unknown": rss(channel=(CLOUD % "rssCloud.pleaseNotify").replace("xml-rpc", "XML-RPC")),
     "enclosures-incomplete": item(f'{NAME}{DATE}<enclosure url="https://x.example/a.mp3"/>'),
@@ -168,8 +170,10 @@ def test_document_with_fault_gets_its_note(name: str) -> None:
         json.dumps(JSON).encode(),
         rss(channel=CLOUD % "rssCloud.pleaseNotify"),
         rss(channel=HUB),
+        rss(channel=NEW_URL % "https://x.example/feed.xml"),
+        json.dumps({**JSON, "hubs": [{"type": "rssCloud", "url": "https://x.example:5337/"}]}).encode(),
     ],
-    ids=["rss", "atom", "rdf", "json", "cloud", "hub"],
+    ids=["rss", "atom", "rdf", "json", "cloud", "hub", "new-feed-url", "json-rsscloud"],
 )
 def test_document_without_fault_gets_praise_only(body: bytes) -> None:
     notes = check_document(body, NOW)

@@ -13,6 +13,7 @@ from feedproxy.admin.pages.feed_state import Condition, FeedState, detail_senten
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
+from feedproxy.feed.autodiscovery import announced_address
 from feedproxy.feed.channel import Channel, Schedule
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
@@ -161,6 +162,12 @@ def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
         warnings.append(f"The origin has sent a new shape ({shape}) {count} times; waiting for confirmation.")
     if resource.relocation is not None and not resource.relocation.confirmed:
         warnings.append("The origin has announced a move or an end, which waits for confirmation.")
+    present = [resource.target, *(variant.final_target for variant in resource.variants if variant.final_target)]
+    if channel is not None and (address := announced_address(channel, present)):
+        warnings.append(
+            f"The podcast announces the address {redact_target(address)} (itunes:new-feed-url). Podcast directories"
+            " move to it, other readers do not. If it has moved, set moved_to in a rule."
+        )
     if resource.oversized:
         warnings.append("Its body is larger than buffer_max, so it streams through and is not stored.")
     if channel is not None and view.condition.state is FeedState.UNSTORED and not resource.oversized:

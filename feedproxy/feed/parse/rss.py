@@ -5,6 +5,9 @@ from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
 from feedproxy.feed.xml_parser import Element, XmlTree, children, qualified_name, text_of
 
+_ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
+"""The namespace of iTunes' elements in lower case, without its scheme."""
+
 
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of an RSS document. Return None if its element `rss` belongs to another vocabulary.
@@ -32,6 +35,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         self_links=xml_elements.self_links(links),
         hubs=xml_elements.hubs(links),
         cloud=_cloud(channel, core),
+        new_feed_url=_new_feed_url(channel),
     )
 
 
@@ -39,6 +43,14 @@ def first(channel: Element, core: str, name: str) -> str:
     """Return the text of the first non-empty element with this name. Return an empty text if there is none."""
     texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, name))
     return next((text for text in texts if text), "")
+
+
+def _new_feed_url(channel: Element) -> str:
+    """Return the text of itunes:new-feed-url. The namespace occurs with https, and in several spellings of its path."""
+    for namespace, local, element in children(channel):
+        if local == "new-feed-url" and namespace.partition(":")[2].lower() == _ITUNES:
+            return text_of(element)
+    return ""
 
 
 def _cloud(channel: Element, core: str) -> Cloud | None:
