@@ -24,7 +24,7 @@ from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh import personal_responses, range_requests
 from feedproxy.refresh.policy import faults_and_stale_limits
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rests_until, stale_while_refreshing
-from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, is_past_min_interval
+from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
@@ -237,11 +237,11 @@ class ResponseSelector:
         None also if a minimum interval forbids the request, but no stored response may be used. The caller then asks
         the origin nevertheless. During a back-off, this happens at most once per minimum interval.
         """
-        resource, settings, now = context.resource, context.settings, self._clock.now()
+        resource, now = context.resource, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
             case Deferred() if self._coordinator.can_join(context):
                 return None  # the throttle already counts the refresh in progress, and this request can join it
-            case Deferred(until, detail, reason):
+            case Deferred(until, detail, reason, retry_from):
                 if response := self._relocations.after_fetch(context, resource, now, CacheStatus()):
                     return response
                 if resource and variant and freshness and self._may_spare_origin(context, resource, variant, freshness):
@@ -252,7 +252,7 @@ class ResponseSelector:
                     tomorrow = now + PAUSED_RETRY
                     return self._errors.service_unavailable(context.request, context.client, tomorrow, detail, reason)
                 # Without a usable copy, try one fetch per minimum interval: the origin may be available again.
-                may_try = detail is Detail.BACK_OFF and is_past_min_interval(resource, now, settings)
+                may_try = detail is Detail.BACK_OFF and now >= retry_from
                 if detail in (Detail.RETRY_AFTER, Detail.BACK_OFF) and not may_try:
                     return self._errors.service_unavailable(context.request, context.client, until, detail, reason)
                 # feed_min_interval and site_interval must not keep a client from getting what HTTP entitles it to
@@ -321,7 +321,9 @@ class ResponseSelector:
     ) -> SelectedResponse | None:
         """Return the stored response to send after a failed refresh, or None if the client gets the result of the
         refresh itself."""
-        has_failed = result.error is not None or (result.response is not None and result.response.status >= 500)
+        has_failed = result.error is not None or (
+            result.response is not None and (result.response.status >= 500 or result.response.status == 429)
+        )
         if result.stored or (result.fallback is None and not has_failed):
             return None  # the client gets a stored result, even if it is a cacheable error response
         variant, freshness = self._select_variant(context, result.resource, now)

@@ -85,12 +85,13 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 
 def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
-    """Return the resource with only the responses that have this job's key."""
+    """Return the resource with only the responses and failures that have this job's key."""
     responses = [response for response in resource.keyed if _sorted_lines(response.key) == _sorted_lines(job.key)]
     return Resource(
         resource.target,
         variants=tuple(response for response in responses if response.status != 206),
         parts=tuple(response for response in responses if response.status == 206),
+        failures=job.keyed_record.failures,
     )
 
 

@@ -19,6 +19,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED
 from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import pushed_content
+from feedproxy.refresh.policy.keyed_failures import KeyedRecord
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_worth_storing, resource_after_unstored
@@ -140,7 +141,9 @@ class RefreshPipeline:
         if len(job.key):
             resource = personal_responses.merge_keyed(stored or Resource(target, fetched=started), resource, job.key)
             is_stored = any(response is result.response for response in resource.keyed)
-            result = replace(result, stored=is_stored, changed=False)
+            is_feed = job.keyed_record.is_feed or (result.response is not None and result.response.content.feed)
+            record = KeyedRecord(is_feed, result.resource.failures)
+            result = replace(result, stored=is_stored, changed=False, keyed_record=record)
         elif resource.fetched != started:
             resource = replace(resource, fetched=started)
         if job.pushed is not None and stored is not None:

@@ -30,6 +30,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
+from feedproxy.refresh.policy.keyed_failures import NO_RECORD, KeyedFailures, KeyedRecord
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.refresh.redirect_following import OriginClient
@@ -63,6 +64,10 @@ FEED_TYPES = (
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
 """Failures of a whole origin. A request with other credentials would fail, too."""
+
+_FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
+"""Failures that delay further requests with the same client-specific fields. A refusal does not, because the client may
+have corrected its rights at the origin."""
 
 
 class RefreshCoordinator:
@@ -102,6 +107,7 @@ class RefreshCoordinator:
         )
         self._refreshes: SingleFlight[object, RefreshResult] = SingleFlight()
         self._solo_keys = itertools.count()
+        self._keyed_failures = KeyedFailures()
         self._initiators: dict[asyncio.Task[RefreshResult], Requester] = {}
         self._coordination = store.coordination
         self._epochs_at_start: dict[object, int] = {}
@@ -143,15 +149,30 @@ class RefreshCoordinator:
         A request with credentials is deferred only by failures of the whole origin, or by a pause of the operator. The
         minimum interval of the shared copy and refusals of other requests do not apply to it.
         """
-        permission = self.check_fetch_allowed(resource, context.request.target, context.settings)
-        is_paused = isinstance(permission, Deferred) and permission.detail is Detail.PAUSED
-        if not context.has_credentials or resource is None or is_paused:
+        target, settings = context.request.target, context.settings
+        permission = self.check_fetch_allowed(resource, target, settings)
+        if isinstance(permission, Deferred) and permission.detail is Detail.PAUSED:
             return permission
-        failures = resource.failures
-        failures = failures if failures.detail in _ORIGIN_FAILURES else Failures()
-        return check_fetch_allowed(
-            Resource(resource.target, failures=failures), self._clock.now(), context.settings, site_free_at=0.0
-        )
+        if context.has_credentials and resource is not None:
+            failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else Failures()
+            permission = self._check_failures(target, failures, resource.fetched, settings)
+        keyed = self._keyed_record(context).failures
+        keyed = keyed if keyed.detail in _FAILURES_OF_ONE_KEY else Failures()
+        after_own = self._check_failures(target, keyed, keyed.last, settings)
+        if isinstance(permission, Deferred) and isinstance(after_own, Deferred):
+            return max(permission, after_own, key=lambda deferred: deferred.until)
+        return permission if isinstance(permission, Deferred) else after_own
+
+    def _check_failures(self, target: str, failures: Failures, fetched: Instant, settings: Settings) -> Permission:
+        """Return the permission to fetch the target after these failures. No other limits are considered."""
+        resource = Resource(target, failures=failures, fetched=fetched)
+        return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
+
+    def _keyed_record(self, context: RequestContext) -> KeyedRecord:
+        if not len(context.key):
+            return NO_RECORD
+        request = context.upstream_request
+        return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
         """Start a refresh of the shared copy after a request with client-specific fields, if the copy is stale or
@@ -473,6 +494,7 @@ class RefreshCoordinator:
                 accept_encoding=context.request.fields.combined("accept-encoding"),
                 client_fields=context.request.fields if variant is None and _is_never_stored(resource) else Fields(),
                 key=context.key,
+                keyed_record=self._keyed_record(context),
                 varying_fields=context.varying_fields,
             )
         )
@@ -530,6 +552,9 @@ class RefreshCoordinator:
 
         try:
             result = await self._pipeline.run(job, is_current)
+            if result.keyed_record is not None and _is_recorded(job):
+                agent = _client_agent(job.request, own=job.own_agent)
+                self._keyed_failures.put(target, job.key, agent, result.keyed_record)
             if result.changed and result.stored and is_current():
                 self._events.feed_changed.emit(FeedChanged(result.resource, is_first))
             elif _availability_changed(stored, result.resource):
@@ -603,6 +628,21 @@ def _availability_changed(stored: Resource | None, now: Resource) -> bool:
 def _relocation_state(resource: Resource) -> object:
     sighting = resource.relocation
     return None if sighting is None else (sighting.kind, sighting.location, sighting.confirmed)
+
+
+def _is_recorded(job: RefreshJob) -> bool:
+    """Return whether the outcome of the job counts for further requests with its key.
+
+    A shared request may get a response with a key, because the origin refuses its range. Its outcome must not delay
+    requests of other clients. A browser's user can request a page again at any time.
+    """
+    fields = job.request.fields
+    return len(job.key) > 0 and "range" not in fields and not _prefers_html(fields.combined("accept") or "")
+
+
+def _client_agent(request: Request, *, own: bool) -> str | None:
+    """Return the client's User-Agent, or None if the request has feedproxy's own (`own`), or has none."""
+    return None if own else request.fields.combined("user-agent")
 
 
 def _is_known_feed(resource: Resource | None) -> bool:

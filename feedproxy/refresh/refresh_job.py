@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.message import Fields, Request
+from feedproxy.refresh.policy.keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.settings import Settings
 
@@ -36,6 +37,8 @@ class RefreshJob:
     such as If-None-Match, are sent to the origin.
     """
     key: Fields = field(default_factory=Fields)
+    keyed_record: KeyedRecord = NO_RECORD
+    """The outcome of the last request with this `key`."""
     varying_fields: Fields = field(default_factory=Fields)
     """Fields of the request that only some clients send (see UpstreamRequest)."""
     has_client_language: bool = False

@@ -9,6 +9,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
 from feedproxy.refresh.policy.content_guard import KeepStored
+from feedproxy.refresh.policy.keyed_failures import KeyedRecord
 from feedproxy.store.resource import Resource
 
 
@@ -74,6 +75,8 @@ class RefreshResult:
     unshared_fields: Fields = field(default_factory=Fields)
     """Fields that are not stored, such as Set-Cookie. Only the client that caused the request gets them."""
     from_partial: bool = False
+    keyed_record: KeyedRecord | None = None
+    """The outcome for requests with the key of this job, or None if the response has no key."""
     from_peer: bool = False
     """True if another process made the fetch (peer_result.py)."""
 

@@ -22,7 +22,7 @@ from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
 from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
-from feedproxy.refresh.policy.faults_and_stale_limits import FetchOutcome
+from feedproxy.refresh.policy.faults_and_stale_limits import FetchOutcome, classify
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
@@ -352,6 +352,11 @@ class ResponseInterpreter:
             else before
         )
         verdict = content_guard.decide_replacement(stored, outcome, now, job.settings)
+        is_personal_feed = job.keyed_record.is_feed or any(variant.content.feed for variant in before.variants)
+        is_feed = before.channel is not None or is_personal_feed
+        if before.channel is None and is_personal_feed and outcome.status is None and (failure := classify(outcome)):
+            # The guard protects shared copies only. A failure delays the client's next request nevertheless.
+            verdict = PassThroughOnly(failure.reason, failure.detail)
         is_error = outcome.status is not None and outcome.status >= 400
         not_before = retry_after(outcome.fields, now) if is_error else None
         fwd_status = outcome.status
@@ -378,7 +383,7 @@ class ResponseInterpreter:
                 is_origin_fault = fault is not None and not isinstance(outcome.error, Overload)
                 # Each request with a credential of the operator that the origin refuses may help to lock the account.
                 is_own_refused = outcome.status == 401 and uri.without_fragment(before.target) != before.target
-                is_counted = not_before is not None or before.channel is not None or is_own_refused
+                is_counted = not_before is not None or is_feed or is_own_refused
                 if fault is not None and is_origin_fault and is_counted:
                     failures = record_failure(
                         before.failures,
@@ -387,7 +392,7 @@ class ResponseInterpreter:
                         not_before=not_before,
                         jitter=self._jitter(),
                         # Another 401 asks the client for credentials. It is no failure of the origin.
-                        back_off=is_own_refused or (before.channel is not None and outcome.status != 401),
+                        back_off=is_own_refused or (is_feed and outcome.status != 401),
                     )
                     resource = replace(resource, failures=failures)
                 elif fault is None and resource.failures != Failures():

@@ -48,6 +48,9 @@ class Deferred:
     until: Instant
     detail: Detail
     reason: str
+    retry_from: Instant = 0.0
+    """Instant from which a request without a usable copy may be forwarded in spite of a back-off. There is one such
+    request per minimum interval."""
 
 
 type Permission = Allowed | Deferred
@@ -78,12 +81,8 @@ def check_fetch_allowed(
     if latest <= now:
         return Allowed()
     detail, reason = _describe(rule, resource.failures, settings)
-    return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s")
-
-
-def is_past_min_interval(resource: Resource | None, now: Instant, settings: Settings) -> bool:
-    """Return whether the minimum interval permits a fetch now. Other limits are not considered."""
-    return resource is None or min(resource.fetched, now) + float(settings.feed_min_interval) <= now
+    retry_from = min(resource.fetched, now) + float(settings.feed_min_interval)
+    return Deferred(latest, detail, f"{reason}; next try in {math.ceil(latest - now)} s", retry_from)
 
 
 _MIN_INTERVAL, _SITE, _FAILING = range(3)

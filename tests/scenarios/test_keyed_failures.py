@@ -1,0 +1,130 @@
+"""Failures of requests with credentials, cookies or unusual fields: each client's polls wait, and only its own."""
+
+import pytest
+
+from feedproxy.errors import Unreachable
+from feedproxy.http.message import Fields, Response
+from feedproxy.refresh.policy.keyed_failures import NO_RECORD, RECORDS_MAX, KeyedFailures, KeyedRecord
+from feedproxy.request.context import Entrance
+from feedproxy.store.resource import Failures
+from tests.stages.origin import Origin, a_feed
+
+ANN, BOB = "Basic YW5uOng=", "Basic Ym9iOng="
+
+
+def fail_with(origin: Origin, status: int, **fields: str) -> None:
+    lines = [("Content-Type", "text/plain"), *((name.replace("_", "-"), value) for name, value in fields.items())]
+    origin.break_down(lambda _: Response(status, Fields(lines), b"no"))
+
+
+def personal_requests(origin: Origin) -> int:
+    """Return the number of requests with the client's cookie. Background refreshes of a shared copy have none."""
+    return sum("cookie" in request.fields for request in origin.log)
+
+
+@pytest.mark.parametrize("failure", [503, 429, Unreachable("no route")])
+async def test_personal_feed_is_served_during_back_off_without_contacting_the_origin(stage, failure):
+    proxy, origin, clock = await stage(site_interval=0)
+    own = {"cookie": "ann=1", "entrance": Entrance.PROXY}
+    origin.publish("/feed.rss", a_feed("mine"), cache_control="public, max-age=60", vary="Cookie")
+    await proxy.get("/feed.rss", **own)
+    clock.advance(minutes=10)
+    origin.break_down(failure)
+    (await proxy.get("/feed.rss", **own)).expect(200)
+    asked = personal_requests(origin)
+
+    for _ in range(3):
+        clock.advance(seconds=5)
+        seen = (await proxy.get("/feed.rss", **own)).expect(200, cache="hit")
+        assert b"mine" in seen.body
+        assert "detail=back-off" in seen.cache
+
+    assert personal_requests(origin) == asked
+    origin.recover()
+    clock.advance(minutes=10)
+    (await proxy.get("/feed.rss", **own)).expect(200, cache="fwd=stale; fwd-status=304")
+    clock.advance(minutes=10)
+    fail_with(origin, 503)
+    (await proxy.get("/feed.rss", **own)).expect(200, cache="fwd=stale; fwd-status=503")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("name", ["authorization", "cookie"])
+async def test_retry_after_for_one_client_delays_its_requests_only(stage, name, status):
+    proxy, origin, clock = await stage(site_interval=0)
+    fail_with(origin, status, Retry_After="600")
+    await proxy.get("/feed.rss", entrance=Entrance.PROXY, **{name: "ann=1"})
+    clock.advance(seconds=60)
+
+    refused = await proxy.get("/feed.rss", entrance=Entrance.PROXY, **{name: "ann=1"})
+
+    refused.expect(503, cache="detail=retry-after")
+    assert refused.fields.get("retry-after") == "540"
+    assert origin.requests == 1
+    await proxy.get("/feed.rss", entrance=Entrance.PROXY, **{name: "bob=1"})
+    assert origin.requests == 2
+    clock.advance(seconds=540)
+    origin.recover()
+    origin.publish("/feed.rss", a_feed("mine"), cache_control="private")
+    (await proxy.get("/feed.rss", entrance=Entrance.PROXY, **{name: "ann=1"})).expect(200)
+
+
+async def test_private_feed_that_is_not_stored_is_requested_once_per_interval_during_back_off(stage):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed("mine"), cache_control="private, no-store")
+    for _ in range(2):
+        (await proxy.get("/feed.rss", authorization=ANN)).expect(200)
+    fail_with(origin, 503)
+    (await proxy.get("/feed.rss", authorization=ANN)).expect(503, cache="fwd-status=503")
+    asked = origin.requests
+
+    clock.advance(seconds=20)
+    (await proxy.get("/feed.rss", authorization=ANN)).expect(503, cache="detail=back-off")
+    assert origin.requests == asked
+    clock.advance(seconds=1000)
+    (await proxy.get("/feed.rss", authorization=ANN)).expect(503, cache="fwd-status=503")
+    assert origin.requests == asked + 1
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_refusal_of_credentials_delays_no_request(stage, status):
+    proxy, origin, clock = await stage(site_interval=0)
+    origin.publish("/feed.rss", a_feed("mine"), cache_control="private")
+    await proxy.get("/feed.rss", authorization=ANN)
+    fail_with(origin, status, www_authenticate="Basic")
+
+    for asked in (2, 3):
+        clock.advance(seconds=5)
+        (await proxy.get("/feed.rss", authorization=ANN)).expect(status)
+        assert origin.requests == asked
+
+
+async def test_page_for_a_browser_is_requested_in_spite_of_retry_after(stage):
+    proxy, origin, _clock = await stage()
+    fail_with(origin, 503, Retry_After="600")
+
+    for asked in (1, 2):
+        seen = await proxy.get("/page", entrance=Entrance.PROXY, accept="text/html,*/*;q=0.8", cookie="ann=1")
+        seen.expect(503, body=b"no")
+        assert origin.requests == asked
+
+
+def test_records_are_bounded_and_contain_no_fields() -> None:
+    records, failing = KeyedFailures(), KeyedRecord(failures=Failures(1, detail="error-status", next_try=60.0))
+    key = Fields([("Authorization", ANN)])
+
+    records.put("https://x.example/", key, None, failing)
+
+    assert records.get("https://x.example/", Fields([("authorization", ANN)]), None) == failing
+    for target, other, agent in (
+        ("https://y.example/", key, None),
+        ("https://x.example/", Fields([("Authorization", BOB)]), None),
+        ("https://x.example/", key, "reader/1"),
+    ):
+        assert records.get(target, other, agent) == NO_RECORD
+    assert ANN not in repr(vars(records._records))
+    records.put("https://x.example/", key, None, NO_RECORD)
+    assert records.get("https://x.example/", key, None) == NO_RECORD
+    for number in range(RECORDS_MAX + 10):
+        records.put(f"https://{number}.example/", key, None, failing)
+    assert len(records._records) == RECORDS_MAX
