@@ -3,6 +3,7 @@
 from feedproxy.errors import LoopDetected
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Request
+from feedproxy.lru_map import LRU
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.request.context import ClientContext, Entrance, RequestContext
@@ -10,6 +11,12 @@ from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
+
+UNSTORED_TARGETS_MAX = 4096
+"""Maximum number of targets without a stored response of which the varying fields are remembered. For a forgotten
+target, the next request is sent twice."""
+
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 class ContextBuilder:
@@ -23,6 +30,7 @@ class ContextBuilder:
         self._readers = readers
         self._pseudonym = pseudonym
         self._via = f"1.1 {pseudonym}"
+        self._unstored_names: LRU[str, frozenset[str]] = LRU(entries_max=UNSTORED_TARGETS_MAX)
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
         """Return the context of a GET or HEAD. Raises LoopDetected."""
@@ -52,6 +60,7 @@ class ContextBuilder:
             own_agent=(lambda: self._readers.upstream_user_agent(target, new_reader)) if own_agent else None,
             keep_range=sends_range,
             shared_fields=shared_names(settings.shared_fields),
+            unstored_names=self.unstored_varying_names(target),
         )
         return RequestContext(
             request,
@@ -67,6 +76,14 @@ class ContextBuilder:
             sends_range=sends_range,
             resource=resource,
         )
+
+    def unstored_varying_names(self, target: str) -> frozenset[str]:
+        """Return the fields by which earlier responses of the target varied that were not stored."""
+        return self._unstored_names.get(target) or _NO_NAMES if len(self._unstored_names) else _NO_NAMES
+
+    def remember_varying_names(self, target: str, names: frozenset[str]) -> None:
+        """Forward these fields of clients in further requests for the target, because its responses vary by them."""
+        self._unstored_names.put(target, self.unstored_varying_names(target) | names)
 
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:
         """Count the client as a reader of the target. A repeated call for the same client changes nothing."""

@@ -27,6 +27,7 @@ from feedproxy.refresh.policy.freshness_by_hints_and_history import assess, rest
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshResult
+from feedproxy.refresh.resource_after_refresh import client_fields_in_vary
 from feedproxy.request.context import ClientContext, PassThrough, ProxyResponse, RequestContext
 from feedproxy.request.reload_policy import apply_reload_policy
 from feedproxy.settings import Settings
@@ -222,9 +223,13 @@ class ResponseSelector:
             raise FetchTimeout("the origin takes too long")
         self._coordinator.refresh_shared_copy(context, result)
         known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
-        if not is_retry and not context.withheld_names.isdisjoint(result.resource.varying_names - known_names):
+        unstored_names = _unstored_varying_names(result)
+        varying_names = (result.resource.varying_names | unstored_names) - known_names
+        if not is_retry and not context.withheld_names.isdisjoint(varying_names):
             # The shared request to the origin lacked a field by which the response varies. Select again, with the
             # client's field.
+            if unstored_names:
+                self._contexts.remember_varying_names(context.request.target, unstored_names)
             return await self.select(context.request, context.client, context.settings, is_synced=True, is_retry=True)
         return self._after_refresh(context, result, fwd, is_collapsed=is_collapsed)
 
@@ -362,6 +367,17 @@ class ResponseSelector:
         if self._clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)
+
+
+def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
+    """Return the client's fields by which a response varies that is not stored.
+
+    Those of a feed are stored without the response. A failing origin is not asked a second time.
+    """
+    response = result.response
+    if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
+        return frozenset()
+    return frozenset(client_fields_in_vary(response.fields))
 
 
 def _with_get(context: RequestContext) -> RequestContext:

@@ -156,6 +156,7 @@ def build_upstream_request(
     own_agent: Callable[[], str] | None,
     keep_range: bool = False,
     shared_fields: frozenset[str] = frozenset(),
+    unstored_names: frozenset[str] = frozenset(),
 ) -> UpstreamRequest:
     """Return the upstream request for a client's GET or HEAD.
 
@@ -166,7 +167,8 @@ def build_upstream_request(
     `via` is this proxy's Via member. `own_agent` is a function that returns feedproxy's User-Agent, or None if the
     client's User-Agent is forwarded. If `keep_range` is True, Range and Accept-Encoding are forwarded: the response may
     be partial. `shared_fields` contains names of further fields, in lower case, that do not make a request
-    client-specific (option shared_fields). Credentials always do.
+    client-specific (option shared_fields). Credentials always do. `unstored_names` contains names of fields by which
+    earlier responses varied that were not stored.
     """
     client_fields = request.fields.end_to_end()
     keyed = resource.keyed if resource is not None else ()
@@ -174,7 +176,7 @@ def build_upstream_request(
         client_fields,
         client.entrance is Entrance.GATEWAY,
         resource is not None and resource.channel is not None,
-        resource.varying_names if resource is not None else frozenset(),
+        unstored_names if resource is None else resource.varying_names | unstored_names,
         frozenset(name for stored in keyed for name in vary_names(stored.fields)),
         shared_fields,
     )

@@ -507,3 +507,30 @@ async def test_refresh_of_a_page_by_the_operator_replaces_the_page_of_its_client
     await proxy.service.admin.refresh(origin.url("/page"))
 
     (await proxy.get("/page", entrance=Entrance.PROXY, **fields)).expect(200, cache="hit", body=b"new")
+
+
+@pytest.mark.parametrize("control", ["no-store", "private", "max-age=0"])
+@pytest.mark.parametrize("accept", ["*/*", "application/rss+xml"])
+async def test_page_that_is_not_stored_is_requested_with_the_fields_by_which_it_varies(stage, accept, control):
+    proxy, origin, _clock = await stage(site_interval=0)
+
+    def answer(request: Request) -> Response:
+        fields = {"Content-Type": "text/plain", "Cache-Control": control, "Vary": "X-Edition"}
+        return Response(200, Fields(fields.items()), (request.fields.get("x-edition") or "none").encode())
+
+    origin.speak(answer)
+    for edition in ("north", "south"):
+        seen = await proxy.get("/page", entrance=Entrance.GATEWAY, accept=accept, x_edition=edition)
+        seen.expect(200, body=edition.encode())
+    (await proxy.get("/page", entrance=Entrance.GATEWAY, accept=accept)).expect(200, body=b"none")
+
+    assert [request.fields.get("x-edition") for request in origin.log] == [None, "north", "south", None]
+
+
+async def test_unstored_page_that_varies_by_a_field_of_the_proxy_is_requested_once(stage):
+    proxy, origin, _clock = await stage(site_interval=0)
+    origin.publish("/page", b"x", content_type="text/plain", cache_control="no-store", vary="User-Agent, Accept")
+
+    (await proxy.get("/page", x_edition="north", user_agent="reader/1")).expect(200, body=b"x")
+
+    assert origin.requests == 1
