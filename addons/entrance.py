@@ -36,6 +36,7 @@ class Entrance(Addon):
         "public_url",
         "endpoint_prefix",
         "intercept",
+        "gateway_hosts",
         "trusted_proxies",
         "forwarded_by",
         "connect_ports",

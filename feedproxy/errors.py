@@ -61,6 +61,15 @@ class Forbidden(FeedproxyError):
     detail = "forbidden-address"
 
 
+class WrongHost(FeedproxyError):
+    """The request names a host at which this proxy does not answer, or for which its connection is not meant (RFC 9110,
+    section 15.5.20).
+    """
+
+    status_hint = 421
+    detail = "wrong-host"
+
+
 class AccessDenied(FeedproxyError):
     """Access is denied: 401 or 407 without credentials, 403 without permission, 429 after failed attempts."""
 

@@ -180,6 +180,7 @@ CHECKS: Mapping[str, Check] = {
     "connect_ports": _port,
     "endpoint_prefix": _path_prefix,
     "intercept": _matches(_HOST_PATTERN, "a host such as example.com or *.example.com"),
+    "gateway_hosts": _matches(_HOST_PATTERN, "a host name such as proxy.example.com or *.example.com"),
     "admin_hosts": _matches(_HOST_AND_PORT, "a host name such as feeds.example"),
     "upstream_proxy": _parent,
     "realm": _matches(re.compile(r"[ -~]+"), "printable ASCII"),

@@ -131,6 +131,15 @@ class Settings:
         " redirects. Push updates (WebSub, rssCloud, CNWS) need it.",
         restart=True,
     )
+    gateway_hosts: tuple[str, ...] = option(
+        (),
+        "Further host names at which the gateway answers, such as proxy.example.com or *.example.com; * stands for"
+        " every name.",
+        "The gateway always answers at IP addresses, at names without a dot (localhost, proxy), at names for private"
+        " use (.local, .internal, .lan, .home.arpa), at the machine's own name, and at the hosts of listen and"
+        " public_url. It refuses requests with any other name in Host. This prevents DNS rebinding, by which a web"
+        " page could use the gateway through its reader's browser.",
+    )
     trusted_proxies: tuple[str, ...] = option(
         (),
         "Addresses or networks of the load balancers, CDNs and TLS terminators in front.",

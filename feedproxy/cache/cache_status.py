@@ -105,6 +105,10 @@ class Detail(StrEnum):
     LOOP = "loop", "The request has passed this proxy before."
     BAD_TARGET = "bad-target", "The target is not a URL that can be fetched."
     BAD_REQUEST = "bad-request", "The request is not a valid HTTP message."
+    WRONG_HOST = (
+        "wrong-host",
+        "The proxy does not answer at this host name (gateway_hosts), or the connection is for another host.",
+    )
     NOT_FOUND = "not-found", "The proxy has no resource at this path."
     METHOD = "method", "The method is not allowed for this resource."
     CONTENT_TOO_LARGE = "content-too-large", "The request has more content than the endpoint accepts."

@@ -17,6 +17,7 @@ TITLES = {
     406: "Not found",
     410: "This feed has ended",
     413: "The request is too large",
+    421: "Unknown host name",
     502: "The origin sent no usable response",
     503: "Please try again later",
     504: "The origin did not respond in time",

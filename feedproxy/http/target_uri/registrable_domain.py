@@ -14,7 +14,9 @@ _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
 """Number of labels of a name, counted from the right, that are compared with the public suffixes. Suffixes have at
 most five."""
-PRIVATE_SUFFIXES = frozenset({"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet"})
+PRIVATE_SUFFIXES = frozenset(
+    {"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet", "private"}
+)
 """Top-level names that do not exist in the public DNS (RFC 6761; RFC 6762, appendix G; ICANN for `internal` in
 2024)."""
 
@@ -48,9 +50,14 @@ def site_of_host(host: str) -> str:
 
 def has_known_suffix(host: str) -> bool:
     """Return True if a name is below a public suffix, or below a suffix for private use."""
-    labels = host.split(".")
-    is_private = (len(labels) > 1 and labels[-1] in PRIVATE_SUFFIXES) or _is_residential(host)
-    return is_private or is_below_public_suffix(host)
+    return has_private_suffix(host) or is_below_public_suffix(host)
+
+
+def has_private_suffix(host: str) -> bool:
+    """Return True if a name in lower case is below a suffix for private use, so that it cannot be registered in the
+    public DNS."""
+    _, dot, suffix = host.rpartition(".")
+    return (bool(dot) and suffix in PRIVATE_SUFFIXES) or _is_residential(host)
 
 
 def is_below_public_suffix(host: str) -> bool:

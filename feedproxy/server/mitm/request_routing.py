@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from feedproxy.errors import BadTarget, NotFound
+from feedproxy.errors import BadTarget, NotFound, WrongHost
 from feedproxy.feed import pasted_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
@@ -21,6 +21,7 @@ from feedproxy.http.target_uri.gateway_address import gateway_target, lacks_path
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
 from feedproxy.request import forwarded
 from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.gateway_hosts import is_gateway_host
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
@@ -122,7 +123,7 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 def route(
     head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
-    """Return the route of a request. Raises BadTarget and NotFound (gateway_target).
+    """Return the route of a request. Raises BadTarget and NotFound (gateway_target), and WrongHost.
 
     `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
     """
@@ -136,6 +137,7 @@ def route(
             return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), client)
         case Entrance.REVERSE:
             return _reverse(head, client, settings)
+    _check_gateway_host(head, settings)
     bare = head.path.partition("?")[0]
     if bare in LANDING_PATHS or head.path.startswith(settings.endpoint_prefix):
         return LocalPath(head.path, client)
@@ -151,6 +153,20 @@ def route(
         with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
             return MisspelledTarget(pasted_address.read(target, client.base), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
+
+
+def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
+    """Refuse a request to the gateway with a foreign name in Host. Raises WrongHost.
+
+    If a trusted proxy states a host, this host is checked, too: the proxy may have replaced Host.
+    """
+    for authority in (head.fields.get("host") or "", _forwarded_origin(head, settings).host):
+        if authority and not is_gateway_host(authority, settings):
+            name = f"the host name {authority}" if AUTHORITY.match(authority) else "this host name"
+            raise WrongHost(
+                f"the gateway does not answer at {name}: "
+                "if readers use the name, list it in the option gateway_hosts, or set public_url"
+            )
 
 
 def usual_endpoint_path(path: str, client: ClientContext) -> str:
@@ -255,26 +271,25 @@ def _normalize_path(path: str) -> str:
 
 def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance) -> ClientContext:
     """Return the context of the client: entrance, address, and the base URL by which it addresses the proxy."""
-    fields = head.fields
-    scheme = "https" if head.tls else "http"
-    host = fields.get("host") or ""
-    address = head.peer
-    if is_trusted_proxy(settings, head.peer):
-        forwarded_origin = forwarded.client_hop(
-            fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings)
-        )
-        address, scheme, host = (
-            forwarded_origin.address,
-            forwarded_origin.scheme or scheme,
-            forwarded_origin.host if AUTHORITY.match(forwarded_origin.host) else host,
-        )
+    origin = _forwarded_origin(head, settings)
+    scheme = origin.scheme or ("https" if head.tls else "http")
+    host = origin.host or head.fields.get("host") or ""
     if settings.public_url:
         base = settings.public_url.rstrip("/")
     elif AUTHORITY.match(host):
         base = f"{scheme}://{host}"
     else:
         base = f"{scheme}://{head.local_address[0]}:{head.local_address[1]}"
-    return ClientContext(entrance, base, address)
+    return ClientContext(entrance, base, origin.address)
+
+
+def _forwarded_origin(head: IncomingRequest, settings: Settings) -> forwarded.Hop:
+    """Return the client's address, and the scheme and host that a trusted proxy states, or "" for each that is not
+    stated or invalid."""
+    if not is_trusted_proxy(settings, head.peer):
+        return forwarded.Hop(head.peer, "", "")
+    hop = forwarded.client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))
+    return hop if AUTHORITY.match(hop.host) else replace(hop, host="")
 
 
 def is_trusted_proxy(settings: Settings, peer: str) -> bool:

@@ -1,0 +1,54 @@
+"""Host names at which the gateway answers.
+
+A web page can make its own name lead to the gateway after a browser has loaded the page (DNS rebinding). For the
+browser, the page and the gateway are then one web origin, and the page can read every response. The browser sends the
+page's name in Host. The gateway therefore refuses names that anyone can register in the public DNS, unless the operator
+has listed them (docs/decisions/gateway-host-names.md).
+"""
+
+import fnmatch
+import re
+import socket
+from functools import cache, lru_cache
+
+from feedproxy.http import uri
+from feedproxy.http.target_uri.registrable_domain import has_private_suffix
+from feedproxy.settings import Settings, listen_address
+
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
+
+
+def is_gateway_host(authority: str, settings: Settings) -> bool:
+    """Return True if the gateway answers at this host, which is the value of Host, with or without a port.
+
+    Ports are not compared, because a page cannot change the port of a connection on its way to this machine.
+    """
+    match = _AUTHORITY.fullmatch(authority)
+    if match is None:
+        return False
+    name = _plain(match[1])
+    # Browsers take a name that ends with a number as an IPv4 address. DNS resolves no address.
+    if name.startswith("[") or name.rpartition(".")[2].isdigit():
+        return True
+    if "." not in name or has_private_suffix(name) or name == _machine_name():
+        return True
+    names, patterns = _configured(settings.listen, settings.public_url, settings.gateway_hosts)
+    return name in names or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@cache
+def _machine_name() -> str:
+    return _plain(socket.gethostname())
+
+
+@lru_cache(maxsize=16)
+def _configured(listen: str, public_url: str, hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Return the names and the patterns of the options, in lower case and without a final dot."""
+    names = {listen_address(listen, "listen")[0]}
+    if public_url:
+        names.add(uri.host_of(uri.normalise(public_url)))
+    return frozenset(map(_plain, names)), tuple(map(_plain, hosts))
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")
