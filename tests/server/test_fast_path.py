@@ -11,7 +11,7 @@ import pytest
 
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.server.fastpath.client_connection import ClientConnection
-from feedproxy.server.fastpath.listener import LINGERING_TIMEOUT
+from feedproxy.server.fastpath.listener import LINGERING_TIME
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed
@@ -253,7 +253,7 @@ async def test_data_after_the_last_response_is_discarded_for_a_limited_time(fron
     assert await line.ended(), "the second is not answered"
     (reader,) = proxy.listener._connections.values()
 
-    proxy.listener.tick(asyncio.get_running_loop().time() + LINGERING_TIMEOUT)
+    proxy.listener.tick(asyncio.get_running_loop().time() + LINGERING_TIME)
 
     assert reader.fd < 0
     assert not proxy.listener._deadlines

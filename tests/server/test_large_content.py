@@ -128,7 +128,7 @@ async def test_client_that_never_stops_sending_is_disconnected(
     front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, secure: bool
 ) -> None:
     monkeypatch.setattr(http_layer, "LINGERING_TIME", 0.05)
-    for name in ("LINGERING_TIME", "LINGERING_TIMEOUT"):
+    for name in ("LINGERING_TIME", "LINGERING_QUIET_TIME"):
         monkeypatch.setattr(tls_relay_to_mitmproxy, name, 0.05)
     if secure:
         proxy, context = await secured(front, tmp_path)

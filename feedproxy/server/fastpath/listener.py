@@ -48,7 +48,7 @@ ACCEPT_BATCH = 64
 one is accepted: under light load no second connection waits, and a second call of accept would only cost time."""
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
-LINGERING_TIMEOUT: Seconds = 5
+LINGERING_TIME: Seconds = 5
 """Seconds for which input after the last response of a connection is discarded. Then the connection is closed, even if
 input still arrives."""
 ACCEPT_PAUSE: Seconds = 1
@@ -302,7 +302,7 @@ class Listener:
 
         "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
         not be able to read the last HTTP response." -- RFC 9112, section 9.6. If input is unread, this method shuts
-        down the sending side first, and discards input for LINGERING_TIMEOUT seconds. For a response that is sent at
+        down the sending side first, and discards input for LINGERING_TIME seconds. For a response that is sent at
         once, the length of the last read tells whether input is unread, as in nginx. This saves a system call.
         """
         if connection.fd < 0:
@@ -316,7 +316,7 @@ class Listener:
             self.close_connection(connection)
             return
         connection.unparsed, connection.lingering = b"", True
-        self._deadlines[connection] = (self._loop.time() + LINGERING_TIMEOUT, True)
+        self._deadlines[connection] = (self._loop.time() + LINGERING_TIME, True)
         self.update_interest(connection)
 
     def _discard(self, connection: ClientConnection) -> None:

@@ -4,8 +4,9 @@ mitmproxy's handler needs a socket of its own, but this process has already begu
 gets one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. Each direction buffers at
 most one piece.
 
-After mitmproxy's last byte, the relay discards further input from the client for LINGERING_TIMEOUT seconds. Closing a
-connection with unread input can destroy the response before the client has read it (RFC 9112, section 9.6).
+After mitmproxy's last byte, the relay discards further input from the client until none has arrived for
+LINGERING_QUIET_TIME seconds, and for at most LINGERING_TIME seconds. Closing a connection with unread input can destroy
+the response before the client has read it (RFC 9112, section 9.6).
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 
 READ_SIZE = 65_536
 
-LINGERING_TIMEOUT: Seconds = 5
+LINGERING_QUIET_TIME: Seconds = 5
 """Seconds without input after which the relay closes the connection. nginx has the same default (lingering_timeout)."""
 
 LINGERING_TIME: Seconds = 30
@@ -119,7 +120,7 @@ class TlsRelay:
             return
         self._loop.add_reader(self._client_socket, self._pump)
         self._lingering_until = self._loop.time() + LINGERING_TIME
-        self._timer = self._loop.call_later(LINGERING_TIMEOUT, self._check_lingering)
+        self._timer = self._loop.call_later(LINGERING_QUIET_TIME, self._check_lingering)
 
     def _discard(self) -> None:
         try:
@@ -136,7 +137,7 @@ class TlsRelay:
             self.close()
             return
         self._discarded = False
-        self._timer = self._loop.call_later(LINGERING_TIMEOUT, self._check_lingering)
+        self._timer = self._loop.call_later(LINGERING_QUIET_TIME, self._check_lingering)
 
     def close(self) -> None:
         """Close both connections."""
