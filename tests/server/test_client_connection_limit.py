@@ -1,6 +1,7 @@
 """The limit of connections per client address."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,7 +9,11 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.server.client_connection_limit import ConnectionLimiter
+from feedproxy.server.fastpath.listener import RESERVED
 from feedproxy.settings import Settings
+from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED
+from feedproxy.upstream.origin_client import FetchLimits
+from tests.server.conftest import Opened
 from tests.stages.play import OnProxy
 
 
@@ -64,3 +69,13 @@ async def test_excess_connection_is_closed_while_others_are_served(small: OnProx
     assert await reader.read() == b""
     for _, each in (*held, (reader, writer)):
         each.close()
+
+
+@pytest.mark.parametrize(("limit", "for_clients"), [(1024, 1024 - 232), (256, 128)])
+async def test_idle_clients_leave_descriptors_for_all_exchanges_with_origins(
+    front: Opened, monkeypatch: pytest.MonkeyPatch, limit: int, for_clients: int
+) -> None:
+    assert RESERVED == FetchLimits().connections.slots + DESCRIPTORS_RESERVED == 232
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
+
+    assert (await front()).listener._reserved_from == for_clients

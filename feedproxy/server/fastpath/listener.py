@@ -35,7 +35,8 @@ from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.response_cache import FastPathCache
 from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
-from feedproxy.upstream.local_failure import RateLimitedLog
+from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
+from feedproxy.upstream.origin_client import CONNECTIONS
 from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger("feedproxy")
@@ -53,9 +54,10 @@ LINGERING_TIME: Seconds = 5
 input still arrives."""
 ACCEPT_PAUSE: Seconds = 1
 """Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
-RESERVED = 128
-"""Number of file descriptors that idle client connections leave free for connections to origins. If a new client gets
-one of the last RESERVED descriptors, idle connections are closed."""
+RESERVED = CONNECTIONS.slots + DESCRIPTORS_RESERVED
+"""Number of file descriptors that idle client connections leave free: for all exchanges with origins that may be in
+progress, and for the rest that these exchanges leave free. If a new client gets one of the last RESERVED descriptors,
+idle connections are closed."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
@@ -88,7 +90,8 @@ class Listener:
         self._listen_sockets = {connection.fileno(): connection for connection in self.sockets}
         self._complaints = RateLimitedLog()
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._reserved_from = limit - RESERVED if limit != resource.RLIM_INFINITY else sys.maxsize
+        # With a low limit, clients keep half of the descriptors.
+        self._reserved_from = max(limit - RESERVED, limit // 2) if limit != resource.RLIM_INFINITY else sys.maxsize
         """Lowest file descriptor at which a new client connection causes idle ones to be closed (RESERVED)."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
