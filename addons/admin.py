@@ -8,7 +8,7 @@ from mitmproxy.master import Master
 
 from feedproxy.admin.admin_authorization import admin_address, admin_token
 from feedproxy.admin.routes import AdminServer
-from feedproxy.errors import UsageError
+from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.server.addon import Addon
 
 logger = logging.getLogger("feedproxy.admin")
@@ -21,7 +21,6 @@ class Admin(Addon):
 
     def __init__(self) -> None:
         self.server: AdminServer | None = None
-        self.failure = ""
         """Reason why the admin listener could not be opened, or "". The proxy does not run without this listener."""
 
     def configure(self, updated: set[str]) -> None:
@@ -40,8 +39,8 @@ class Admin(Addon):
         server = AdminServer(app, lambda: app.ready or _listens(master), app.admin_actions, app.admin_pages)
         try:
             await server.start(app.admin_sockets)
-        except UsageError as error:
-            self.failure = app.failure = str(error)
+        except FeedproxyError as error:
+            app.failure = error
             if not app.reports_failures:
                 logger.error("%s", error)
             master.shutdown()

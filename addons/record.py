@@ -45,7 +45,7 @@ class Record(Addon):
         try:
             _ = app.recorder
         except UsageError as error:
-            app.failure = f"record: {error}"
+            app.failure = UsageError(f"record: {error}")
             if not app.reports_failures:
                 logger.error("%s", app.failure)
             ctx.master.shutdown()

@@ -20,7 +20,7 @@ from feedproxy import __version__
 from feedproxy.access.authorization import AccessControl
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
-from feedproxy.errors import StoreError
+from feedproxy.errors import FeedproxyError, StoreError
 from feedproxy.feed_rules import Rule, Rules, may_serve_under
 from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.http import uri
@@ -108,8 +108,8 @@ class App:
         self.draining = False
         self.reports_failures = False
         """True if `feedproxy serve` prints `failure` when it exits. Under mitmdump, the addons log it."""
-        self.failure = ""
-        """Reason why the proxy cannot run, set by an addon after the start, or ""."""
+        self.failure: FeedproxyError | None = None
+        """Reason why the proxy cannot run, set by an addon after the start, or None."""
         self.ready = False
         """True if all listeners are open."""
         self.requests = 0

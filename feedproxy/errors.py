@@ -27,6 +27,13 @@ class UsageError(FeedproxyError):
     detail = "usage"
 
 
+class CannotListen(FeedproxyError):
+    """An address cannot be listened on, as when another process uses it. The message is one line, and the exit code
+    is 1."""
+
+    detail = "cannot-listen"
+
+
 class BadTarget(FeedproxyError):
     """The target URI cannot be fetched (RFC 9110, section 4.2)."""
 

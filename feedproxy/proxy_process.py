@@ -42,7 +42,7 @@ from feedproxy.config_file import (
     spec_of,
     unknown_variables,
 )
-from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
@@ -512,7 +512,7 @@ async def serve(
     app: App | None = None,
     worker: WorkerContext | None = None,
 ) -> int | WorkerOptions:
-    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError.
+    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError and CannotListen.
 
     `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
     is not run. The result then contains the settings for the supervisor (supervisor.py).
@@ -569,9 +569,9 @@ async def serve(
         os.close(lock)
     if life.failure:
         address = f"{proxy_master.options.listen_host}:{proxy_master.options.listen_port}"
-        raise UsageError(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
-    if app.failure:
-        raise UsageError(app.failure)
+        raise CannotListen(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
+    if app.failure is not None:
+        raise app.failure
     return 0
 
 

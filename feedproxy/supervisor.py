@@ -36,7 +36,7 @@ from pathlib import Path
 
 from feedproxy import proxy_process, systemd
 from feedproxy.clock import Seconds
-from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.server.fastpath.sockets import reject_new_connections
@@ -112,8 +112,8 @@ class Supervisor:
         self._loaded = self.options.loaded
 
     def run(self) -> int:
-        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises UsageError if a socket cannot be
-        bound."""
+        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen if a socket cannot
+        be bound."""
         options = self.options
         exclusive = not options.reuse_port
         if self.plan.admin_sockets:
@@ -408,7 +408,7 @@ def _run_worker(plan: proxy_process.ServePlan, worker: WorkerContext) -> None:
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Return sockets that are bound to each address of a host, at one port. Raises UsageError."""
+    """Return sockets that are bound to each address of a host, at one port. Raises CannotListen."""
     sockets: list[socket.socket] = []
     try:
         address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -425,7 +425,7 @@ def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket
         _close(sockets)
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
         failure = f"{'admin: ' if option == 'admin' else ''}cannot listen on {host}:{port}: {reason}"
-        raise UsageError(f"{failure} (--{option} HOST:PORT names another address)") from error
+        raise CannotListen(f"{failure} (--{option} HOST:PORT names another address)") from error
     return tuple(sockets)
 
 

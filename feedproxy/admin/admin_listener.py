@@ -13,7 +13,7 @@ from typing import Protocol
 from aiohttp import web
 
 from feedproxy.admin.admin_authorization import CHALLENGE, AdminAuthorization
-from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.errors import CannotListen, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.web import templates
 
@@ -93,7 +93,7 @@ class AdminListener:
         *,
         reuse_port: bool = False,
     ) -> None:
-        """Listen on `sockets`, or on host and port if `sockets` is empty. Raises UsageError if that fails."""
+        """Listen on `sockets`, or on host and port if `sockets` is empty. Raises CannotListen if that fails."""
         self._authorization = authorization
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
@@ -106,7 +106,7 @@ class AdminListener:
             await runner.cleanup()
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             failure = f"admin: cannot listen on {uri.join_host_port(host, port)}: {reason}"
-            raise UsageError(f"{failure} (--admin HOST:PORT names another address)") from error
+            raise CannotListen(f"{failure} (--admin HOST:PORT names another address)") from error
         self._runner = runner
         host, port, *_ = runner.addresses[0]
         self.url = f"http://{uri.join_host_port(host, port)}"

@@ -67,7 +67,7 @@ class AdminServer:
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
         """Listen on `sockets`, or at the address of the option `admin` if `sockets` is empty.
 
-        Raises UsageError if the options are invalid or the address cannot be bound.
+        Raises UsageError if the options are invalid, and CannotListen if the address cannot be bound.
         """
         settings = self._app.settings
         token = admin_token(settings)

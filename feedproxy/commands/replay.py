@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from feedproxy.clock import AcceleratedClock, Clock, ManualClock
-from feedproxy.errors import UsageError
+from feedproxy.errors import CannotListen, UsageError
 from feedproxy.http.date import format_rfc3339
 from feedproxy.settings import listen_address
 
@@ -113,7 +113,7 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
     try:
         await listener.start(host, port)
     except OSError as error:
-        raise UsageError(f"cannot listen on {args.listen}: {error.strerror or error}") from error
+        raise CannotListen(f"cannot listen on {args.listen}: {error.strerror or error}") from error
     try:
         if args.admin:
             await admin.start(args.admin)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.clock import ManualClock
-from feedproxy.errors import UsageError
+from feedproxy.errors import CannotListen, UsageError
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
@@ -288,7 +288,7 @@ async def test_public_address_without_a_token_stops_the_start(make_proxy: Callab
 
 
 async def test_address_in_use_is_reported_in_one_line(proxy: Proxy, make_proxy: Callable[..., Any]) -> None:
-    with pytest.raises(UsageError, match="cannot listen"):
+    with pytest.raises(CannotListen, match="cannot listen"):
         await make_proxy(admin=proxy.admin.url.removeprefix("http://"))
 
 

@@ -218,13 +218,13 @@ type Refused = Callable[..., str]
 
 @pytest.fixture
 def refused(tmp_path: Path) -> Iterator[Refused]:
-    """Return the message with which `feedproxy serve` exits with 2."""
+    """Return the message with which `feedproxy serve` exits with 2, or with another code."""
     started: list[Process] = []
 
-    def begin(*arguments: str, store: str = "memory:", admin: str = "127.0.0.1:0") -> str:
+    def begin(*arguments: str, store: str = "memory:", admin: str = "127.0.0.1:0", code: int = 2) -> str:
         own = ("--listen", "127.0.0.1:0", "--admin", admin, "--store", store, "--set", f"confdir={tmp_path}/conf")
         started.append(process := Process([*COMMAND, "serve", *own, *arguments], tmp_path / "refused"))
-        assert process.ended_before(LISTENS) == 2, process.said
+        assert process.ended_before(LISTENS) == code, process.said
         assert "Traceback" not in process.said
         complaints = [line for line in process.said.splitlines() if "the admin listener is at" not in line]
         assert len(complaints) == 1, complaints
@@ -240,14 +240,14 @@ def test_port_in_use_is_reported_in_one_line(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
-        said = refused("--listen", address)
+        said = refused("--listen", address, code=1)
 
     assert said.startswith(f"feedproxy: cannot listen on {address}: Address already in use (--listen ")
 
 
 def test_admin_port_in_use_is_reported_in_one_line(refused: Refused) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        refused(admin=f"127.0.0.1:{taken.getsockname()[1]}")
+        refused(admin=f"127.0.0.1:{taken.getsockname()[1]}", code=1)
 
 
 @pytest.mark.parametrize(
