@@ -281,6 +281,25 @@ async def test_client_without_tls_is_disconnected(front: Opened, tmp_path: Path)
     assert (await (await line_to(proxy, context)).ask(proxy.get())).status == 200
 
 
+async def test_listener_serves_if_the_system_refuses_the_low_water_mark(
+    front: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = socket.socket.setsockopt
+
+    def refuse(changed: socket.socket, level: int, option: int, *value: Any) -> None:
+        if (level, option) in ((socket.SOL_SOCKET, socket.SO_RCVLOWAT), (socket.IPPROTO_TCP, socket.TCP_QUICKACK)):
+            raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+        change(changed, level, option, *value)
+
+    monkeypatch.setattr(socket.socket, "setsockopt", refuse, raising=False)
+    proxy, context = await secured(front, tmp_path)
+    line = await line_to(proxy, context)
+
+    assert [(await line.ask(proxy.get())).status for _ in range(3)] == [200] * 3
+    posted = await line.ask(proxy.get("/-/pingSiteForm", "Content-Length: 0", method="POST"))
+    assert posted.status == 405
+
+
 def test_renewed_certificate_is_loaded(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
     held = ReloadingCertificate(*files)

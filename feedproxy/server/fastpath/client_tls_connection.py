@@ -94,8 +94,12 @@ class ReloadingCertificate:
 
 
 def set_low_water_mark(listen_socket: socket.socket) -> None:
-    """Set LOW_WATER_MARK for all connections that this socket accepts. Raises OSError."""
-    listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_MARK)
+    """Set LOW_WATER_MARK for all connections that this socket accepts.
+
+    If the system refuses the option, the first request of a connection takes one more wake-up.
+    """
+    with contextlib.suppress(OSError):
+        listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_MARK)
 
 
 class TlsConnection(ClientConnection):
@@ -151,7 +155,9 @@ class TlsConnection(ClientConnection):
     def _set_option(self, level: int, option: int, value: int) -> None:
         client_socket = self._borrow_socket()
         try:
-            client_socket.setsockopt(level, option, value)
+        """Set a socket option. A system that refuses the option has its default, with which the connection works."""
+            with contextlib.suppress(OSError):
+                client_socket.setsockopt(level, option, value)
         finally:
             client_socket.detach()
 
