@@ -47,6 +47,7 @@ from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
 from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
+from feedproxy.server.fastpath.listener import Listener
 from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.settings import Settings, declare, defaults, listen_address, option_names, restart_names
@@ -102,6 +103,8 @@ class WorkerOptions:
     """The settings that a supervisor of several workers needs."""
 
     size: int
+    scheme: str
+    """The scheme at which clients reach the workers: http, or https if `tls_certificate` is set."""
     listen: tuple[str, int]
     admin: tuple[str, int] | None
     drain_timeout: int
@@ -215,7 +218,8 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
 
 
 def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
-    """Load the configuration again, apply its rules and the options that need no restart, and log the result.
+    """Load the configuration and the TLS certificate again, apply the rules and the options that need no restart, and
+    log the result.
 
     After a mistake, nothing is applied.
     """
@@ -235,6 +239,9 @@ def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         logger.error("configuration not loaded, keeping the previous one: %s", error)
         return
     _set_log(app.settings)
+    for listener in _listeners(proxy_master):
+        if isinstance(listener, Listener):
+            listener.reload_certificate()
     logger.info(
         "configuration loaded: %d rules; options changed: %s", len(app.configured_rules), ", ".join(now) or "none"
     )
@@ -242,6 +249,12 @@ def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         logger.warning("rules with readers or private: %d, and %d before", remaining, protecting)
     if later:
         logger.warning("these options take effect after a restart: %s", ", ".join(later))
+
+
+def _listeners(proxy_master: master.Master) -> list[Any]:
+    """Return the open listeners for clients: those of the fast path, or asyncio's servers."""
+    server: proxyserver.Proxyserver = proxy_master.addons.get("proxyserver")
+    return [listener for instance in server.servers for listener in getattr(instance, "_servers", ())]
 
 
 def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
@@ -430,7 +443,7 @@ class _Lifecycle:
         if not any(mode.startswith("front") for mode in self._master.options.mode):
             self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
         sys.setswitchinterval(SWITCH_INTERVAL)
-        scheme = "https" if self._app.settings.tls_certificate else "http"
+        scheme = _scheme(self._app.settings)
         for host, port, *_ in addresses:
             self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
         if self._app.worker is not None:
@@ -488,8 +501,7 @@ class _Lifecycle:
             systemd.notify("STOPPING=1\nSTATUS=draining")
         loop = asyncio.get_running_loop()
         deadline = app.drain_deadline = loop.time() + app.settings.drain_timeout
-        server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
-        listeners = [listener for instance in server.servers for listener in getattr(instance, "_servers", ())]
+        listeners = _listeners(self._master)
         sockets = [listening_socket for listener in listeners for listening_socket in listener.sockets]
         if not app.sockets:
             for listening_socket in sockets:
@@ -588,6 +600,11 @@ def _raise_descriptor_limit(settings: Settings) -> None:
         )
 
 
+def _scheme(settings: Settings) -> str:
+    """Return the scheme at which clients reach the listeners."""
+    return "https" if settings.tls_certificate else "http"
+
+
 def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:
     settings = app.settings
     if settings.local_store == MEMORY:
@@ -598,6 +615,7 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
     fixed = {name: getattr(proxy_master.options, name) for name in restart_names()}
     return WorkerOptions(
         settings.workers,
+        _scheme(settings),
         listen,
         admin,
         settings.drain_timeout,

@@ -175,7 +175,8 @@ class Settings:
     tls_certificate: str = option(
         "",
         "PEM file with the certificate and its chain, with which feedproxy serves clients under TLS.",
-        "Use it if no server in front does TLS. If the file is renewed, feedproxy loads it within a minute.",
+        "Use it if no server in front does TLS. If the file is renewed, feedproxy loads it within a"
+        " minute, or at once at a reload (SIGHUP).",
         restart=True,
     )
     tls_key: str = option(

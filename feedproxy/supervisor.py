@@ -166,7 +166,7 @@ class Supervisor:
                 self._end()
                 return code
         for _, address in addresses:
-            self.announce(f"http://{uri.join_host_port(str(address[0]), int(address[1]))}")
+            self.announce(f"{self.options.scheme}://{uri.join_host_port(str(address[0]), int(address[1]))}")
         systemd.notify(f"READY=1\nSTATUS={len(self._workers)} workers are ready")
         interval, watchdog_notified = systemd.watchdog(), 0.0
         while True:

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 from tests.live.origin import Authority, Gate, Origin, a_feed, until
 from tests.live.product import COMMAND, Feedproxy, Process, product_environment, read_answer
 from tests.live.worker_processes import ADMIN, TOLD_BY_PROC, admin, connections, open_files, workers
+from tests.server.test_client_tls_connection import make_certificate
 from tests.waiting import PATIENCE
 
 type Start = Callable[..., Feedproxy]
@@ -379,14 +381,16 @@ def serve(folder: Path, *arguments: str) -> Process:
         (
             ["--listen", "127.0.0.1:{busy}", "--admin", "127.0.0.1:0"],
             "cannot listen on 127.0.0.1:{busy}: Address already",
+            1,
         ),
         (
             ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:{busy}"],
             "admin: cannot listen on 127.0.0.1:{busy}: Address",
+            1,
         ),
-        (["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "/dev/null/x"], "store: /dev/null/x"),
-        (["--listen", "127.0.0.1:0", "--store", "memory:"], "workers: 2 workers need a shared store"),
-        (["--listen", "127.0.0.1:0", "--set", "workers=0"], "workers: 0: expected 1 or more"),
+        (["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", "/dev/null/x"], "store: /dev/null/x", 2),
+        (["--listen", "127.0.0.1:0", "--store", "memory:"], "workers: 2 workers need a shared store", 2),
+        (["--listen", "127.0.0.1:0", "--set", "workers=0"], "workers: 0: expected 1 or more", 2),
     ],
 )
 def test_failed_start_is_reported_once_in_one_line(tmp_path: Path, arguments: list[str], line: str, code: int) -> None:
@@ -416,6 +420,30 @@ def test_two_proxies_never_share_a_port(two: Feedproxy, tmp_path: Path) -> None:
     )
     assert second.wait() == 1
     assert "Address already in use" in second.said
+
+
+def test_sighup_loads_a_renewed_certificate_in_all_workers(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path)
+    process = serve(
+        tmp_path,
+        *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store", str(tmp_path / "store")),
+        *("--set", f"tls_certificate={certificate}", "--set", f"tls_key={key}"),
+    )
+    try:
+        port = int(process.line(re.compile(r"listens on https://127\.0\.0\.1:([0-9]+)"))[1])
+        make_certificate(tmp_path)
+        os.kill(process.pid, signal.SIGHUP)
+        until(lambda: process.said.count(f"listener: certificate loaded: {certificate}") == 2)
+
+        presented = {ssl.get_server_certificate(("127.0.0.1", port)) for _ in range(6)}
+        assert presented == {Path(certificate).read_text()}
+
+        Path(certificate).write_text("broken")
+        os.kill(process.pid, signal.SIGHUP)
+        until(lambda: process.said.count(f"keeping the previous one: tls_certificate: {certificate}: ") == 2)
+        assert {ssl.get_server_certificate(("127.0.0.1", port)) for _ in range(6)} == presented
+    finally:
+        assert process.terminate() == 0
 
 
 def _is_gone(proxy: Feedproxy, pid: int) -> bool:

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.proxy_process import ServePlan, make_master
+from feedproxy.proxy_process import ServePlan, make_master, reload
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
     BATCHES_PER_WRITE,
@@ -300,6 +300,26 @@ async def test_listener_serves_if_the_system_refuses_the_low_water_mark(
     assert posted.status == 405
 
 
+@pytest.mark.parametrize("is_valid", [True, False])
+async def test_reload_loads_the_certificate_at_once(
+    front: Opened, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_valid: bool
+) -> None:
+    caplog.set_level("INFO", "feedproxy")
+    proxy, former = await secured(front, tmp_path)
+    if is_valid:
+        make_certificate(tmp_path)
+    else:
+        (tmp_path / "cert.pem").write_text("broken")
+
+    files = {"tls_certificate": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
+    reload(proxy.stage._master, proxy.stage.app, ServePlan(options=files))
+
+    context = trusting(str(tmp_path / "cert.pem")) if is_valid else former
+    assert (await (await line_to(proxy, context)).ask(proxy.get())).status == 200
+    line = "listener: certificate loaded: " if is_valid else "keeping the previous one: tls_certificate: "
+    assert caplog.text.count(f"{line}{tmp_path / 'cert.pem'}") == 1
+
+
 def test_renewed_certificate_is_loaded(tmp_path: Path) -> None:
     files = make_certificate(tmp_path)
     held = ReloadingCertificate(*files)
@@ -307,11 +327,14 @@ def test_renewed_certificate_is_loaded(tmp_path: Path) -> None:
     for each in files:
         os.utime(each, (1, 1))
 
-    held.reload_if_changed()
+    assert held.has_changed
+    held.reload()
+    assert not held.has_changed
 
     (tmp_path / "key.pem").write_text("broken")
-    with pytest.raises(OSError, match=r"PEM|key"):
-        held.reload_if_changed()
+    with pytest.raises(UsageError, match=r"cert\.pem: .*(PEM|key)"):
+        held.reload()
+    assert not held.has_changed, "a bad file is not loaded again and again"
 
 
 def test_connections_have_the_previous_certificate_until_the_key_is_renewed(tmp_path: Path) -> None:
@@ -323,12 +346,12 @@ def test_connections_have_the_previous_certificate_until_the_key_is_renewed(tmp_
     make_certificate(tmp_path)
     key = Path(files[1]).read_bytes()
     Path(files[1]).write_bytes(former_key)
-    with pytest.raises(OSError, match="key"):
-        held.reload_if_changed()
+    with pytest.raises(UsageError, match="key"):
+        held.reload()
     assert can_connect(held, client)
 
     Path(files[1]).write_bytes(key)
-    held.reload_if_changed()
+    held.reload()
     assert can_connect(held, trusting(files[0]))
 
 

@@ -24,7 +24,7 @@ WORKERS = 2
 def supervising() -> Iterator[Supervisor]:
     """A supervisor of two workers that have exited, and are due to start again."""
     loaded = proxy_process.LoadedOptions(Config(), {})
-    options = proxy_process.WorkerOptions(WORKERS, ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
+    options = proxy_process.WorkerOptions(WORKERS, "http", ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
     supervising = Supervisor(proxy_process.ServePlan(), options, print)
     supervising._beats = mmap.mmap(-1, HEARTBEAT.size * WORKERS)
     supervising._workers = [

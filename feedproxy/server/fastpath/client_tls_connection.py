@@ -55,24 +55,26 @@ class ReloadingCertificate:
     def __init__(self, certificate: str, key: str) -> None:
         """Load the certificate. Raises UsageError if the files are invalid. If `key` is empty, the file `certificate`
         contains the key."""
+        self.name = certificate
         self._certificate = Path(certificate).expanduser()
         self._key = Path(key).expanduser() if key else None
+        self.reload()
+
+    @property
+    def has_changed(self) -> bool:
+        """Return True if the files have changed since the last attempt to load them."""
+        return self._change_times() != self._loaded
+
+    def reload(self) -> None:
+        """Load the files. Raises UsageError if they are invalid; the previous certificate then stays in use."""
         self._loaded = self._change_times()
         try:
             self.context = self._load()
-        except (OSError, ssl.SSLError) as error:
-            raise UsageError(f"tls_certificate: {certificate}: {error.strerror or error}") from error
-
-    def reload_if_changed(self) -> None:
-        """Load the files if they have changed. Raises OSError if they are invalid; the previous certificate then stays
-        in use."""
-        times = self._change_times()
-        if times != self._loaded:
-            self._loaded = times
-            self.context = self._load()
+        except OSError as error:  # ssl.SSLError is one, too
+            raise UsageError(f"tls_certificate: {self.name}: {error.strerror or error}") from error
 
     def _load(self) -> ssl.SSLContext:
-        """Return a new context with the certificate and the key.
+        """Return a new context with the certificate and the key. Raises OSError.
 
         The files are not loaded into the context in use: if the key were invalid, that context would be left with the
         new certificate and without its key.
@@ -153,9 +155,9 @@ class TlsConnection(ClientConnection):
             self._has_low_water_mark = False
 
     def _set_option(self, level: int, option: int, value: int) -> None:
+        """Set a socket option. A system that refuses the option has its default, with which the connection works."""
         client_socket = self._borrow_socket()
         try:
-        """Set a socket option. A system that refuses the option has its default, with which the connection works."""
             with contextlib.suppress(OSError):
                 client_socket.setsockopt(level, option, value)
         finally:

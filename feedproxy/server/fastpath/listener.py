@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 from feedproxy.app import App
 from feedproxy.clock import Seconds
+from feedproxy.errors import UsageError
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
@@ -404,10 +405,8 @@ class Listener:
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now
-            try:
-                self._certificate.reload_if_changed()
-            except OSError as error:
-                logger.warning("listener: reloading tls_certificate failed, keeping the previous one: %s", error)
+            if self._certificate.has_changed:
+                self.reload_certificate()
         for connection, (until, is_writing) in list(self._deadlines.items()):
             if self._now >= until:
                 if not is_writing:
@@ -426,6 +425,18 @@ class Listener:
         self._handler.run_housekeeping(self._caches.values())
         self._gc.maybe_collect(now, self._handler.access_logger.logged_count)
         self._close_when_idle()
+
+    def reload_certificate(self) -> None:
+        """Load the certificate again for new connections, and log the result. If its files are invalid, the previous
+        certificate stays in use."""
+        if self._certificate is None:
+            return
+        try:
+            self._certificate.reload()
+        except UsageError as error:
+            logger.error("listener: certificate not loaded, keeping the previous one: %s", error)
+        else:
+            logger.info("listener: certificate loaded: %s", self._certificate.name)
 
     def close(self) -> None:
         """Stop accepting. Connections that wait for a response get it, and idle connections are closed."""
