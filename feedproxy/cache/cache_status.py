@@ -102,6 +102,10 @@ class Detail(StrEnum):
         "The proxy may not connect to this address or port (allow_networks, allow_ports).",
     )
     ACCESS = "access", "The feed is restricted to certain users (readers)."
+    AUTHENTICATION = (
+        "authentication",
+        "The origin accepts only Digest, NTLM or Negotiate, which cannot work through the gateway.",
+    )
     LOOP = "loop", "The request has passed this proxy before."
     BAD_TARGET = "bad-target", "The target is not a URL that can be fetched."
     BAD_REQUEST = "bad-request", "The request is not a valid HTTP message."

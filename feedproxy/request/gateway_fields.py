@@ -1,11 +1,14 @@
 """Rules of each entrance for the fields of a response: the fields that the gateway passes on, its sandbox, the
-rewriting of Location, and the marking of responses to authenticated clients as private.
+rewriting of Location, challenges that cannot be answered, and the marking of responses to authenticated clients as
+private.
 """
 
+from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.http import uri, www_authenticate
 from feedproxy.http.cache_control import without_directives
-from feedproxy.http.message import Fields
+from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.problem_details import problem_response
 from feedproxy.request.url_mapping import rewrite_location
 
 GATEWAY_FIELDS = frozenset(
@@ -109,6 +112,27 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
         fields = fields.with_field("Content-Security-Policy", "sandbox")
         fields = fields.with_field("X-Content-Type-Options", "nosniff")
     return fields
+
+
+def has_only_unusable_challenges(status: int, fields: Fields, client: ClientContext, target: str) -> bool:
+    """Return True for a 401 whose challenges no client can answer through the gateway."""
+    if client.entrance is not Entrance.GATEWAY or status != 401 or "www-authenticate" not in fields:
+        return False
+    return "www-authenticate" not in _with_gateway_challenges(fields, uri.origin_of(target))
+
+
+def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
+    """Return the response in place of a 401 whose challenges no client can answer through the gateway.
+
+    "The server generating a 401 response MUST send a WWW-Authenticate header field containing at least one challenge
+    applicable to the target resource." -- RFC 9110, section 15.5.2. No challenge is applicable here.
+    """
+    reason = (
+        f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
+        "through the gateway: use feedproxy as explicit proxy for this feed"
+    )
+    response = problem_response(403, Detail.AUTHENTICATION, reason, request=request)
+    return response.with_fields(append(response.fields, status))
 
 
 def make_private(fields: Fields) -> Fields:

@@ -122,6 +122,37 @@ async def test_shared_copy_is_updated_despite_a_field_that_the_origin_refuses(st
     assert f"hour {clock.now() // 3600:.0f}".encode() in (await proxy.get("/feed.rss")).expect(200).body
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+@pytest.mark.parametrize("lifetime", ["no-store", "max-age=60"])
+async def test_gateway_answers_403_if_no_challenge_of_the_origin_can_be_answered_through_it(stage, method, lifetime):
+    proxy, origin, _ = await stage()
+    asks = [("Cache-Control", lifetime), ("WWW-Authenticate", "Digest realm=x, nonce=y"), ("WWW-Authenticate", "NTLM")]
+    origin.speak(lambda _: Response(401, Fields(asks), b"who is it?"))
+
+    for _ in range(2):
+        seen = (await proxy.send(method, "/page")).expect(403, cache="detail=authentication")
+        by_proxy = (await proxy.send(method, "/page", entrance=Entrance.PROXY)).expect(401)
+
+        assert "www-authenticate" not in seen.fields
+        assert method == "HEAD" or b"explicit proxy" in seen.body
+        assert b"who is it" not in seen.body
+        assert seen.fields.get("cache-control") == "no-store"
+        assert by_proxy.fields.get_all("www-authenticate") == ["Digest realm=x, nonce=y", "NTLM"]
+
+
+async def test_gateway_answers_403_to_a_streamed_request_if_no_challenge_can_be_answered_through_it(door):
+    proxy, origin, _ = await door()
+    asks = [("Content-Type", "text/plain"), ("WWW-Authenticate", "Negotiate")]
+    origin.speak(lambda _: Response(401, Fields(asks), b"who is it?"))
+
+    seen = (await proxy.send("POST", "/page", body=b"x")).expect(403, cache="detail=authentication")
+
+    assert "www-authenticate" not in seen.fields
+    assert seen.fields.get("content-security-policy") == "sandbox"
+    assert b"explicit proxy" in seen.body
+    assert b"who is it" not in seen.body
+
+
 @pytest.mark.parametrize("status", [401, 200])
 async def test_gateway_adds_the_origin_to_the_realm_and_drops_connection_authentication(stage, status):
     """To a browser all of them are one site, and a realm is known by its name."""

@@ -1,6 +1,6 @@
 """The stage of the addons: the real addons, hook by hook, with an origin in memory and no sockets."""
 
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from feedproxy.addons import default_addons
@@ -110,6 +110,8 @@ class OnAddons:
         flow.response = http.Response.make(answer.status, answer.body)
         flow.response.headers = headers_of(answer.fields.with_field("Content-Length", str(len(answer.body))))
         await self._hook(hooks.HttpResponseHeadersHook(flow))
+        if callable(stream := flow.response.stream):
+            flow.response.raw_content = b"".join(cast("bytes", stream(piece)) for piece in (answer.body, b""))
 
     async def _hook(self, event: Any) -> None:
         for addon in self._addons.chain:

@@ -8,6 +8,7 @@ Content-Security-Policy that the converted document has.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Clock
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.cors import with_cors
@@ -19,7 +20,12 @@ from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
-from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
+from feedproxy.request.gateway_fields import (
+    apply_entrance_rules,
+    has_only_unusable_challenges,
+    make_private,
+    unusable_challenge_response,
+)
 from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.settings import Settings
 
@@ -101,6 +107,10 @@ class Renderer:
         `request` is the client's own request. Its conditions apply to that representation.
         """
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
+        if has_only_unusable_challenges(response.response.status, response.response.fields, client, request.target):
+            status = replace(response.status, detail=Detail.AUTHENTICATION)
+            refusal = unusable_challenge_response(request, status)
+            return ProxyResponse(refusal, status, Detail.AUTHENTICATION.sentence)
         response = _for_entrance(response, request.target, client, settings)
         match representation:
             case OriginalFormat(varies):

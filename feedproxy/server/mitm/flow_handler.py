@@ -23,6 +23,7 @@ from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
+from feedproxy.request.gateway_fields import has_only_unusable_challenges
 from feedproxy.request.loop_detection import is_loop
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import is_credential
@@ -239,7 +240,13 @@ class FlowHandler:
         service = self.app.service
         await service.admin.invalidate_after_write(state.routed_request.request, response)
         await self._recheck_size_after_refusal(state, response)
-        settings = self.app.settings_for(state.routed_request.request.target)
+        client, target = state.routed_request.client, state.routed_request.request.target
+        if has_only_unusable_challenges(response.status, response.fields, client, target):
+            state.status = replace(state.status, detail=Detail.AUTHENTICATION)
+            state.reason = Detail.AUTHENTICATION.sentence
+            state.streamed = passthrough.refuse_unusable_challenges(flow, state.routed_request, state.status)
+            return
+        settings = self.app.settings_for(target)
         state.streamed = passthrough.prepare_response(
             flow, state.routed_request, state.status, settings, via=service.via
         )

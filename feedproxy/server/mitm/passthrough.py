@@ -18,7 +18,7 @@ from feedproxy.http import uri
 from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
-from feedproxy.request.gateway_fields import apply_entrance_rules, make_private
+from feedproxy.request.gateway_fields import apply_entrance_rules, make_private, unusable_challenge_response
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import with_via
 from feedproxy.request.url_mapping import is_upstream_target
@@ -233,12 +233,27 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
     """Replace a streamed 407 from a parent proxy, because the 407 is for this proxy and not for the client. Return the
     counter of the content."""
+    fields = Fields([("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
+    content = b"The parent proxy (upstream_proxy) refuses its user name and password.\n"
+    status = CacheStatus(detail=Detail.PARENT_PROXY)
+    return _replace_streamed(flow, Response(ParentRefused.status_hint, append(fields, status), content))
+
+
+def refuse_unusable_challenges(flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus) -> BodyCounter:
+    """Replace a streamed 401 whose challenges no client can answer through the gateway. Return the counter of the
+    content."""
+    response = unusable_challenge_response(routed.request, status)
+    fields = apply_entrance_rules(response.fields, routed.client, target="", upstream="")
+    return _replace_streamed(flow, response.with_fields(fields.without("content-length")))
+
+
+def _replace_streamed(flow: http.HTTPFlow, response: Response) -> BodyCounter:
+    """Send a response in place of the one that is streamed. The connection ends after it."""
     assert flow.response is not None
-    fields = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store"), ("Connection", "close")]
-    flow.response.status_code, flow.response.reason = ParentRefused.status_hint, ""
+    flow.response.status_code, flow.response.reason = response.status, ""
     flow.response.http_version = "HTTP/1.1"
-    flow.response.headers = headers_of(append(Fields(fields), CacheStatus(detail=Detail.PARENT_PROXY)))
-    counter = BodyCounter(b"The parent proxy (upstream_proxy) refuses its user name and password.\n")
+    flow.response.headers = headers_of(response.fields.with_field("Connection", "close"))
+    counter = BodyCounter(response.body if flow.request.method != "HEAD" else b"")
     flow.response.stream = counter
     return counter
 
