@@ -20,6 +20,7 @@ _TARGET = re.compile(rb"[!-~\x80-\xff]+")
 """Matches a target without white space and control characters. Bytes beyond ASCII are percent-encoded later
 (uri.normalise)."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
+_ABSOLUTE_WITHOUT_PATH = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://[^/?]*")
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
 """Matches a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
 _NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
@@ -48,6 +49,13 @@ class RequestHead:
     target: bytes
     version: bytes
     fields: tuple[Line, ...]
+
+    @property
+    def is_for_whole_server(self) -> bool:
+        """Return True for OPTIONS with `*`, or with an absolute-form that has neither path nor query (RFC 9112, section
+        3.2.4)."""
+        is_whole = self.target == b"*" or _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target) is not None
+        return self.method == b"OPTIONS" and is_whole
 
     def lines(self) -> list[bytes]:
         """Return the lines of the head without line ends."""

@@ -115,14 +115,14 @@ def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, 
 
 
 def has_only_unusable_challenges(status: int, fields: Fields, client: ClientContext, target: str) -> bool:
-    """Return True for a 401 whose challenges no client can answer through the gateway."""
+    """Return True for a 401 with challenges that no client can answer through the gateway."""
     if client.entrance is not Entrance.GATEWAY or status != 401 or "www-authenticate" not in fields:
         return False
     return "www-authenticate" not in _with_gateway_challenges(fields, uri.origin_of(target))
 
 
 def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
-    """Return the response in place of a 401 whose challenges no client can answer through the gateway.
+    """Return the response in place of a 401 with challenges that no client can answer through the gateway.
 
     "The server generating a 401 response MUST send a WWW-Authenticate header field containing at least one challenge
     applicable to the target resource." -- RFC 9110, section 15.5.2. No challenge is applicable here.

@@ -44,6 +44,7 @@ from feedproxy.server.mitm.request_routing import (
     entrance_of,
     fields_of,
     incoming_request,
+    is_asterisk,
     route,
     usual_endpoint_path,
 )
@@ -61,6 +62,8 @@ CACHED_METHODS = ("GET", "HEAD")
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Methods that the field Allow lists for a target."""
+
+ALLOW = ("Allow", ", ".join(ALLOWED_METHODS))
 
 
 @dataclass(slots=True)
@@ -372,7 +375,9 @@ class FlowHandler:
             _request_without_target(flow),
             local_path.client.base,
         )
-        if request.method not in CACHED_METHODS:
+        if is_asterisk(request.method, flow.request.path):
+            self._set_local_response(flow, state, _allowed_methods())
+        elif request.method not in CACHED_METHODS:
             self._set_local_response(flow, state, _not_allowed(request, CACHED_METHODS), Detail.METHOD)
         elif isinstance(local_path, MisspelledTarget):
             self._set_local_response(flow, state, gateway_redirect(gateway_path(local_path.target), base))
@@ -433,16 +438,16 @@ class FlowHandler:
         The response to TRACE would repeat the request's fields, which may contain secrets (RFC 9110, section 9.3.8).
         OPTIONS with `Max-Forwards: 0` is for this proxy (section 7.6.2).
         """
-        request, allow_field = routed.request, ("Allow", ", ".join(ALLOWED_METHODS))
+        request = routed.request
         if request.method == "TRACE":
             status = CacheStatus(detail=Detail.METHOD)
             shown = replace(request, target=routed.shown or request.target)
             response = problem_response(
-                405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(allow_field,)
+                405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(ALLOW,)
             )
         elif request.method == "OPTIONS" and passthrough.max_forwards(request.fields) == 0:
             status = CacheStatus()
-            response = Response(200, Fields([allow_field, ("Content-Length", "0")]))
+            response = _allowed_methods()
         elif (preflight := self._preflight_response(request)) is not None:
             status = CacheStatus()
             response = preflight
@@ -496,6 +501,11 @@ class FlowHandler:
             response = response.with_fields(append(response.fields, status))
         flow.response = passthrough.to_mitmproxy(finish_response(response, state.client, self.app.clock.now()))
         state.status, state.reason = status, reason
+
+
+def _allowed_methods() -> Response:
+    """Return the response to OPTIONS for this proxy itself (RFC 9110, section 9.3.7)."""
+    return Response(200, Fields([ALLOW, ("Content-Length", "0")]))
 
 
 def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:

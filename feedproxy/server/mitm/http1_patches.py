@@ -193,6 +193,8 @@ class LimitedHttp1Server(_http1.Http1Server):
         try:
             head = read_request([bytes(line) for line in lines])
             self.request = http1.read_request_head(head.lines())
+            if head.is_for_whole_server:
+                self.request.path = "*"  # mitmproxy adds a path to absolute-form
             size = http1.expected_http_body_size(self.request)
         except (BadRequest, ValueError) as error:
             yield from self._refuse_head(error)

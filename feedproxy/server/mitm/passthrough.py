@@ -23,7 +23,7 @@ from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import with_via
 from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
-from feedproxy.server.mitm.request_routing import RoutedRequest, fields_of, headers_of
+from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.parent_proxy import OPTION, Parent
@@ -168,6 +168,7 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         if flow.request.method not in ("GET", "HEAD") or flow.request.raw_content:
             framing = [("Transfer-Encoding", "chunked")]
     fields = with_via(Fields((*fields, *framing)), via)
+    is_for_server = is_asterisk(flow.request.method, flow.request.path)
     _set_target(flow.request, routed.request.target)
     flow.metadata[SHOWN_TARGET] = routed.shown or routed.request.target
     if not flow.request.is_http2:
@@ -182,6 +183,10 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
         flow.request.http_version, flow.request.authority = "HTTP/1.1", fields.get("host") or ""
         if parent.authorization:
             fields = fields.with_field("Proxy-Authorization", parent.authorization)
+    if is_for_server:
+        # "[…] the last proxy on the request chain MUST send a request-target of "*" when it forwards the request to the
+        # indicated origin server." -- RFC 9112, section 3.2.4. To another proxy, absolute-form has no path.
+        flow.request.path = "" if flow.request.authority and not flow.request.is_http2 else ASTERISK
     flow.request.headers = headers_of(fields)
 
 
@@ -240,8 +245,8 @@ def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
 
 
 def refuse_unusable_challenges(flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus) -> BodyCounter:
-    """Replace a streamed 401 whose challenges no client can answer through the gateway. Return the counter of the
-    content."""
+    """Replace a streamed 401 with challenges that no client can answer through the gateway. Return the counter of
+    the content."""
     response = unusable_challenge_response(routed.request, status)
     fields = apply_entrance_rules(response.fields, routed.client, target="", upstream="")
     return _replace_streamed(flow, response.with_fields(fields.without("content-length")))

@@ -41,6 +41,11 @@ _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
 _BEFORE_TARGET = re.compile(r"(?:with/[^/?]*/)?(?:[^/?]+/)?as/[^/?]*/|with/[^/?]*/")
 """Matches the part of an endpoint's path before a target."""
 
+ASTERISK = "*"
+"""The request target of OPTIONS for a server as a whole (RFC 9112, section 3.2.4)."""
+
+_HAS_PORT = re.compile(r":[0-9]+\Z")
+
 AUTHORITY = re.compile(r"^(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?$")
 
 
@@ -73,8 +78,8 @@ class RoutedRequest:
 class IncomingRequest:
     """The head of a received request.
 
-    `path` is the origin-form, including the query. `url` is the complete absolute-form, or "". `own` is the local
-    address and port of the connection.
+    `path` is the origin-form, including the query, or ASTERISK. `url` is the complete absolute-form, or "".
+    `named_hosts` are the authorities that the request names: that of the absolute-form, or else :authority and Host.
     """
 
     method: str
@@ -86,6 +91,7 @@ class IncomingRequest:
     authority: str = ""
     absolute: bool = False
     tls: bool = False
+    named_hosts: tuple[str, ...] = ()
 
 
 def fields_of(message: http.Message) -> Fields:
@@ -102,21 +108,27 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
     """Return the head of a flow's request."""
     request = flow.request
     address, port, *_ = flow.client_conn.sockname
-    # In HTTP/2, :authority replaces Host.
-    authority = "" if request.is_http2 else request.data.authority.decode("latin-1")
+    fields, authority = fields_of(request), request.data.authority.decode("latin-1")
+    named_hosts = (authority,) if authority and not request.is_http2 else (authority, fields.get("host") or "")
     absolute, path = bool(flow.metadata.get(ABSOLUTE_FORM)), request.data.path.decode("latin-1")
     # mitmproxy's own `url` lacks the brackets of an IPv6 address.
-    url = f"{request.scheme}://{uri.join_host_port(request.host, request.port)}{path}" if absolute else request.url
+    url = (
+        f"{request.scheme}://{uri.join_host_port(request.host, request.port)}{'' if path == ASTERISK else path}"
+        if absolute
+        else request.url
+    )
     return IncomingRequest(
         request.method,
         path,
-        fields_of(request),
+        fields,
         peer=flow.client_conn.peername[0],
         local_address=(address, port),
         url=url,
-        authority=authority,
+        # In HTTP/2, :authority replaces Host.
+        authority="" if request.is_http2 else authority,
         absolute=absolute,
         tls=flow.client_conn.tls,
+        named_hosts=tuple(filter(None, named_hosts)),
     )
 
 
@@ -131,13 +143,16 @@ def route(
     match entrance:
         case Entrance.PROXY if tunnel is not None:
             host, port = tunnel
-            target = uri.normalise(f"https://{uri.join_host_port(host, port)}{head.path}")
+            _check_tunnel_host(head, host, port)
+            target = uri.normalise(f"https://{uri.join_host_port(host, port)}{_path_in_target(head)}")
             return RoutedRequest(Request(head.method, target, head.fields), client)
         case Entrance.PROXY:
             return RoutedRequest(Request(head.method, uri.normalise(head.url), head.fields), client)
         case Entrance.REVERSE:
             return _reverse(head, client, settings)
     _check_gateway_host(head, settings)
+    if is_asterisk(head.method, head.path):
+        return LocalPath(head.path, client)
     bare = head.path.partition("?")[0]
     if bare in LANDING_PATHS or head.path.startswith(settings.endpoint_prefix):
         return LocalPath(head.path, client)
@@ -153,6 +168,34 @@ def route(
         with contextlib.suppress(BadTarget):  # a local page: fetching it is refused
             return MisspelledTarget(pasted_address.read(target, client.base), client)
     return RoutedRequest(Request(head.method, target, head.fields), client)
+
+
+def is_asterisk(method: str, path: str) -> bool:
+    """Return True if a request is for the server as a whole (RFC 9112, section 3.2.4)."""
+    return method == "OPTIONS" and path == ASTERISK
+
+
+def _path_in_target(head: IncomingRequest) -> str:
+    """Return the path for the target URI. The target URI of asterisk-form has none (RFC 9112, section 3.3)."""
+    return "" if is_asterisk(head.method, head.path) else head.path
+
+
+def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
+    """Refuse a request that names another host than the tunnel's. Raises WrongHost.
+
+    "Unless the connection is from a trusted gateway, an origin server MUST reject a request if any scheme-specific
+    requirements for the target URI are not met. In particular, a request for an "https" resource MUST be rejected
+    unless it has been received over a connection that has been secured via a certificate valid for that target URI's
+    origin" -- RFC 9110, section 7.4. A missing port stands for the tunnel's, because some clients omit it.
+    """
+    origin = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
+    for named in head.named_hosts:
+        try:
+            named_origin = uri.normalise(f"https://{named}{'' if _HAS_PORT.search(named) else f':{port}'}/")
+        except BadTarget:
+            named_origin = ""
+        if named_origin != origin:
+            raise WrongHost("this tunnel is for another host than the request")
 
 
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
@@ -249,6 +292,10 @@ def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -
         if head.authority.lower() not in own_authorities:
             raise BadTarget("target refused: in reverse mode, only the upstream is served")
     path = head.path
+    if is_asterisk(head.method, path):
+        return RoutedRequest(
+            Request(head.method, target_of_path("/", settings), head.fields), client, client.base + "/"
+        )
     if not path.startswith("/"):
         raise BadTarget("the request target is not a path")
     if path.startswith(settings.endpoint_prefix):
