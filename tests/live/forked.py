@@ -7,6 +7,7 @@ interpreter itself is started (preloaded libraries) is started by exec, as `Proc
 
 import functools
 import gc
+import io
 import json
 import os
 import random
@@ -19,7 +20,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from mitmproxy import certs
 from mitmproxy.options import CONF_BASENAME
@@ -112,7 +113,8 @@ class Nursery:
         run = "from tests.live.forked import main; import sys; main(int(sys.argv[1]), *sys.argv[2:])"
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         command = [sys.executable, "-P", "-c", run, str(theirs.fileno()), authority_folder().name, self._program]
-        subprocess.Popen(command, pass_fds=(theirs.fileno(),), env={**os.environ, "PYTHONPATH": path})
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        subprocess.Popen(command, pass_fds=(theirs.fileno(),), env={**environment, "PYTHONPATH": path})
         theirs.close()
         self._control = ours
         threading.Thread(target=self._listen, args=(ours,), daemon=True).start()
@@ -297,6 +299,8 @@ def _settled(order: Any, descriptors: list[int]) -> list[str]:
     os.environ.update(environment)
     if passed := len(descriptors) - 2:
         os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(passed)}
+    # The interpreter reads this variable only at its start. `main` was started without it.
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(line_buffering="PYTHONUNBUFFERED" in environment)
     os.chdir(folder)
     random.seed()  # otherwise all processes would have the same random numbers
     arguments: list[str] = command

@@ -31,7 +31,8 @@ LISTENS = re.compile(r"feedproxy listens on (http://\S+)")
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Return this process's environment without variables that affect a client or the product."""
-    dropped = ("_proxy", "home", "pythonpath", "pythonhome", "ssl_cert_file", "curl_ca_bundle", "no_color")
+    of_python = ("pythonpath", "pythonhome", "pythonunbuffered")
+    dropped = (*of_python, "_proxy", "home", "ssl_cert_file", "curl_ca_bundle", "no_color")
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith(dropped)}
     return {**kept, "LC_ALL": "C.UTF-8", **more}
 

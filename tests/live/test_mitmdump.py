@@ -47,7 +47,9 @@ class Mitmdump(Process):
         sets = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
         loaded = [word for each in scripts for word in ("-s", str(each))]
         copy_authority(folder / "conf")
-        super().__init__([*MITMDUMP, *sets, *loaded], folder)
+        # mitmdump does not flush its lines.
+        environment = product_environment(folder) | {"PYTHONUNBUFFERED": "1"}
+        super().__init__([*MITMDUMP, *sets, *loaded], folder, environment)
         port = int(self.line(LISTENING)[1])
         self.address = ("127.0.0.1", port)
         self.base = f"http://127.0.0.1:{port}"
