@@ -231,7 +231,7 @@ def test_recent_collection_frees_cycles_made_since_the_last_one() -> None:
         held.maybe_collect(gc_policy.FULL_INTERVAL, 101)
         assert freed() is None
     finally:
-        gc.unfreeze()
+        # Objects stay frozen, as pytest's were before. Otherwise all later full collections would search them.
         gc.set_threshold(*thresholds)
         gc.enable()
 
