@@ -67,9 +67,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of processors plus one, because live tests wait for programs a third of their time."""
+    """Return twice the number of processors, because the tests wait for programs half of their time."""
     count = getattr(os, "process_cpu_count", os.cpu_count)  # the former is new in Python 3.13
-    return (count() or 1) + 1
+    return 2 * (count() or 1)
 
 
 # Millions of objects describe the tests and live as long as the process. The collector ignores frozen objects.
