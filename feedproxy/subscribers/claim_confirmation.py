@@ -3,12 +3,14 @@
 Any client can claim `1000000 subscribers` in its User-Agent. Therefore each claim is capped. A claim that has grown too
 fast, or is very large from the start, counts only when it is repeated an hour later. Until then the last confirmed
 claim counts. Growth is measured from the claim of an hour ago. Measured from the last claim, it could stay small at
-each step, and many steps within a minute could reach any number.
+each step, and many steps within a minute could reach any number. A client can also invent many fetchers. The claims of
+a feed together may therefore grow only as fast as one claim (`room_for_claims`).
 
 A fetcher may use several machines with different numbers. The largest confirmed claim within the window counts, never
 their sum.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from feedproxy.clock import Instant, Seconds
@@ -67,22 +69,37 @@ def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) ->
     return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
 
 
+def room_for_claims(total: int, anchor: int, jump: float) -> float:
+    """Return the number by which all claims of a feed together may grow without a confirmation.
+
+    `total` is their present sum, `anchor` their sum an hour ago. For `jump` see `update_claim`.
+    """
+    return max(FIRST_MAX, jump * anchor) - total if jump else math.inf
+
+
 def update_claim(
-    claim_state: ClaimState | None, count: int, now: Instant, *, window: Seconds, jump: float
+    claim_state: ClaimState | None,
+    count: int,
+    now: Instant,
+    *,
+    window: Seconds,
+    jump: float,
+    room: float = math.inf,
 ) -> ClaimState:
     """Return the state after another claim of `count` subscribers.
 
-    `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim.
+    `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim. A claim
+    must also be confirmed if it is larger than the last one by more than `room`.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1
-        if jump and count > FIRST_MAX:
+        if jump and count > min(FIRST_MAX, room):
             return ClaimState(((1, now),), (0, now), (count, now), now, times)
         return ClaimState(((count, now),), (count, now), None, now, times)
     standing = current_claim(claim_state, now, window)
     anchor = claim_state.anchor if now - claim_state.anchor[1] < CONFIRMATION else (standing, now)
     updated = replace(claim_state, anchor=anchor, last=now, times=claim_state.times + 1)
-    if not jump or count <= (jump * anchor[0] or FIRST_MAX):
+    if not jump or count <= max(standing, min(jump * anchor[0] or FIRST_MAX, standing + room)):
         return replace(updated, peaks=_with_peak(claim_state.peaks, count, now, window))
     # This request of the fetcher also renews its confirmed claim.
     updated = replace(updated, peaks=_with_peak(claim_state.peaks, standing, now, window))

@@ -22,7 +22,14 @@ from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_ba
 from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import subscriber_counts_codec
-from feedproxy.subscribers.claim_confirmation import clamp_times, current_claim, unconfirmed_claim, update_claim
+from feedproxy.subscribers.claim_confirmation import (
+    CONFIRMATION,
+    clamp_times,
+    current_claim,
+    room_for_claims,
+    unconfirmed_claim,
+    update_claim,
+)
 from feedproxy.subscribers.distinct_readers import DistinctReaders
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.product_names import ProductNames
@@ -124,6 +131,9 @@ class SubscriberCounts:
         self.distinct = DistinctReaders()
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._peers = peers or NoPeerCounts()
+        self._claim_anchors: dict[str, tuple[int, Instant]] = {}
+        """The sum of a feed's claims, and the instant at which it was computed: from it, growth is measured for an
+        hour."""
 
     def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
         """Record a request.
@@ -151,7 +161,7 @@ class SubscriberCounts:
             self._entries += weight_of_name(target)
         self._feeds[target] = feed
         if claim := parse_claim(user_agent):
-            is_news = self._record_claim(feed, claim, now)
+            is_news = self._record_claim(target, feed, claim, now)
         else:
             name, value = product(user_agent), feed.get(pseudonym.current)
             if value is not None and self._names[value & 0xFF] == name:
@@ -315,6 +325,7 @@ class SubscriberCounts:
         """
         names, uses, feeds = subscriber_counts_codec.load(data, now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
+        self._claim_anchors.clear()
         for number, count in uses.items():
             self._names.add_readers(number, count)
         for target, packed, claims in feeds:
@@ -358,20 +369,29 @@ class SubscriberCounts:
             self._drop(feed, list(islice(feed.readers, max(1, self._readers_max // 8))))
         return is_due(before, now, READER_INTERVAL)
 
-    def _record_claim(self, feed: FeedReaders, claim: Claim, now: Instant) -> bool:
+    def _record_claim(self, target: str, feed: FeedReaders, claim: Claim, now: Instant) -> bool:
         key = (claim.fetcher, claim.feed_id)
         before = feed.claims.get(key)
         if before is None:
             if len(feed.claims) >= self._claims_max and not self._make_room_for_claim(feed, now):
                 return False
             self._entries += CLAIM_WEIGHT
-        claim_state = update_claim(
-            before, min(claim.count, self._claim_max), now, window=self._window, jump=self._claim_jump
-        )
+        count = min(claim.count, self._claim_max)
+        grows = before is None or count > current_claim(before, now, self._window)
+        # The sum of the claims is needed only for a claim that grows, so that other requests stay cheap.
+        room = self._room_for_claims(target, feed, now) if grows else 0
+        claim_state = update_claim(before, count, now, window=self._window, jump=self._claim_jump, room=room)
         feed.set_claim_state(key, claim_state)
         if before is None or [count for count, _ in before.peaks] != [count for count, _ in claim_state.peaks]:
             return True
         return before.unconfirmed != claim_state.unconfirmed or is_due(before.last, now, CLAIM_INTERVAL)
+
+    def _room_for_claims(self, target: str, feed: FeedReaders, now: Instant) -> float:
+        total, anchor = self._claimed_number(feed, now), self._claim_anchors.get(target)
+        if anchor is None or abs(now - anchor[1]) >= CONFIRMATION:
+            anchor = (total, now)
+            self._claim_anchors[target] = anchor
+        return room_for_claims(total, anchor[0], self._claim_jump)
 
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
         self._expire(feed, now)
@@ -450,6 +470,7 @@ class SubscriberCounts:
 
     def _forget(self, target: str) -> None:
         feed = self._feeds.pop(target)
+        self._claim_anchors.pop(target, None)
         self._drop(feed, list(feed.readers))
         self._entries -= CLAIM_WEIGHT * len(feed.claims) + weight_of_name(target)
 

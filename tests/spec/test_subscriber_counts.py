@@ -243,6 +243,29 @@ def test_claim_of_thousands_at_first_is_accepted_at_once(office: Office) -> None
     assert office.asks(feedly(1_000_000)) == 10_000
 
 
+def test_claims_of_many_new_fetchers_are_held_back_together(office: Office) -> None:
+    invented = [f"Bot{number}/1.0 (5000 subscribers)" for number in range(100)]
+    for agent in [*invented, *invented]:
+        counted = office.asks(agent)
+    assert counted == 10_000 + 98
+    office.now += HOUR
+
+    for agent in invented:
+        counted = office.asks(agent)
+    assert counted == 500_000
+
+
+def test_claim_of_a_known_fetcher_is_kept_beside_claims_that_are_held_back(office: Office) -> None:
+    office.asks(feedly(400))
+    for number in range(100):
+        office.asks(f"Bot{number}/1.0 (5000 subscribers)")
+
+    before = office.asks("Bot0/1.0 (5000 subscribers)")
+
+    assert office.asks(feedly(400)) == before
+    assert office.asks(feedly(399)) == before
+
+
 def test_claim_jump_repeated_after_an_hour_is_accepted(office: Office) -> None:
     office.asks(feedly(20))
     office.asks(feedly(500))
