@@ -207,7 +207,8 @@ async def _terminate(process: asyncio.subprocess.Process) -> None:
     SHUTDOWN_GRACE."""
     loop = asyncio.get_running_loop()
     end = loop.time() + SHUTDOWN_GRACE
-    with contextlib.suppress(ProcessLookupError):  # raised if no process of the group remains
+    # No process of the group remains, or on macOS only processes that have ended.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
         while loop.time() < end:
             await asyncio.sleep(GROUP_CHECK_INTERVAL)

@@ -205,6 +205,18 @@ def test_lab_run_ends_processes_that_the_reader_leaves_behind(tmp_path: Path) ->
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def test_lab_run_ignores_processes_that_it_may_not_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", refuse)
+    plan = Plan(days=0.04, every=3600)
+
+    done = asyncio.run(run(plan, generate_feed(plan), ["true"]))
+
+    assert (done.starts, done.failed) == (1, 0)
+
+
 @needs("faketime")
 def test_lab_run_with_faketime_sets_clock_of_reader(tmp_path: Path) -> None:
     plan, recorded = tmp_path / "plan.yaml", tmp_path / "run.har"
