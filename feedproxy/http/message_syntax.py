@@ -20,7 +20,8 @@ _TARGET = re.compile(rb"[!-~\x80-\xff]+")
 """Matches a target without white space and control characters. Bytes beyond ASCII are percent-encoded later
 (uri.normalise)."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
-_ABSOLUTE_WITHOUT_PATH = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://[^/?]*")
+_ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)?")
+"""Matches an absolute-form with an empty path, with its query as the second group."""
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
 """Matches a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
 _NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
@@ -54,8 +55,8 @@ class RequestHead:
     def is_for_whole_server(self) -> bool:
         """Return True for OPTIONS with `*`, or with an absolute-form that has neither path nor query (RFC 9112, section
         3.2.4)."""
-        is_whole = self.target == b"*" or _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target) is not None
-        return self.method == b"OPTIONS" and is_whole
+        match = _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target)
+        return self.method == b"OPTIONS" and (self.target == b"*" or (match is not None and match[2] is None))
 
     def lines(self) -> list[bytes]:
         """Return the lines of the head without line ends."""
@@ -81,6 +82,10 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
         raise BadRequest("invalid request target: expected a path or an absolute URI")
     check_host(fields, required=minor == 1, may_be_empty=has_authority)
     check_framing(fields, minor=minor)
+    if (match := _ABSOLUTE_WITHOUT_PATH.fullmatch(target)) is not None and match[2]:
+        # "If the target URI's path component is empty, the client MUST send "/" as the path within the origin-form" --
+        # RFC 9112, section 3.2.1. mitmproxy would take the query for a part of the authority.
+        target = match[1] + b"/" + match[2]
     return RequestHead(method, target, version, tuple(fields))
 
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from feedproxy.clock import ManualClock
-from tests.security.conftest import NOON
+from tests.security.conftest import NOON, bases
 from tests.security.wire import OK, RawOrigin, exchange, head_of, port_of, raw_origin, status_of
 from tests.server.test_client_tls_connection import make_certificate
 from tests.stages.front import OnFront
@@ -164,6 +164,15 @@ async def test_options_for_the_whole_gateway_is_answered_by_it(stage: OnFront, h
 
     assert status_of(said) == status
     assert (b"\r\nallow: GET, HEAD, POST" in said or b"\r\nAllow: GET, HEAD, POST" in said) == (status == 200)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+async def test_absolute_form_with_a_query_and_no_path_is_forwarded_with_a_path(stage: OnFront, method: str) -> None:
+    async with raw_origin() as origin:
+        for base in bases(stage).values():
+            head = f"{method} {origin.base}?{method}={port_of(base)} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            assert status_of(await exchange(base, head.encode())) == 200
+            assert f"{method} /?{method}={port_of(base)} HTTP/1.1\r\n".encode() in origin.received
 
 
 async def test_options_for_the_whole_server_is_forwarded_in_reverse_mode() -> None:

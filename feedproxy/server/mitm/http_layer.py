@@ -139,7 +139,8 @@ class FeedStream(HttpStream):
             self.flow.metadata[ABSOLUTE_FORM] = is_absolute
             if self._has_no_host() and self.context.client.sockname:
                 address, port, *_ = self.context.client.sockname
-                self.flow.request.headers["Host"] = uri.join_host_port(address, port)
+                # A zone id is no part of Host (RFC 6874, section 3).
+                self.flow.request.headers["Host"] = uri.join_host_port(address.partition("%")[0], port)
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:

@@ -122,7 +122,7 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
         path,
         fields,
         peer=flow.client_conn.peername[0],
-        local_address=(address, port),
+        local_address=(address.partition("%")[0], port),
         url=url,
         # In HTTP/2, :authority replaces Host.
         authority="" if request.is_http2 else authority,
@@ -326,7 +326,8 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
     elif AUTHORITY.match(host):
         base = f"{scheme}://{host}"
     else:
-        base = f"{scheme}://{head.local_address[0]}:{head.local_address[1]}"
+        address, port = head.local_address
+        base = f"{scheme}://{uri.join_host_port(address, port)}"
     return ClientContext(entrance, base, origin.address)
 
 
