@@ -81,18 +81,18 @@ class HitTerms(NamedTuple):
 _shared_terms = lru_cache(maxsize=1024)(HitTerms)
 """Return one shared object for equal terms."""
 
-_PACKED = struct.Struct("<dddd")
+_PACKED = struct.Struct("<ddd")
 
 
 class HitState:
     """The age, freshness and header fields of a hit from the instant `computed_at` until `unchanged_until()`.
 
-    `packed` contains the numbers from which later states are computed: the end of the lifetime, the instant until which
-    only the age changes, the age in seconds at the instant of reception, and this instant. As Python objects, they
-    would take twice the memory, for each requested feed.
+    `lifetime` and `expires` are those of the freshness. `packed` contains the numbers from which later states are
+    computed: the instant until which only the age changes, the age in seconds at the instant of reception, and this
+    instant. As Python objects, they would take twice the memory, for each requested feed.
     """
 
-    __slots__ = ("computed_at", "exact_age", "lifetime", "packed", "terms")
+    __slots__ = ("computed_at", "exact_age", "expires", "lifetime", "packed", "terms")
 
     def __init__(
         self,
@@ -107,13 +107,14 @@ class HitState:
     ) -> None:
         self.terms = _shared_terms(freshness.source, freshness.allowance, freshness.reason, detail, overrides, emits)
         self.lifetime = freshness.lifetime
-        self.packed = _PACKED.pack(freshness.expires, valid_until, initial_age, response_time)
+        self.expires = freshness.expires
+        self.packed = _PACKED.pack(valid_until, initial_age, response_time)
         self.exact_age = freshness.age
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
         """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
-        _, valid_until, initial_age, response_time = _PACKED.unpack(self.packed)
+        valid_until, initial_age, response_time = _PACKED.unpack(self.packed)
         if not self.computed_at <= now <= valid_until:
             return False
         self.exact_age = initial_age + (now - response_time)
@@ -135,15 +136,9 @@ class HitState:
         return until if until > now else now
 
     @property
-    def expires(self) -> Instant:
-        """Return the instant at which the lifetime ends."""
-        expires: Instant = _PACKED.unpack(self.packed)[0]
-        return expires
-
-    @property
     def decision_valid_until(self) -> Instant:
         """Return the instant until which only the age changes."""
-        valid_until: Instant = _PACKED.unpack(self.packed)[1]
+        valid_until: Instant = _PACKED.unpack(self.packed)[0]
         return valid_until
 
     @property

@@ -100,8 +100,8 @@ def test_template_returns_the_names_for_the_log(public: str, upstream: str) -> N
     hit = a_hit()
     state = a_state(hit, NOON + 5)
     template = a_template(hit, state, prepare_head(a_response(hit, state), state, closes=False))
-    assert template.log_names is None
+    assert template.public_name == ""
 
     template.set_log_names(public, upstream)
 
-    assert template.log_names == (public, upstream)
+    assert (template.public_name, template.upstream_name) == (public, upstream)

@@ -132,37 +132,36 @@ class AccessLogger:
         form = app.settings.log_format
         if form == "off":
             return ""
-        names = template.log_names
-        if names is None:
-            names = app.names_in_log(template.target)
-            template.set_log_names(*names)
-        hit_state, shared = template.hit_state, template.shared
+        if not (public := template.public_name):
+            public, upstream = app.names_in_log(template.target)
+            template.set_log_names(public, upstream)
+        shared, reason = template.shared, template.hit_state.reason
         if form == "text":
             return access_line_text(
                 client.pseudonym_text,
                 shared.client.entrance,
                 shared.method,
-                names[0],
+                public,
                 shared.status,
                 len(template.body),
                 "0.0ms",
-                hit_state.cache_status_value,
+                template.cache_status,
                 client.quoted,
-                hit_state.reason,
+                reason,
             )
         line = AccessLine(
             at=now,
             reader=client.pseudonym_text,
             entrance=shared.client.entrance,
             method=shared.method,
-            target=names[0],
+            target=public,
             status=shared.status,
             size=len(template.body),
-            cache=hit_state.cache_status_value,
+            cache=template.cache_status,
             seconds=0.0,
             agent=client.user_agent,
-            reason=hit_state.reason,
-            upstream=names[1],
+            reason=reason,
+            upstream=template.upstream_name,
         )
         return line.format(form, str)
 

@@ -109,10 +109,11 @@ _shared_names = lru_cache(maxsize=1024)(LogNames)
 class ResponseTemplate:
     """A prepared response to requests with equal keys (request_head.py) or with equal bytes.
 
-    `head` is valid until the instant `valid_until`, and not before the hit state was computed. After `release` it is
-    empty. If the generation of the handler (`FastPathHandler.start_iteration`) is no longer `generation`, the template
-    must be checked again before its next use. `log_line` is the access-log line for `first_client` (address and
-    User-Agent line). `log_lines` contains the lines for further clients.
+    `head` and `cache_status`, the value of its Cache-Status, are valid until the instant `valid_until`, and not before
+    the hit state was computed. After `release` they are empty. If the generation of the handler
+    (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again before its next
+    use. `log_line` is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the
+    lines for further clients.
     """
 
     __slots__ = (
@@ -120,6 +121,7 @@ class ResponseTemplate:
         "_log_names",
         "_own_values",
         "body",
+        "cache_status",
         "first_client",
         "generation",
         "head",
@@ -157,19 +159,20 @@ class ResponseTemplate:
         self.first_client = NO_CLIENT
         self.log_line = ""
         self.log_lines: dict[tuple[str, bytes], str] | None = None
-        self.head, self.valid_until = b"", _NEVER
+        self.head, self.cache_status, self.valid_until = b"", "", _NEVER
 
     def update_volatile_fields(self, hit_state: HitState) -> None:
         """Make the head for a new hit state."""
         self.hit_state = hit_state
         self.valid_until = hit_state.unchanged_until()
         self.drop_log_lines()
-        self.head = _make_head(self._form, self._own_values, hit_state)
+        self.cache_status = hit_state.cache_status_value
+        self.head = _make_head(self._form, self._own_values, hit_state, self.cache_status)
 
     def release(self) -> None:
         """Drop what is needed only during the current hit state. The next hit has to update the state."""
         self.drop_log_lines()
-        self.head, self.valid_until = b"", _NEVER
+        self.head, self.cache_status, self.valid_until = b"", "", _NEVER
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
         """Return the hit from which this template was made.
@@ -184,12 +187,16 @@ class ResponseTemplate:
         self._log_names = _shared_names(*_relative_to(self.target, public), *_relative_to(self.target, upstream))
 
     @property
-    def log_names(self) -> tuple[str, str] | None:
-        """Return the public and the upstream address of the target in the log, or None if they are not set."""
-        if self._log_names is None:
-            return None
-        public, public_replaces, upstream, upstream_replaces = self._log_names
-        return public + self.target[public_replaces:], upstream + self.target[upstream_replaces:]
+    def public_name(self) -> str:
+        """Return the public address of the target in the log, or "" if it is not set."""
+        names = self._log_names
+        return names.public + self.target[names.public_replaces :] if names is not None else ""
+
+    @property
+    def upstream_name(self) -> str:
+        """Return the upstream address of the target in the log, or "" if it is not set."""
+        names = self._log_names
+        return names.upstream + self.target[names.upstream_replaces :] if names is not None else ""
 
     def store_log_line(self, client: tuple[str, bytes], log_line: str) -> None:
         """Cache the log line of a client for the current hit state."""
@@ -218,15 +225,19 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
     """
     fields = response.fields.with_added("Connection", "close") if closes else response.fields
     form, own_values = _split_head(response.status, fields, hit_state)
-    if response.reason or _make_head(form, own_values, hit_state) != encode_head(response.status, fields):
+    if response.reason or _make_head(form, own_values, hit_state, hit_state.cache_status_value) != encode_head(
+        response.status, fields
+    ):
         raise ValueError("the response has other time-dependent fields than the template")
     return form, own_values
 
 
-def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState) -> bytes:
+def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, cache_status: str) -> bytes:
     text, kinds = form
+    control = hit_state.cache_control_value.encode("ascii") if _CACHE_CONTROL in kinds else b""
+    volatile_values = (b"%d" % hit_state.age, cache_status.encode("ascii"), control)
     own = iter(own_values.split(b"\n"))
-    return text % tuple([next(own) if kind == _OWN else _volatile_value(kind, hit_state) for kind in kinds])
+    return text % tuple([next(own) if kind == _OWN else volatile_values[kind] for kind in kinds])
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
