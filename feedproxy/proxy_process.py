@@ -15,7 +15,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +73,9 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
     "listen_port": 8080,
 }
 
+ALL_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
+"""Hosts in `listen` and `admin` that stand for all addresses of the machine."""
+
 HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
@@ -96,6 +99,17 @@ class LoadedOptions(NamedTuple):
     """The configuration file."""
     overrides: Mapping[str, Any]
     """Options from flags, `--set` and the environment, which take precedence over the configuration file."""
+
+    @contextlib.contextmanager
+    def locating(self) -> Iterator[None]:
+        """Put the place in the configuration file before each error about the value of an option. Raises UsageError."""
+        try:
+            yield
+        except (exceptions.OptionsError, UsageError) as error:
+            # All messages begin with the option's name.
+            option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
+            location = self.config.locations.get(option) if option not in self.overrides else None
+            raise UsageError(f"{location}: {error}" if location else str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,25 +189,21 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
             logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, suggestion)
     config, overrides = loaded
     app.set_rules(Rules(config.rules))
-    try:
+    with loaded.locating():
         values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
         _check_mode(values)
         proxy_master.options.update(**values)
         _check(app)
-        mode = _reverse_mode(app.settings.upstream) if app.settings.upstream else ""
-    except (exceptions.OptionsError, UsageError) as error:
-        # All messages begin with the option's name.
-        option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
-        location = config.locations.get(option) if option not in overrides else None
-        raise UsageError(f"{location}: {error}" if location else str(error)) from error
+        mode = _reverse_mode(app.settings) if app.settings.upstream else ""
     derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
     if "tcp_timeout" not in values:
         derived["tcp_timeout"] = max(75, app.settings.answer_timeout + 30)
     if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows, which the recording needs
         derived["mode"] = select_modes(derived.get("mode", proxy_master.options.mode))
     proxy_master.options.update(**derived)
-    if app.settings.tls_certificate and not all(mode.startswith("front") for mode in proxy_master.options.mode):
-        raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
+    with loaded.locating():
+        if app.settings.tls_certificate and not all(mode.startswith("front") for mode in proxy_master.options.mode):
+            raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
     return proxy_master, app, loaded
 
 
@@ -221,11 +231,18 @@ def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration and the TLS certificate again, apply the rules and the options that need no restart, and
     log the result.
 
-    After a mistake, nothing is applied.
+    After a mistake, nothing is applied. The service manager is notified of the beginning and the end of the reload,
+    unless the proxy is starting or ending.
     """
+    with systemd.reloading() if app.ready else contextlib.nullcontext():
+        _reload(proxy_master, app, plan)
+
+
+def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     protecting = app.configured_rules.protecting_count
     try:
-        config, overrides = read_again(plan, known_options(proxy_master), app.configured_rules)
+        loaded = read_again(plan, known_options(proxy_master), app.configured_rules)
+        config, overrides = loaded
         values = {**defaults(), **config.options, **overrides}
         changed = {
             name: value
@@ -234,8 +251,9 @@ def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
         }
         later = [name for name in changed if name in restart_names()]
         now = {name: value for name, value in changed.items() if name not in later}
-        _apply(proxy_master, app, now, Rules(config.rules))
-    except (exceptions.OptionsError, UsageError) as error:
+        with loaded.locating():
+            _apply(proxy_master, app, now, Rules(config.rules))
+    except UsageError as error:
         logger.error("configuration not loaded, keeping the previous one: %s", error)
         return
     _set_log(app.settings)
@@ -285,13 +303,14 @@ def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
 
 async def check(plan: ServePlan) -> list[str]:
     """Check the configuration as at a start. Return lines that describe it. Raises UsageError at the first mistake."""
-    proxy_master, app = make_master(plan)
-    _check_confdir(proxy_master.options.confdir)
+    proxy_master, app, loaded = _make_master(plan, None)
     settings = app.settings
-    if settings.admin:
-        admin_address(settings.admin, admin_token(settings))
-    AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
-    _check_folders(settings)
+    with loaded.locating():
+        _check_confdir(proxy_master.options.confdir)
+        if settings.admin:
+            admin_address(settings.admin, admin_token(settings))
+        AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
+        _check_folders(settings)
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
     defaults = Settings()
     changed = [name for name in option_names() if getattr(settings, name) != getattr(defaults, name)]
@@ -371,9 +390,18 @@ def _check_mode(values: Mapping[str, Any]) -> None:
 
 
 def _check(app: App) -> None:
-    """Check values that would otherwise cause failures at the first request. Raises UsageError."""
-    if app.settings.tls_certificate:
-        ReloadingCertificate(app.settings.tls_certificate, app.settings.tls_key)
+    """Check values that would otherwise cause failures after this check. Raises UsageError."""
+    settings = app.settings
+    if settings.tls_certificate:
+        ReloadingCertificate(settings.tls_certificate, settings.tls_key)
+    elif settings.tls_key:
+        raise UsageError("tls_key: tls_certificate is not set, and without it clients are served without TLS")
+    if settings.workers > 1 and settings.local_store == MEMORY:
+        raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
+    if settings.admin:
+        admin, listen = listen_address(settings.admin, "admin"), listen_address(settings.listen, "listen")
+        if admin == listen and admin[1]:
+            raise UsageError(f"admin: {settings.admin} is the address of `listen`, too: expected another port")
     _check_parents(app)
     try:
         if app.trusted_ca:
@@ -385,14 +413,21 @@ def _check(app: App) -> None:
 def _check_parents(app: App) -> None:
     """Check `upstream_proxy` in the settings and in all rules. A parent proxy must not be this proxy itself. Raises
     UsageError."""
-    settings = app.settings
-    own = {listen_address(settings.listen, "listen")[1]}
-    if settings.admin:
-        own.add(listen_address(settings.admin, "admin")[1])
-    for value in sorted({settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
+    for value in sorted({app.settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
-        if parent is not None and parent.port in own and uri.is_this_machine(parent.host):
+        if parent is not None and _is_own_address(app.settings, parent.host, parent.port):
             raise UsageError(f"{OPTION}: {parent} is this proxy itself")
+
+
+def _is_own_address(settings: Settings, host: str, port: int) -> bool:
+    """Return True if this proxy listens at this loopback address."""
+    addresses = [listen_address(settings.listen, "listen")]
+    if settings.admin:
+        addresses.append(listen_address(settings.admin, "admin"))
+    return uri.is_this_machine(host) and any(
+        port == own_port and (own_host in ALL_ADDRESSES or uri.is_this_machine(own_host))
+        for own_host, own_port in addresses
+    )
 
 
 def _check_confdir(confdir: str) -> None:
@@ -407,15 +442,18 @@ def _check_confdir(confdir: str) -> None:
         raise UsageError(f"confdir (for the CA): {folder} cannot be written to")
 
 
-def _reverse_mode(upstream: str) -> str:
+def _reverse_mode(settings: Settings) -> str:
     """Return mitmproxy's mode for `upstream`. The mode's scheme is always http, because feedproxy makes the
     connections."""
+    upstream = settings.upstream
     try:
         host, port = uri.split_host_port(uri.normalise(upstream))
     except FeedproxyError as error:
         raise UsageError(f"upstream: {upstream}: {error}") from error
     if "?" in upstream or "#" in upstream:
         raise UsageError(f"upstream: {upstream}: an origin has no query and no fragment")
+    if _is_own_address(settings, host, port):
+        raise UsageError(f"upstream: {upstream} is this proxy itself")
     return f"reverse:http://{uri.join_host_port(host, port)}"
 
 
@@ -464,7 +502,7 @@ class _Lifecycle:
         for host, port, *_ in addresses:
             if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 continue
-            name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104 -- compared, not bound
+            name = socket.gethostname() if host in ALL_ADDRESSES else host
             message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
             logger.warning(message, uri.join_host_port(name, port))
             return
@@ -530,9 +568,10 @@ async def serve(
     is not run. The result then contains the settings for the supervisor (supervisor.py).
     """
     proxy_master, app, loaded = _make_master(plan, app)
-    _check_confdir(proxy_master.options.confdir)
-    if app.settings.workers > 1 and worker is None:
-        return _worker_options(proxy_master, app, loaded)
+    with loaded.locating():
+        _check_confdir(proxy_master.options.confdir)
+        if app.settings.workers > 1 and worker is None:
+            return _worker_options(proxy_master, app, loaded)
     _raise_descriptor_limit(app.settings)
     app.worker = worker
     for port in worker.admin_ports if worker is not None else ():
@@ -560,13 +599,14 @@ async def serve(
         loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
     app.reports_failures = True
     lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
-    with without_collections():
-        _ = app.service  # opens the store now, so that a failure ends the start
-    try:
-        _ = app.recorder  # opens the recording now, so that a failure ends the start
-    except UsageError as error:
-        await app.close()
-        raise UsageError(f"record: {error}") from error
+    with loaded.locating():
+        with without_collections():
+            _ = app.service  # opens the store now, so that a failure ends the start
+        try:
+            _ = app.recorder  # opens the recording now, so that a failure ends the start
+        except UsageError as error:
+            await app.close()
+            raise UsageError(f"record: {error}") from error
     if app.settings.feed_process:
         app.service.helper_pool.start()
     if worker is not None:
@@ -607,8 +647,6 @@ def _scheme(settings: Settings) -> str:
 
 def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:
     settings = app.settings
-    if settings.local_store == MEMORY:
-        raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
     admin = admin_address(settings.admin, admin_token(settings)) if settings.admin else None
     listen = (proxy_master.options.listen_host, proxy_master.options.listen_port)
     # Otherwise a worker that starts after a change of the file would have another store or upstream than the others.

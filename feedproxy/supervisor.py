@@ -183,7 +183,9 @@ class Supervisor:
                 watchdog_notified = now
                 systemd.notify("WATCHDOG=1")
             if received is not None and received.si_signo == signal.SIGHUP:
-                self._reload()
+                with systemd.reloading():
+                    self._reload()
+                    self._check_workers(addresses)  # signals the workers
             elif received is not None and received.si_signo != signal.SIGCHLD:
                 logger.info("shutting down: finishing open requests of %d workers", len(self._workers))
                 systemd.notify("STOPPING=1\nSTATUS=draining")

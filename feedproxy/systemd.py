@@ -6,6 +6,8 @@ Both protocols are so simple that no library is needed. Without systemd, the fun
 import contextlib
 import os
 import socket
+import time
+from collections.abc import Iterator
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
@@ -27,6 +29,20 @@ def notify(state: str) -> None:
         # A notification that cannot be sent at once is dropped.
         wire.setblocking(False)
         wire.sendto(state.encode(), address)
+
+
+@contextlib.contextmanager
+def reloading() -> Iterator[None]:
+    """Notify the service manager that a running proxy loads its configuration again while the block runs.
+
+    By the time of the monotonic clock, systemd recognizes that the message is later than its own request
+    (`Type=notify-reload`, sd_notify(3)).
+    """
+    notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS=loading the configuration")
+    try:
+        yield
+    finally:
+        notify("READY=1\nSTATUS=ready")
 
 
 def watchdog() -> Seconds | None:

@@ -149,6 +149,38 @@ async def test_error_found_later_names_the_line_of_the_file(tmp_path: Path, line
     assert str(caught.value).startswith(f"{tmp_path}/feedproxy.yaml:2: {words}")
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("users_file: /nowhere/users", "users_file: /nowhere/users: No such file or directory"),
+        ("wallet: /nowhere/wallet.yaml", "wallet: /nowhere/wallet.yaml: No such file or directory"),
+        ("store: /dev/null/store", "store: /dev/null is not a folder"),
+        ("confdir: /dev/null/conf", "confdir (for the CA): /dev/null/conf cannot be used: Not a directory"),
+        ("record: /dev/null/a.har", "record: /dev/null is not a folder"),
+        ("admin: 0.0.0.0:8081", "admin: "),
+        ("admin: 127.0.0.1:8080", "admin: 127.0.0.1:8080 is the address of `listen`, too"),
+        ("tls_key: /nowhere.pem", "tls_key: tls_certificate is not set"),
+        ("upstream: http://127.0.0.1:8080/", "upstream: http://127.0.0.1:8080/ is this proxy itself"),
+        ("workers: 2", "workers: 2 workers need a shared store: store is memory:"),
+    ],
+)
+async def test_error_found_by_the_check_names_the_line_of_the_file(tmp_path: Path, line: str, words: str) -> None:
+    file = tmp_path / "feedproxy.yaml"
+    others = {"confdir": tmp_path, "store": "'memory:'"}
+    others.pop(line.partition(":")[0], None)
+    file.write_text("\n".join([line, *(f"{name}: {value}" for name, value in others.items())]))
+
+    with pytest.raises(UsageError) as caught:
+        await proxy_process.check(ServePlan(config=str(file)))
+
+    assert str(caught.value).startswith(f"{file}:1: {words}")
+
+
+async def test_upstream_at_the_port_of_another_address_is_no_error(tmp_path: Path) -> None:
+    made, _ = configured(tmp_path, "listen: 192.0.2.1:80\nupstream: http://127.0.0.1:80/\n")
+    assert made.options.mode[0].endswith("reverse:http://127.0.0.1:80")
+
+
 async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^codings: 'lzma': expected"):
         configured(tmp_path, "codings: [gzip]\n", codings=["lzma"])
@@ -299,6 +331,7 @@ async def test_reload_ignores_options_that_are_read_only_at_the_start(
         ),
         ("site_interval: 5\nping_sinks: [x]\n", "ping_sinks: "),
         ("site_interval: 5\ntrusted_proxies: [x]\n", "trusted_proxies: 'x': expected an address"),
+        ("upstream_proxy: http://127.0.0.1:8080\n", "feedproxy.yaml:1: upstream_proxy: "),
         ("site_interval: 5\nfeeds:\n- private: true\n", "feedproxy.yaml:3: this rule has no `match: PATTERN`"),
     ],
 )

@@ -191,9 +191,11 @@ class Activated:
         passed = [self.reader.fileno(), self.admin.fileno()]
         return Process([*COMMAND, "serve", *options, *self.arguments], self.folder, environment, passed=passed)
 
-    def wait_for(self, state: str) -> None:
-        while state not in self.told.recv(4096).decode().splitlines():
+    def wait_for(self, state: str) -> dict[str, str]:
+        """Wait for a message with this state, and return all states of the message."""
+        while state not in (states := self.told.recv(4096).decode().splitlines()):
             pass
+        return dict(line.split("=", 1) for line in states)
 
     def close(self) -> None:
         for each in (self.reader, self.admin, self.told):
@@ -212,6 +214,11 @@ def test_restart_with_a_systemd_socket_refuses_no_connection(
         manager.wait_for("READY=1")
         manager.wait_for("WATCHDOG=1")
         assert answered(manager.address, origin.url(path)) == "200"
+        requested = time.monotonic_ns() // 1000
+        process.process.send_signal(signal.SIGHUP)
+        reloading = manager.wait_for("RELOADING=1")
+        assert requested <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
+        manager.wait_for("READY=1")
         with flood(manager.address, origin.url(path)) as seen:
             until(lambda: seen["200"] > 20)
             process.process.send_signal(signal.SIGTERM)
