@@ -28,6 +28,16 @@ def is_set_back(recorded: Instant, now: Instant) -> bool:
     return recorded > now + CLOCK_TOLERANCE
 
 
+CLOCK_UNSET_BEFORE: Instant = 1_000_000_000
+"""Instant (in 2001) before which the machine's clock counts as not set yet. A clock without a battery begins in 1970 or
+2000, and shows the time only when the machine has received it from the network."""
+
+
+def is_unset(now: Instant) -> bool:
+    """Return True if the machine's clock does not show the time yet. It will jump forward."""
+    return now < CLOCK_UNSET_BEFORE
+
+
 class Clock(Protocol):
     """A clock: the current time, and sleeping."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Protocol
 
-from feedproxy.clock import Instant, Seconds, is_set_back
+from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_background
 from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
@@ -36,6 +36,9 @@ from feedproxy.subscribers.product_names import ProductNames
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.subscribers.read_events import CLAIM_INTERVAL, READER_INTERVAL, ReadRecord, is_due
 from feedproxy.subscribers.readers_and_claims import CLAIM_WEIGHT, FeedReaders, weight_of_name
+
+LATEST: Instant = 10_000_000_000
+"""Instant (in 2286) that is later than any instant in the stored counts."""
 
 RECENT_MAX = 1000
 """Largest number that `count_recent` returns. Counting stops there, so that a call stays cheap."""
@@ -168,7 +171,8 @@ class SubscriberCounts:
                 # This is the most frequent case: the same reader and product. The record moves to the end with a new
                 # instant.
                 before = (value >> 8) / 1000
-                latest = int(now * 1000) if is_set_back(before, now) else max(int(now * 1000), value >> 8)
+                was_set_back = is_set_back(before, now) and not is_unset(now)
+                latest = int(now * 1000) if was_set_back else max(int(now * 1000), value >> 8)
                 feed.put(pseudonym.current, latest << 8 | value & 0xFF)
                 return is_due(before, max(now, before), READER_INTERVAL)
             is_news = self._read(feed, pseudonym, name, now)
@@ -323,7 +327,8 @@ class SubscriberCounts:
 
         Raises StoreError for damaged data; the counts are then unchanged.
         """
-        names, uses, feeds = subscriber_counts_codec.load(data, now)
+        # While the clock is not set yet, all stored instants are in the future, and none is wrong.
+        names, uses, feeds = subscriber_counts_codec.load(data, LATEST if is_unset(now) else now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
         self._claim_anchors.clear()
         for number, count in uses.items():
@@ -447,7 +452,12 @@ class SubscriberCounts:
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
-        """Replace instants in the future by `now`. Such instants occur after the clock was set back."""
+        """Replace instants in the future by `now`. Such instants occur after the clock was set back.
+
+        While the clock is not set yet, they stay: otherwise all readers would leave the window when the clock is set.
+        """
+        if is_unset(now):
+            return
         for name, claim_state in list(feed.claims.items()):
             if is_set_back(claim_state.last, now):
                 feed.claims[name] = clamp_times(claim_state, now)

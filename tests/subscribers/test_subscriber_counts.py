@@ -230,6 +230,22 @@ def test_record_of_a_known_reader_takes_few_steps_for_any_number_of_readers() ->
 # -- over a restart
 
 
+def test_start_before_the_clock_is_set_keeps_readers() -> None:
+    stored = SubscriberCounts()
+    for number in range(3):
+        stored.record_read(FEED, reader(number), "curl/8", NOW)
+    stored.record_read(FEED, reader(3), "Feedly/1.0 (5 subscribers)", NOW)
+
+    counts, boot = SubscriberCounts(), 60.0
+    counts.load(stored.dump(), boot)
+    counts.record_read(FEED, reader(1), "curl/8", boot + 60)
+    counts.prune(boot + 120)
+    counts.record_read(FEED, reader(2), "curl/8", NOW + 600)
+    counts.prune(NOW + 600)
+
+    assert counts.total(FEED, NOW + 600) == 8
+
+
 def a_busy_day() -> SubscriberCounts:
     counts, identifier = SubscriberCounts(), Identifier(b"sixteen bytes or more")
     for number in range(300):
