@@ -83,6 +83,9 @@ class SubscriberSums:
         self._waiting: dict[str, list[ReadRecord]] = {}
         self._size = 0
         self._sums: LRU[str, _Sum] = LRU(entries_max=KNOWN_MAX)
+        self._growing_until: Instant = 0.0
+        """End of the time in which no sum decreases, because Redis has perhaps lost readers."""
+        self._outages_seen = connection.outage_count
 
     @property
     def waiting(self) -> int:
@@ -117,6 +120,13 @@ class SubscriberSums:
         claim. Both are 0 if none were fetched."""
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
+
+    def on_events_lost(self) -> None:
+        """Let no sum decrease while the window lasts, because Redis has perhaps lost its data.
+
+        Redis then has only the readers that have polled since. All readers have polled when the window has passed.
+        """
+        self._growing_until = self._clock.now() + self._window
 
     async def refresh(self, target: str) -> None:
         """Send the recorded reads of this feed, and fetch its sum."""
@@ -175,6 +185,10 @@ class SubscriberSums:
         ]
 
     async def _fetch_sums(self, targets: list[str], timeout_factor: float) -> None:
+        if self._connection.outage_count != self._outages_seen:
+            # Requests may come before the check for lost events.
+            self._outages_seen = self._connection.outage_count
+            self.on_events_lost()
         now = self._clock.now()
         period = int(now // self._period) - 1
         span = [int((now - self._window) * 1000) + 1, int(now * 1000), self._window_part]
@@ -186,7 +200,11 @@ class SubscriberSums:
         for target, direct, claims in zip(targets, results[::2], results[1::2], strict=True):
             if direct is None or claims is None:
                 continue  # another program has written to the feed's keys
-            self._sums.put(target, _Sum(int(direct), self._add_claims(claims, now), now))
+            latest = _Sum(int(direct), self._add_claims(claims, now), now)
+            known = self._sums.get(target)
+            if known is not None and now < self._growing_until <= now + self._window:
+                latest = _Sum(max(latest.direct, known.direct), max(latest.claimed, known.claimed), now)
+            self._sums.put(target, latest)
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
         """Return the sum of the claims of all services. The claim of a service is the sum over its feed ids, for each

@@ -55,7 +55,7 @@ class FleetSynchronization:
         )
         self.store = FleetStore(local, self.redis_operations, clock)
         self.comparison = CopyComparison(self.store, self.redis_operations, self._is_mine, self._invalidate)
-        self.event_listener = EventListener(self.redis_operations, self._apply_event, self.comparison.request)
+        self.event_listener = EventListener(self.redis_operations, self._apply_event, self._on_events_lost)
         self._refreshes: SingleFlight[str, bool] = SingleFlight()
         self._service: Service | None = None
         self.sums = SubscriberSums(
@@ -202,7 +202,8 @@ class FleetSynchronization:
                         continue
                     await self._on_reconnected()
                 # A refusal of one step, by a full Redis or because of another program's data, does not prevent others.
-                for step in (self._polls.sync, self.sums.sync, self.event_listener.check):
+                # The check comes first: a Redis that has lost its data has too small sums.
+                for step in (self.event_listener.check, self._polls.sync, self.sums.sync):
                     with contextlib.suppress(RedisRefused):
                         await step()
             except RedisUnavailable:
@@ -256,6 +257,11 @@ class FleetSynchronization:
 
     def _is_mine(self, target: str) -> bool:
         return self._service is None or self._service.admin.owns(target)
+
+    def _on_events_lost(self) -> None:
+        """Restore what Redis has perhaps lost."""
+        self.sums.on_events_lost()
+        self.comparison.request()
 
     def _observe(self, metrics: Metrics) -> None:
         store = self.store

@@ -33,6 +33,29 @@ async def test_fleet_sums_count_each_reader_once(start: Start, origin: Origin) -
     assert one.service.counts.view(origin.url("/feed"), one.app.clock.now()).total == 6
 
 
+async def test_fleet_sums_do_not_decrease_after_redis_has_lost_its_data(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    for machine, numbers in ((one, range(3)), (other, range(3, 6))):
+        for number in numbers:
+            await machine.get("/feed", reader=f"198.51.100.{number}")
+            await machine.flush()
+    for machine in (one, other):
+        await machine.fleet.sync(origin.url("/feed"))
+        assert machine.fleet.sums.sum_of(origin.url("/feed"))[0] == 6
+
+    own_redis.kill()
+    await one.get("/feed", reader="198.51.100.0")
+    own_redis.start()
+    await until(lambda: one.fleet.connection.up and other.fleet.connection.up)
+    await one.get("/feed", reader="198.51.100.9")
+    await one.fleet.sync(origin.url("/feed"))
+
+    assert one.fleet.sums.sum_of(origin.url("/feed"))[0] == 6
+
+
 async def test_fleet_sums_count_largest_claim_of_a_fetcher(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one, other = await start(), await start()
