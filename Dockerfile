@@ -2,7 +2,10 @@
 #
 #   docker build -t feedproxy .
 #   docker run -p 127.0.0.1:8080:8080 -v feedproxy-store:/var/cache/feedproxy -v feedproxy-ca:/var/lib/feedproxy \
-#     --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges --memory 2g --pids-limit 512 feedproxy
+#     --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges --memory 2g --pids-limit 512 \
+#     --stop-timeout 30 feedproxy
+#
+# feedproxy completes requests in progress within 20 s. Docker alone would kill it after 10 s.
 #
 # The admin listener is on the container's own loopback: `docker exec NAME feedproxy status`. To have it from
 # outside, append: serve --listen 0.0.0.0:8080 --admin 0.0.0.0:8081 --set admin_token=SECRET
@@ -35,7 +38,8 @@ COPY --from=build /opt/feedproxy /opt/feedproxy
 RUN useradd --system --uid 10001 --home-dir /var/lib/feedproxy --shell /usr/sbin/nologin feedproxy \
  && install -d -o feedproxy -g feedproxy -m 0750 /var/cache/feedproxy /var/lib/feedproxy
 ENV PATH=/opt/feedproxy/bin:$PATH HOME=/var/lib/feedproxy PYTHONUNBUFFERED=1
-USER feedproxy
+# By number, so that Kubernetes can check runAsNonRoot.
+USER 10001
 WORKDIR /var/lib/feedproxy
 VOLUME ["/var/cache/feedproxy", "/var/lib/feedproxy"]
 EXPOSE 8080 8081
