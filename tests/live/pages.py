@@ -28,6 +28,10 @@ from tests.live.origin import a_feed
 from tests.live.product import COMMAND, LISTENS, ROOT, Process, product_environment
 from tests.waiting import PATIENCE
 
+COMMAND_MAX = 330.0
+"""Seconds that a command may print nothing, below pytest's timeout. `feedproxy demo` simulates a week, which takes 25 s
+on a processor of its own, and more than PATIENCE on a busy machine."""
+
 REASONS = {
     "an example": "a value, an address or a log line that prose explains; there is nothing to run",
     "another program's configuration": "nginx, HAProxy, Prometheus, a browser: not feedproxy's to check here",
@@ -406,7 +410,7 @@ class Page:
                 arguments = self._arguments(f"cat {found[2]}")
         if arguments[: len(COMMAND)] == COMMAND:
             process = Process(arguments, self.folder, environment)
-            printed = process.rest()
+            printed = process.rest(deadline=COMMAND_MAX)
             return process.wait(), printed + process.said
         ended = subprocess.run(
             arguments,

@@ -111,9 +111,9 @@ class Process:
             if found := pattern.search(line):
                 return found
 
-    def rest(self) -> str:
-        """Return the remaining standard output after the end."""
-        return "".join(iter(lambda: self._lines.get(timeout=PATIENCE) or "", ""))
+    def rest(self, *, deadline: float = PATIENCE) -> str:
+        """Return the remaining standard output after the end. `deadline` is for each line."""
+        return "".join(iter(lambda: self._lines.get(timeout=deadline) or "", ""))
 
     def ended_before(self, pattern: re.Pattern[str], *, deadline: float = PATIENCE) -> int | None:
         """Return the exit code, or None if the program printed such a line and is running."""
