@@ -15,6 +15,8 @@ from feedproxy.http import uri
 from feedproxy.http.target_uri.registrable_domain import has_private_suffix
 from feedproxy.settings import Settings, listen_address
 
+EXAMPLE_DOMAINS = ("example.com", "example.net", "example.org")
+"""Domains that IANA keeps for documentation (RFC 6761, section 6.5), so that no name in them can be registered."""
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
 
 
@@ -31,6 +33,8 @@ def is_gateway_host(authority: str, settings: Settings) -> bool:
     if name.startswith("[") or name.rpartition(".")[2].isdigit():
         return True
     if "." not in name or has_private_suffix(name) or name == _machine_name():
+        return True
+    if name.endswith(tuple("." + domain for domain in EXAMPLE_DOMAINS)):
         return True
     names, patterns = _configured(settings.listen, settings.public_url, settings.gateway_hosts)
     return name in names or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

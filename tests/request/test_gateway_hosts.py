@@ -21,6 +21,8 @@ NEVER_PUBLIC = [
     "PROXY.LAN",
     "proxy.home.arpa",
     "feedproxy.default.svc.cluster.local",
+    "proxy.example.com",
+    "feeds.office.example.org:8080",
 ]
 """Hosts that cannot be registered in the public DNS."""
 
@@ -32,6 +34,8 @@ FOREIGN = [
     "localhost.rebound.site",
     "proxy.lan.rebound.site",
     "home.arpa",
+    "proxyexample.com",
+    "example.com.rebound.site",
     "local.rebound",
     "rebound.site..",
     "reader@127.0.0.1.rebound.site",
