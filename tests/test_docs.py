@@ -29,7 +29,7 @@ OPTION_AND_VALUE = re.compile(r"([a-z]+(?:_[a-z]+)*): \S.*")
 ENDS_A_COMMAND = {"|", ">", ">>", "&&", ";", "&", "2>&1", "2>"}
 OUTPUT = re.compile(r"feedproxy (?:\d|listens on )")
 """Beginnings of feedproxy's output, which look like command lines."""
-HOST = re.compile(r"https?://(?:[^\s/@]*@)?([^\s/:`'\"()<>\]|*]+)")
+HOST = re.compile(r"https?://(?:[^\s/@]*@)?([^\s/?:`'\"()<>\]|*]+)")
 EXAMPLE_HOST = re.compile(
     r"(?:[\w-]+\.)*example\.(?:com|org|net)|127\.0\.0\.1|0\.0\.0\.0|localhost|HOST|THIS-HOST|www\.w3\.org|…|ADDRESS"
 )
