@@ -29,7 +29,7 @@ READERS_MIN = 1_000_000
 """Number of entries that the subscriber counts may have even with a small `memory_max`."""
 
 READERS_PER_FEED = 5
-"""Number of entries that a feed with one reader takes in the subscriber counts."""
+"""Memory that the subscriber counts take for a feed with one reader, as a multiple of the memory of one entry."""
 
 MODELS_DIVISOR = 64
 """Divisor of `memory_max`. The result is the maximum size in bytes of all documents that a helper process caches in

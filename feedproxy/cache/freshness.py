@@ -306,7 +306,7 @@ def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
 
 
 def may_extend_lifetime(stored: StoredResponse, control: CacheControl) -> bool:
-    """Return True if a permission given outside HTTP may extend the use of this response beyond its lifetime."""
+    """Return True if a feed's schedule or an option may extend the use of this response beyond its lifetime."""
     # "A cache MUST NOT generate a stale response if it is prohibited by an explicit in-protocol directive
     # (e.g., by a no-cache response directive, a must-revalidate response directive, or an applicable s-maxage
     # or proxy-revalidate response directive)" -- section 4.2.4

@@ -17,7 +17,7 @@ from feedproxy.http.link import parse_links
 from feedproxy.notes import Category, Level, Note
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
-"""Values of a cloud's attribute protocol that RSS 2.0 allows. They are case-sensitive."""
+"""Values that RSS 2.0 allows for the attribute `protocol` of the element `cloud`. They are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
 """Link relations that a self link may have in a format, if not all of SELF_RELATIONS are allowed. The key is the kind
@@ -108,7 +108,7 @@ def _check_type(channel: Channel, self_link: SelfLink, subject: str) -> Iterator
 def _check_title(document: CheckedDocument, channel: Channel, subject: str) -> Iterator[Note]:
     """Yield a Note if the title of a self link differs from the channel's title.
 
-    USM requires the title in RSS only.
+    The Universal Subscription Mechanism (USM) demands equal titles in RSS only.
     """
     if channel.kind not in (Kind.RSS, Kind.RDF) or not channel.title:
         return

@@ -163,7 +163,7 @@ class FeedList:
 
     @property
     def imported(self) -> Imported:
-        """Return the imports of all processes."""
+        """Return the imported feeds, including those that other processes have imported."""
         return self.imports.current
 
     async def import_list(

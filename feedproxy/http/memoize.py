@@ -57,7 +57,7 @@ def memoize_by_identity[Value, Result](
 def memoize_last[First, Second, Result](
     function: Callable[[First, Second], Result],
 ) -> Callable[[First, Second], Result]:
-    """Return the pure function `function` of two immutable objects with a cache for its last result.
+    """Wrap a pure function of two immutable objects in a cache for its last result.
 
     The cached result is returned if both objects are identical to those of the last call. The subscribers of an event
     call such a function one after another, with the same two objects.

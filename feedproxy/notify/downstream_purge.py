@@ -36,8 +36,8 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class PurgeMethod(StrEnum):
-    """The way in which a request names the feed to purge: by its key in a field, by its public path, or by its key in
-    the URL of the request.
+    """The way in which a request names the feed to purge: by its surrogate key in a header field, by its public path,
+    or by its surrogate key in the URL of the request.
     """
 
     KEY = "key"

@@ -216,7 +216,8 @@ class _Context:
         self._texts: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Return one shared object for equal texts in a stored form. For example, every variant has the same target."""
+        """Return the same object for equal texts of one stored resource. This saves memory, because texts repeat: for
+        example, each variant contains the target."""
         return self._texts.setdefault(text, text)
 
     @abstractmethod

@@ -36,7 +36,7 @@ TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
 """Size of the mapped memory, in bytes: the number of entries, the position of the ring's end, and the table."""
 
 DELETED = b""
-"""Mark in place of a value that was deleted, or that newer values have overwritten in the ring. The disk may have an
+"""Placeholder for a value that was deleted, or that newer values have overwritten in the ring. The disk may have an
 older value, which must not be used."""
 
 

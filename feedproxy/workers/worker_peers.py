@@ -51,7 +51,8 @@ PEER_TIMEOUT: Seconds = 2.0
 SNAPSHOT_INTERVAL: Seconds = 5.0
 """Seconds between two snapshots of the metrics. A killed worker loses the counts since its last snapshot."""
 MESSAGE_MAX = 64 * 1024 * 1024
-"""Maximum size of a message from another worker in bytes. It exceeds the size of all reads that a worker can queue."""
+"""Maximum size of a message from another worker in bytes. A worker reports its readers' requests to the others in one
+message. The maximum exceeds the size of all such requests that a worker can queue."""
 
 ACCOUNTS_PER_ITERATION = 10
 """Number of readers' accounts that are sent or read before other tasks run."""

@@ -36,7 +36,7 @@ class ScoreSummary:
 
 
 class ReaderScores:
-    """Calculator of the scores of the readers that all workers track."""
+    """Calculates the scores of readers from what all workers have recorded."""
 
     def __init__(self, app: App) -> None:
         self._app = app

@@ -68,7 +68,7 @@ class PingReceiver:
         )
 
     async def accept(self, ping: Ping, client: ClientContext) -> None:
-        """Enqueue the refreshes that a client's ping requests. Raises TooManyRequests, StoreError."""
+        """Enqueue the refreshes for which the ping of a client asks. Raises TooManyRequests, StoreError."""
         refresh_requests, settings, source = self._service.refresh_requests, self._service.settings(), client.address
         ping = replace(ping, url=self._resolve(ping.url, client), feed=self._resolve(ping.feed, client))
         targets = await refresh_requests.find_feeds(ping.feed) if ping.feed else []

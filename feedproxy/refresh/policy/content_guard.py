@@ -54,7 +54,7 @@ short feed by chance. The loss of all items always counts as a format change.
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """The decision that the update becomes the stored copy. A pending format change is dropped."""
+    """The decision that the update becomes the stored copy. An unconfirmed format change is forgotten."""
 
     reason: str
 

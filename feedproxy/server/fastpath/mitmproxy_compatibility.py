@@ -48,7 +48,7 @@ REQUIRED_SOURCE: Mapping[str, tuple[str, ...]] = {
 
 
 def find_missing() -> list[str]:
-    """Return the required attributes and texts that this version of mitmproxy lacks."""
+    """Return the required attributes and pieces of source code that this version of mitmproxy lacks."""
     missing = [
         f"{module}.{name}"
         for module, names in REQUIRED_ATTRIBUTES.items()

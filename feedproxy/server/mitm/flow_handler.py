@@ -89,9 +89,11 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request."""
     usual_path: str = ""
-    """The usual form of the requested endpoint path, relative to the prefix of endpoints, or "" if the path has it.
+    """The usual form of the requested endpoint path, relative to the prefix of endpoints. It is "" if the request
+    already has the usual form.
 
-    A redirect to the usual form is sent in place of a 401, so that a browser asks for the password there.
+    A request with another form gets a redirect to the usual form in place of a 401, so that a browser asks for the
+    password at the usual address.
     """
 
 
