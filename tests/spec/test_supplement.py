@@ -54,6 +54,8 @@ NOT_HERE = {
     Detail.STORE_ERROR: "a store that fails",
     Detail.INTERNAL_ERROR: "a fault of ours",
     Detail.FETCH_ERROR: "a fetcher without a better word",
+    Detail.AUTHENTICATION: "what the gateway cannot forward (tests/scenarios/test_request_isolation.py)",
+    Detail.WRONG_HOST: "host names are checked before the service (tests/security/test_dns_rebinding.py)",
     Detail.INVALIDATED: "the operator's page; Cache-Status says fwd=stale",
 }
 
