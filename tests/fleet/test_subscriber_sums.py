@@ -48,6 +48,7 @@ async def test_fleet_sums_do_not_decrease_after_redis_has_lost_its_data(
 
     own_redis.kill()
     await one.get("/feed", reader="198.51.100.0")
+    await until(lambda: not one.fleet.connection.up)
     own_redis.start()
     await until(lambda: one.fleet.connection.up and other.fleet.connection.up)
     await one.get("/feed", reader="198.51.100.9")
