@@ -17,14 +17,20 @@ from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 
 def watch(offset: float, begun: TextIO) -> None:
     """Shift the clock, and write a line for each refresh when it begins."""
-    refreshed = RefreshScheduler._run_refresh
+    start_refresh, run_refresh = RefreshScheduler._start_refresh, RefreshScheduler._run_refresh
+    planned: dict[str, Instant] = {}
     SystemClock.now = lambda _: time.time() + offset  # type: ignore[method-assign]
 
-    async def noted(scheduler: RefreshScheduler, target: str, lane: str, due: Instant) -> None:
-        now = time.time() + offset
-        begun.write(f"{now:.3f} {now - due:.3f} {target}\n")
-        await refreshed(scheduler, target, lane, due)
+    def started(scheduler: RefreshScheduler, target: str, lane: str, due: Instant) -> None:
+        planned[target] = due
+        start_refresh(scheduler, target, lane, due)
 
+    async def noted(scheduler: RefreshScheduler, target: str, lane: str) -> None:
+        now = time.time() + offset
+        begun.write(f"{now:.3f} {now - planned.pop(target):.3f} {target}\n")
+        await run_refresh(scheduler, target, lane)
+
+    RefreshScheduler._start_refresh = started  # type: ignore[method-assign]
     RefreshScheduler._run_refresh = noted  # type: ignore[method-assign]
 
 
