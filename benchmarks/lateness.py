@@ -19,17 +19,20 @@ def watch(offset: float, begun: TextIO) -> None:
     """Shift the clock, and write a line for each refresh when it begins."""
     start_refresh, run_refresh = RefreshScheduler._start_refresh, RefreshScheduler._run_refresh
     planned: dict[str, Instant] = {}
-    SystemClock.now = lambda _: time.time() + offset  # type: ignore[method-assign]
 
-    def started(scheduler: RefreshScheduler, target: str, lane: str, due: Instant) -> None:
+    def now(self: SystemClock) -> Instant:
+        return time.time() + offset
+
+    def started(self: RefreshScheduler, target: str, lane: str, due: Instant) -> None:
         planned[target] = due
-        start_refresh(scheduler, target, lane, due)
+        start_refresh(self, target, lane, due)
 
-    async def noted(scheduler: RefreshScheduler, target: str, lane: str) -> None:
-        now = time.time() + offset
-        begun.write(f"{now:.3f} {now - planned.pop(target):.3f} {target}\n")
-        await run_refresh(scheduler, target, lane)
+    async def noted(self: RefreshScheduler, target: str, lane: str) -> None:
+        begins = time.time() + offset
+        begun.write(f"{begins:.3f} {begins - planned.pop(target):.3f} {target}\n")
+        await run_refresh(self, target, lane)
 
+    SystemClock.now = now  # type: ignore[method-assign]
     RefreshScheduler._start_refresh = started  # type: ignore[method-assign]
     RefreshScheduler._run_refresh = noted  # type: ignore[method-assign]
 

@@ -2,18 +2,20 @@
 
 import asyncio
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks import deltas, feed, footprint, latency, load, million_world, polling, soak, table
+from benchmarks import deltas, feed, footprint, latency, lateness, load, million_world, polling, soak, table
 from benchmarks.hits import chosen, fault
 from benchmarks.load import Counted, Run
 from benchmarks.origin import answer
@@ -21,6 +23,9 @@ from benchmarks.peers import PEERS, Peer, Place, feedproxy_command, make_certifi
 from benchmarks.rows import ROWS
 from benchmarks.store import a_feed
 from conformance.process import free_port
+from feedproxy.clock import SystemClock
+from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh
+from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.settings import option_names
 from feedproxy.store.tiered import open_store
 from tests.waiting import PATIENCE
@@ -333,6 +338,36 @@ def test_readers_of_the_million_poll_each_feed_once_in_an_interval() -> None:
         begin, interval = 1_795_176_000.0, million_world.interval_of(reader)
         polls = [feed for _, feed, client in world.polls(begin, begin + interval) if client == reader]
         assert sorted(polls) == list(world.feeds_of(reader))
+
+
+async def test_lateness_of_each_scheduled_refresh_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    # watch() replaces these. monkeypatch puts them back.
+    monkeypatch.setattr(SystemClock, "now", SystemClock.now)
+    monkeypatch.setattr(RefreshScheduler, "_start_refresh", RefreshScheduler._start_refresh)
+    monkeypatch.setattr(RefreshScheduler, "_run_refresh", RefreshScheduler._run_refresh)
+    begun, refreshed = io.StringIO(), asyncio.Event()
+    lateness.watch(3600, begun)
+    clock = SystemClock()
+    due = clock.now() - 30
+
+    def plan_for(_: str) -> Plan:
+        return Refresh("due") if planned else Later(due, "later")
+
+    async def refresh(_: str) -> None:
+        refreshed.set()
+
+    planned: list[str] = []
+    scheduler = RefreshScheduler(clock, plan_for, refresh)
+    scheduler.reschedule("feed")
+    planned.append("feed")
+    async with asyncio.timeout(PATIENCE):
+        await refreshed.wait()
+    await scheduler.close()
+
+    instant, delay, target = begun.getvalue().split()
+    assert target == "feed"
+    assert 3500 < float(instant) - time.time() < 3700
+    assert 29 < float(delay) < 30 + PATIENCE
 
 
 # -- deltas
