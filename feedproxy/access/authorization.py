@@ -1,4 +1,4 @@
-"""The decision whether a client may read a feed, and the credentials for its origin, by the operator's files.
+"""The decision whether a client may read a feed, and the credentials for the feed's origin.
 
 The option `readers` of a rule lists the permitted users: names, or `*` for every authenticated user. An empty list
 permits all clients. A client proves its user name by Basic (RFC 7617), by WSSE (wsse.py), or by a secret address
@@ -41,7 +41,7 @@ class Authorized:
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The decision that the client must authenticate: 401, or 407 in the explicit proxy (RFC 9110, sections 15.5.2 and
+    """The decision that the client must authenticate: 401, or 407 in the explicit proxy (RFC 9110, 15.5.2 and
     15.5.8)."""
 
     reason: str
@@ -51,8 +51,7 @@ class Challenge:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The decision that the user may not read the feed, or that the client's network has sent too many wrong
-    passwords."""
+    """The decision that the user may not read the feed, or that the client's network sent too many wrong passwords."""
 
     reason: str
     status: int = 403
@@ -63,8 +62,7 @@ type AuthorizationDecision = Authorized | Challenge | Denied
 
 
 class Authorizer:
-    """The check whether a client may read a feed. It uses a password file and a file of WSSE secrets. Either file may
-    be missing."""
+    """Authorizer of clients by a password file and a file of WSSE secrets. Either file may be missing."""
 
     def __init__(
         self,
@@ -87,9 +85,8 @@ class Authorizer:
     ) -> AuthorizationDecision:
         """Decide whether the client may read the feed, and return the decision.
 
-        `readers` contains the permitted users. `user` is a user that a secret address or the request for a CONNECT
-        tunnel has already authenticated, or "". If `proxy` is True, the credentials are expected in
-        Proxy-Authorization, and only Basic is accepted, because clients support no other scheme there.
+        `readers` contains the permitted users. `user` is the user of a secret address or of a CONNECT tunnel, or "". If
+        `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is accepted.
         """
         if not readers:
             return Authorized(user)
@@ -113,9 +110,9 @@ class Authorizer:
         return Denied("This feed is for other users.")
 
     async def _authenticate(self, fields: Fields, *, proxy: bool) -> str | None:
-        """Return the authenticated user.
+        """Return the authenticated user, or "" without valid credentials.
 
-        Return "" if the request has no valid credentials, and None if too many passwords wait to be checked.
+        Return None if too many passwords wait to be checked.
         """
         if not proxy and self._secrets is not None and (token := wsse.parse(fields.get("x-wsse") or "")):
             verdict = self._wsse_verifier.verify(token, self._secrets.value, self._clock.now())
@@ -145,7 +142,7 @@ class Authorizer:
 
 @contextmanager
 def _prefix_errors(option: str) -> Iterator[None]:
-    """Prefix the message of a UsageError from the `with` block with `option`."""
+    """Prefix the message of a UsageError with the name of the option."""
     try:
         yield
     except UsageError as error:
@@ -153,10 +150,10 @@ def _prefix_errors(option: str) -> Iterator[None]:
 
 
 class AccessControl:
-    """Authorizer of requests. It also selects credentials for origins.
+    """Authorizer of clients' requests, and selector of credentials for origins.
 
-    The constructor raises UsageError if a file cannot be used. `nonces` is the folder of used WSSE proofs, which all
-    processes share.
+    `nonces` is the folder of used WSSE proofs, which all processes share. The constructor raises UsageError if a file
+    cannot be used.
     """
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
@@ -183,7 +180,7 @@ class AccessControl:
         """Return the user, and the fields that may be sent upstream.
 
         If `readers` requires credentials, the client's credentials are removed from the fields. Raises AccessDenied.
-        Raises BadTarget if servers may interpret the address in several ways, for which different rules apply.
+        Raises BadTarget if servers may interpret the address in several ways, to which different rules apply.
         """
         if not readers:
             return user, fields
@@ -203,8 +200,8 @@ class AccessControl:
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
 
-        The key is the target. If the origin gets a credential of the operator for this user, the key is the target with
-        the name of the credential.
+        With a credential for the origin, the key is the target with the credential's name. Without one, the key is the
+        target.
         """
         if self._origin_credentials is None:
             return target
@@ -212,15 +209,14 @@ class AccessControl:
         return cache_key(target, credential) if credential is not None else target
 
     def keys_for(self, target: str) -> tuple[str, ...]:
-        """Return the keys of all copies of the target that are fetched with a credential of the operator."""
+        """Return the keys of all copies of the target that are fetched with a credential for the origin."""
         if self._origin_credentials is None:
             return ()
         return tuple(cache_key(target, credential) for credential in self._origin_credentials.all_for(target))
 
     def with_credentials(self, request: Request) -> Request:
-        """Return the request with its origin's credentials. Raises FetchError if the operator has removed the
-        credential.
-        """
+        """Return the request with the credential for its origin. Raises FetchError if the operator removed the
+        credential."""
         target, name = split_key(request.target)
         if not name:
             return request

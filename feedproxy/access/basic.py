@@ -19,10 +19,10 @@ class BasicCredentials:
 
 
 def parse(value: str) -> BasicCredentials | None:
-    """Parse `Authorization: Basic …` and return the credentials, or None for other schemes and malformed values.
+    """Return the credentials in `Authorization: Basic …`, or None for other schemes and malformed values.
 
-    "The user-id and password MUST NOT contain any control characters" (RFC 7617, section 2). Bytes that are not UTF-8
-    are decoded as ISO-8859-1, which old feed readers send.
+    Control characters are malformed (RFC 7617, section 2). Bytes that are not UTF-8 are decoded as ISO-8859-1, which
+    old feed readers send.
     """
     scheme, _, token = value.strip().partition(" ")
     if scheme.lower() != "basic" or len(token) > CREDENTIALS_MAX:

@@ -1,20 +1,19 @@
-"""Rate limit for wrong passwords and tokens. While a network exceeds the limit, credentials from it are not checked."""
+"""Rate limit for wrong passwords and tokens. Credentials from a network beyond the limit are not checked."""
 
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lru_map import LRU
 from feedproxy.upstream.special_networks import client_network
 
 GUESSES_MAX = 20
-"""Number of wrong passwords or tokens permitted from one network within GUESS_WINDOW seconds. After that, further
-credentials from the network are not checked."""
+"""Maximum number of wrong passwords or tokens from one network within GUESS_WINDOW seconds."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
-"""Maximum number of networks that are remembered. The oldest is forgotten first. Each takes some 500 bytes."""
+"""Maximum number of networks in memory, some 500 bytes each. The oldest is forgotten first."""
 
 
 class FailedLoginLimit:
-    """The limit of wrong passwords and tokens from each client network: an IPv4 address, or the first 64 bits of an
-    IPv6 address."""
+    """Limit of wrong passwords and tokens from a client network: an IPv4 address, or the first 64 bits of an IPv6
+    address."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,4 @@
-"""A file that is parsed again when it has changed.
-
-If the new content is invalid, the previous content remains in use.
-"""
+"""A file that is parsed again after each change."""
 
 import logging
 import os
@@ -14,13 +11,15 @@ from feedproxy.errors import UsageError
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL: Seconds = 1
-"""Minimum time between two checks of a file, in seconds, so that most requests need no system call."""
+"""Minimum time between two checks of a file for changes, in seconds."""
 
 
 class ReloadingFile[T]:
-    """The parsed content of a file, which is parsed again when the file has changed. The constructor raises UsageError
-    if the file cannot be used. If a later version of the file cannot be used, a line is logged, and the previous
-    content remains."""
+    """The parsed content of a file, which is parsed again after each change.
+
+    The constructor raises UsageError if the file cannot be used. If a later version of the file is invalid, a line is
+    logged, and the previous content remains in use.
+    """
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
         self._path = Path(path).expanduser()
@@ -34,7 +33,7 @@ class ReloadingFile[T]:
 
     @property
     def value(self) -> T:
-        """Return the content of the last successful parsing."""
+        """Return the parsed content of the file's last valid version."""
         now = self._clock.now()
         if not 0 <= now - self._last_check < CHECK_INTERVAL:
             self._last_check = now
@@ -67,6 +66,6 @@ class ReloadingFile[T]:
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers, except empty lines and comments."""
+    """Return the lines with their numbers, without empty lines and comments."""
     numbered = enumerate(text.splitlines(), start=1)
     return [(number, line.strip()) for number, line in numbered if line.strip() and not line.lstrip().startswith("#")]

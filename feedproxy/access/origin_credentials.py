@@ -1,8 +1,7 @@
 """Credentials for origins. With them, the proxy fetches private feeds for feed readers that cannot authenticate.
 
-The operator writes the credentials into one file, the wallet file. Each credential is for the feeds that its pattern
-matches, and for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`). This is
-an example of a wallet file:
+The operator writes the credentials into the wallet file. Each credential is for the feeds that its pattern matches, and
+for its users: one user, every authenticated user (`user: "*"`), or every client (`anybody: true`). An example:
 
     - match: https://intranet.example/*
       user: "*"
@@ -12,9 +11,8 @@ an example of a wallet file:
       query: {token: …}
 
 Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
-fragment. No client's target can have a fragment (http/uri.py drops fragments). Requests without the credential, or with
-another credential, therefore never select a private copy. A changed password changes the name of the credential, so
-copies made with the old password are never selected again.
+fragment, which no client can request. A new password gives the credential a new name, so copies from the time of the
+old password are not used again.
 """
 
 import hashlib
@@ -42,7 +40,7 @@ KINDS = ("basic", "wsse", "bearer", "query")
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential for an origin. `name` changes with the secret, but does not reveal it."""
+    """A credential for an origin. `name` changes with the secret, but does not reveal the secret."""
 
     name: str
     kind: str
@@ -77,7 +75,7 @@ class CredentialEntry:
 
 
 class CacheKeyParts(NamedTuple):
-    """The parts of a resource's key: the target, and the name of its credential, which may be empty."""
+    """The parts of a resource's key: the target, and the name of its credential, or an empty name."""
 
     target: str
     credential: str
@@ -95,7 +93,7 @@ def split_key(resource_key: str) -> CacheKeyParts:
 
 
 class OriginCredentials:
-    """The entries of a wallet file, which is reloaded when it changes. The constructor raises UsageError."""
+    """The entries of a wallet file, reloaded after each change. The constructor raises UsageError."""
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
         self._file: ReloadingFile[tuple[CredentialEntry, ...]] = ReloadingFile(
@@ -103,9 +101,9 @@ class OriginCredentials:
         )
 
     def credential_for(self, target: str, user: str) -> Credential | None:
-        """Return the credential for this user's requests for the target, or None if no entry matches.
+        """Return the credential of this user for the target, or None if no entry matches.
 
-        An entry for the user has priority over entries for all users.
+        An entry for the user has priority over an entry for all users.
         """
         candidate: Credential | None = None
         for entry in self._file.value:
@@ -124,7 +122,7 @@ class OriginCredentials:
     def find_by_name(self, name: str, target: str) -> Credential | None:
         """Return the credential with this name, or None if its pattern excludes `target`.
 
-        After a redirect, `target` may be at another site. Raises FetchError if the credential was removed.
+        Raises FetchError if the operator removed the credential.
         """
         entries = [entry for entry in self._file.value if entry.credential.name == name]
         if not entries:
@@ -133,15 +131,15 @@ class OriginCredentials:
 
 
 def request_with(request: Request, fields: Fields) -> Request:
-    """Return the request with all its fields replaced by `fields`."""
+    """Return the request with other fields."""
     return Request(request.method, request.target, fields)
 
 
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
-    """Parse a wallet file and return its entries.
+    """Return the entries of a wallet file.
 
-    Raises UsageError; its message names the position and never contains a secret. `seed` is this installation's secret.
-    The name of a credential is a hash keyed with the seed, so that the password cannot be guessed from the name.
+    `seed` is the secret of this installation. With it, a credential's name does not reveal the password. Raises
+    UsageError; its message names the position and never contains a secret.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -1,7 +1,7 @@
 """Users and their passwords in the form that `htpasswd -B` writes: `name:hash`, with bcrypt or Argon2.
 
-Checking a password is slow by design, and polls of many feed readers would occupy a processor. Therefore a verified
-password is remembered for VERIFIED_FOR seconds, as a keyed hash in memory only.
+A check is slow by design. Verified passwords are therefore remembered for VERIFIED_FOR seconds, as keyed hashes in
+memory.
 """
 
 import asyncio
@@ -22,18 +22,20 @@ from feedproxy.lru_map import LRU
 VERIFIED_FOR: Seconds = 900
 VERIFIED_MAX = 10_000
 BCRYPT_BYTES = 72
-"""Number of bytes of a password that bcrypt uses. A longer password is refused."""
+"""Number of bytes of a password that bcrypt uses. Longer passwords are refused."""
 
 CHECKS_WAITING_MAX = 32
 """Maximum number of passwords that wait to be checked. Further requests are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash with which passwords are compared if the file has no users. The response then takes as long as for a known
-user. Its cost is 5, as in hashes of `htpasswd -B`."""
+"""The hash with which passwords are compared if the file has no users. Its cost is 5, as in hashes of `htpasswd -B`.
+
+The duration of the response then does not reveal that the user is unknown.
+"""
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Parse a password file and return the hashes by user. Raises UsageError with the line number in its message."""
+    """Return the hashes in a password file, by user. Raises UsageError with the line number."""
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
@@ -50,9 +52,9 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 
 
 def parse_secrets(text: str, name: str) -> dict[str, str]:
-    """Parse a file of plain passwords for WSSE and return the passwords by user.
+    """Return the plain passwords in a file for WSSE, by user.
 
-    Raises UsageError; its message has the line number, and never a password.
+    Raises UsageError; its message has the line number and never a password.
     """
     passwords: dict[str, str] = {}
     for number, line in significant_lines(text):
@@ -76,8 +78,7 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, credentials: BasicCredentials) -> bool | None:
-        """Return True if the password is the user's, else False. Return None if too many passwords wait to be
-        checked."""
+        """Return True if the password is the user's, or None if too many passwords wait to be checked."""
         hashed = self._file.value.get(credentials.user)
         if self._version != self._file.version:
             self._version = self._file.version
@@ -103,11 +104,10 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return a hash against which the password of an unknown user is compared. It is the hash of a known user, and
-        always the same one for the same unknown name.
+        """Return a hash with which the password of an unknown user is compared.
 
-        The check of an unknown name then takes as long as the check of a known name. The hashes in the file may differ
-        in kind and cost, so a dummy hash with one fixed cost would reveal by its duration that a name is unknown.
+        It is a known user's hash, the same one for each unknown name. The duration of the check then does not reveal
+        whether the name is known.
         """
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
@@ -115,7 +115,7 @@ class PasswordFile:
 
 
 def verify_hash(hashed: str, password: str) -> bool:
-    """Return True if `hashed` is the hash of the password. The check takes constant time, and is slow."""
+    """Return True if `hashed` is the hash of the password. The check is slow."""
     raw = password.encode()
     if hashed.startswith("$argon2"):
         try:

@@ -1,8 +1,7 @@
-"""Secret addresses. Each address authenticates its user for the feeds that match its pattern, until it is revoked.
+"""Secret addresses. An address authenticates its user for the feeds that match its pattern, until it is revoked.
 
-Secret addresses suit feed readers without support for passwords. A leaked address works for every client. Therefore
-each reader gets its own address, which can be revoked. The file stores only hashes of tokens, so it reveals no address.
-A token has 144 random bits. A slow hash is therefore unnecessary.
+Secret addresses are for feed readers without support for passwords. The file stores only hashes of tokens. A fast hash
+is enough for a token, because a token has 144 random bits.
 """
 
 import contextlib
@@ -24,8 +23,7 @@ from feedproxy.http.target_uri.target_pattern import TargetPattern
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""First characters of a token. They mix letters and digits, so that logs redact the token
-(http/target_uri/url_redaction.py)."""
+"""Prefix of all tokens. Logs recognise tokens by the mix of letters and digits, and redact them."""
 
 HEADER = (
     "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; removing a line revokes one.\n"
@@ -34,7 +32,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """The record of a secret address, without the secret itself. The operator identifies it by `id`."""
+    """The record of a secret address, without the secret. The operator identifies the record by `id`."""
 
     id: str
     user: str
@@ -43,12 +41,12 @@ class SecretToken:
 
 
 def hash_of(token: str) -> str:
-    """Return the hash of a token, which the file stores."""
+    """Return the hash of a token. The file stores the hash."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """Parse a file of tokens and return them by hash. Raises UsageError with the line number in its message."""
+    """Return the tokens of a file, by hash. Raises UsageError with the line number."""
     tokens: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()
@@ -63,23 +61,22 @@ def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
 
 
 class TokenFile:
-    """The tokens of a file, which is reloaded when it changes."""
+    """The tokens of a file, reloaded after each change."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
-        """Return the user of a token that is valid for the target, or None for an invalid token.
-
-        Tokens are found by their hash, so the duration of a comparison reveals nothing about the token.
-        """
+        """Return the user of a token that is valid for the target, or None for an invalid token."""
         secret_token = self._file.value.get(hash_of(token))
         return secret_token.user if secret_token is not None and secret_token.pattern.matches(target) else None
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Write the record of a new token to the file. Return the record, and the token itself, which is not stored. Raises
-    UsageError."""
+    """Write the record of a new token to the file, and return the record and the token. Raises UsageError.
+
+    The token itself is not stored.
+    """
     if not user or any(sign.isspace() for sign in user):
         raise UsageError(f"invalid user name {user!r}: expected a name without spaces")
     try:
@@ -96,7 +93,7 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
 
 
 def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
-    """Revoke the tokens with these ids or of these users, and return them. Raises UsageError."""
+    """Revoke the tokens with these ids or of these users, and return their records. Raises UsageError."""
     selectors = set(names)
     with _locked_folder(path):
         present = list_tokens(path)
@@ -107,7 +104,7 @@ def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
 
 
 def list_tokens(path: Path) -> list[SecretToken]:
-    """Return the tokens of a file, or an empty list if the file does not exist. Raises UsageError."""
+    """Return the records of a file, or an empty list without a file. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -119,10 +116,9 @@ def list_tokens(path: Path) -> list[SecretToken]:
 
 @contextlib.contextmanager
 def _locked_folder(path: Path) -> Iterator[None]:
-    """Lock the folder of a file, so that a second command reads the file after the first has replaced it.
+    """Lock the folder of a file during a change of the file, if the file system supports locks.
 
-    The file itself cannot be locked, because it is replaced. If the file system does not support locks, nothing is
-    locked.
+    The file itself cannot be locked, because each change replaces it.
     """
     try:
         folder = path.resolve().parent
@@ -139,10 +135,9 @@ def _locked_folder(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Replace the file atomically: a running proxy reads either the old or the new file.
+    """Replace the file atomically, with the owner and mode of the old file.
 
-    The new file has the owner and mode of the old one. Otherwise the proxy could not read a file that root has written,
-    and would accept revoked tokens.
+    With another owner, the proxy could not read a file that root has written, and would accept revoked tokens.
     """
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:

@@ -1,13 +1,11 @@
-"""WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without sending it.
+"""WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without the password.
 
-`digest = base64(sha1(nonce + created + password))`. The specification does not say whether SHA-1 is raw or hexadecimal.
-Some clients hash the nonce as sent, others decode it first. All four forms are accepted.
+`digest = base64(sha1(nonce + created + password))`. The specification does not say whether SHA-1 is raw or hexadecimal,
+and whether the nonce is hashed as sent or decoded. All four forms are accepted.
 
-A proof is valid once, and only near the time at which it was made. It is remembered by its SHA-1 sum and not by its
-text, because the same sum can be sent in many spellings. Examples are a hexadecimal sum, a nonce that is encoded once
-more or in non-canonical base64, characters moved between nonce and Created, and another user with the same password.
-Without the password, a client cannot compute a new sum. The server must know the plain password. Therefore a WSSE
-password should differ from the password for Basic.
+A proof is valid once, within TOKEN_LIFETIME of Created. Used proofs are remembered by their SHA-1 sums, because one sum
+can be sent in many spellings. The server must know the plain password, so a WSSE password should differ from the
+password for Basic.
 """
 
 import base64
@@ -29,10 +27,10 @@ from feedproxy.http.date import format_rfc3339
 from feedproxy.http.field_values import quote
 
 TOKEN_LIFETIME: Seconds = 300
-"""Seconds by which Created may differ from the current time, in both directions."""
+"""Maximum difference between Created and the current time, in seconds, in both directions."""
 
 PROOFS_MAX = 100_000
-"""Maximum number of unexpired proofs that are remembered. If it is reached, new proofs are refused."""
+"""Maximum number of unexpired proofs in memory. Beyond the maximum, new proofs are refused."""
 
 FIELD_MAX = 2_048
 
@@ -60,7 +58,7 @@ class UsernameToken:
 
 
 def parse(value: str) -> UsernameToken | None:
-    """Parse the field X-WSSE and return its token, or None for other and malformed values."""
+    """Return the token in X-WSSE, or None for other and malformed values."""
     kind, _, parameters = value.strip().partition(" ")
     if kind.lower() != "usernametoken" or len(value) > FIELD_MAX:
         return None
@@ -72,7 +70,7 @@ def parse(value: str) -> UsernameToken | None:
 
 
 def created_at(token: UsernameToken) -> Instant | None:
-    """Return the time at which the token was created, or None if Created is invalid. A time without a zone is UTC."""
+    """Return the time in Created, or None if Created is invalid. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(token.created.strip())
     except ValueError:
@@ -103,23 +101,20 @@ def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
 
 
 class WsseVerifier:
-    """Verifier of tokens. It accepts each token once."""
+    """Verifier of tokens. Each token is accepted once."""
 
     def __init__(
         self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
-        """Create a verifier.
-
-        `window` is the time by which Created may differ from the current time, in seconds. `shared` contains the proofs
-        that other processes have accepted.
-        """
+        """`window` is the maximum difference between Created and the current time, in seconds. `shared` contains the
+        proofs that other processes have accepted."""
         self._window = window
         self._shared = shared
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
-        """Verify a token and return the result. An accepted proof is recorded, so that it is not accepted again."""
+        """Return the result of verifying a token. An accepted token is recorded and refused from then on."""
         password = passwords.get(token.user)
         # The check takes the same time for unknown users as for known users.
         accepted_sums = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))

@@ -1,5 +1,6 @@
-"""Used WSSE proofs in a folder that all workers share, and that survives a restart. A proof is the SHA-1 sum in a token
-(wsse.py), and must be accepted only once. Its record is kept until the token is too old to be accepted.
+"""Used WSSE proofs in a folder that all workers share and that survives a restart.
+
+A proof is the SHA-1 sum in a token (wsse.py). A record is kept until the token expires.
 """
 
 import contextlib
@@ -18,8 +19,9 @@ CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
-    """A folder with an empty file for each used proof. The name of the file is the SHA-256 hash of the proof, and its
-    modification time is the expiry of the record.
+    """A folder with an empty file for each used proof.
+
+    The file's name is the SHA-256 hash of the proof. Its modification time is the time at which the record expires.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -28,10 +30,9 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof, so that it is refused up to the instant `until`. Return False if it was recorded before.
+        """Record a proof until the instant `until`. Return False if the proof was already recorded.
 
-        If the folder is not accessible, the result is True: the caller then relies on the proofs that its own process
-        has recorded.
+        If the folder is not accessible, the result is True.
         """
         name = hashlib.sha256(proof).hexdigest()
         try:

@@ -1,5 +1,4 @@
-"""The decisions of RFC 9111 and its extensions for a shared cache, as pure functions. Each module names the sections
-that it implements.
+"""Decisions of RFC 9111 and its extensions for a shared cache, as pure functions.
 
 The package does not depend on feed formats.
 """

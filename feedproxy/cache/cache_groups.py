@@ -6,8 +6,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.structured_fields import Token, parse_list
 
 GROUPS_MAX = 128
-"""Maximum number of groups that are parsed in one field. "Implementations MUST support at least 32 groups in a field
-value, with up to at least 32 characters in each member." -- RFC 9875, sections 2 and 3"""
+"""Maximum number of groups in one field. A field with more groups is ignored. RFC 9875 demands at least 32."""
 
 GROUP_LENGTH_MAX = 256
 """Maximum length of a group's name, in characters. A field with a longer name is ignored."""
@@ -20,7 +19,7 @@ def groups_of(response: Fields) -> frozenset[str]:
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response invalidates. All of them belong to the origin of the request (section 3)."""
+    """Return the groups that a response invalidates at the request's origin (section 3)."""
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     if request.method in SAFE:
         return frozenset()
@@ -32,7 +31,7 @@ def groups_invalidated_by(request: Request, response: Response) -> frozenset[str
 
 @memoize_short(entries=1024)
 def parse_groups(value: str) -> frozenset[str]:
-    """Parse a list of strings. Return an empty set if the list is invalid. Parameters are ignored."""
+    """Return the strings of a list without their parameters, or an empty set if the list is invalid."""
     members = parse_list(value)
     if members is None or len(members) > GROUPS_MAX:
         return frozenset()

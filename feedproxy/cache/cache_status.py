@@ -1,8 +1,6 @@
 """The field Cache-Status: how a request was handled, in the terms of RFC 9211.
 
-The log, the metrics and the status page use the same tokens. A member of the field says either that the request was
-answered from the store (`hit`), or why it was forwarded to the origin (`fwd=…`). The proxy's own responses, such as
-errors, have only a `detail`. The details are a closed list, explained in docs/reference/cache-status.md.
+The log, the metrics and the status page use the same tokens. docs/reference/cache-status.md explains the details.
 """
 
 from dataclasses import dataclass
@@ -164,10 +162,7 @@ class CacheStatus:
             raise ValueError("invalid Cache-Status: fwd-status, stored and collapsed need fwd")
 
     def text(self, name: str = "feedproxy") -> str:
-        """Return the member as written in the field.
-
-        `name` is a token of structured fields (RFC 8941, section 3.3.4).
-        """
+        """Return the member as written in the field. `name` is a token (RFC 8941, section 3.3.4)."""
         members = [name]
         if self.hit:
             members.append("hit")
@@ -189,7 +184,7 @@ class CacheStatus:
 def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
     """Return the fields with this proxy's member appended (RFC 9211, section 2).
 
-    The member is a separate field line, so that malformed members of earlier caches do not affect it.
+    The member is a separate field line, so that malformed members of earlier caches do not affect the member.
     """
     # "The first member represents the cache closest to the origin server, and the last member represents
     # the cache closest to the user."

@@ -1,12 +1,11 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
 
-The explicit lifetime of HTTP comes first: s-maxage, max-age, Expires (section 4.2.1). Without it, the lifetime is
-heuristic (section 4.2.2). It is taken from the feed's own schedule or from its rate of change. Without these, it is a
-tenth of the time since the last modification, or a default. Schedule, rate and default apply only to feeds.
+An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). Without an explicit lifetime,
+the lifetime of a feed comes from the feed's schedule, or else from the feed's rate of change (section 4.2.2). The last
+choice is a tenth of the time since Last-Modified, or a default.
 
-The schedule comes from a function, the *hint*, because this package does not know feed formats. If the hint ends later
-than the explicit lifetime, the publisher permits the use of the stale response until the hint ends (section 4.2.4). The
-response is then called *held*.
+The schedule comes from a function, the *hint*. A hint may end later than the explicit lifetime. The response is then
+*held* after its lifetime: feedproxy still serves the response until the hint ends (section 4.2.4).
 """
 
 import math
@@ -46,7 +45,8 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A permission, given outside HTTP, to use a stale response until an instant.
+    """The permission to use a stale response until an instant. The permission comes from a feed or an option, not from
+    HTTP.
 
     `detail` is a token of Cache-Status.
     """
@@ -57,11 +57,11 @@ class Allowance:
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
-"""A function hint(stored, base, expires, now). It returns the feed's permission to use the response until an instant,
-according to the feed's own schedule, or None if the feed gives no permission.
+"""A function that returns until when a feed's schedule permits the use of a stored response, or None without a
+schedule.
 
-`base` is the instant when the response was generated or last validated. `expires` is the end of the explicit lifetime,
-or None without an explicit lifetime.
+Its arguments are `stored`, `base`, `expires` and `now`. `base` is the instant at which the response was generated or
+last validated. `expires` is the end of the explicit lifetime, or None without an explicit lifetime.
 """
 
 
@@ -70,9 +70,8 @@ class Freshness:
     """The freshness of one stored response at one instant.
 
     `age` and `lifetime` are in seconds, never negative. `expires` is the instant at which the lifetime ends.
-    `allowance` is the permission to use the response after `expires`, or None. `control` contains the directives that
-    govern the response. `reason` explains the lifetime if `source` alone does not. `limit` explains why the lifetime is
-    shorter than the lifetime that `source` gives.
+    `allowance` is the permission to use the response after `expires`, or None. `control` contains the directives of the
+    response. `reason` explains the lifetime in words. `limit` is the reason for a shortened lifetime.
     """
 
     age: Seconds
@@ -85,33 +84,29 @@ class Freshness:
     limit: Allowance | None = None
 
     def is_fresh(self, now: Instant) -> bool:
-        """Return True if the response is fresh at the instant `now`."""
         # "response_is_fresh = (freshness_lifetime > current_age)"
         return now < self.expires
 
     @property
     def ttl(self) -> Seconds:
-        """Return the remaining lifetime in seconds.
-
-        For a stale response, it is negative: minus the seconds since the lifetime ended.
-        """
+        """Return the remaining lifetime in seconds, negative for a stale response."""
         return self.lifetime - self.age
 
     @property
     def description(self) -> str:
-        """Return the freshness as a sentence for the operator. The sentence is made only when it is read, because most
-        hits do not need it."""
+        """Return the freshness as a sentence for the operator."""
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:
-        """Return the freshness as a sentence for the operator, as it would be at this age, in seconds."""
+        """Return the freshness as a sentence for the operator, at an age of `age` seconds."""
         return describe(self.source, self.lifetime, self.expires, self.allowance, self.reason, age)
 
 
 def describe(
     source: Source, lifetime: Seconds, expires: Instant, allowance: Allowance | None, reason: str, age: Seconds
 ) -> str:
-    """Return a freshness with these values (Freshness) as a sentence for the operator, at this age in seconds."""
+    """Return a freshness as a sentence for the operator, at an age of `age` seconds. Freshness explains the
+    arguments."""
     ttl, since = lifetime - age, f"{reason or _reason(source, lifetime)}, fetched {span(age)} ago"
     if ttl > 0:
         return f"fresh for another {span(ttl)}: {since}"
@@ -143,7 +138,7 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 
 def initial_age(stored: StoredResponse) -> Seconds:
-    """Return the age of the response when it was received, in seconds (corrected_initial_age in section 4.2.3)."""
+    """Return the age of the response on receipt, in seconds (corrected_initial_age in section 4.2.3)."""
     # Date has whole seconds. A response received within the same second has no apparent age.
     apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
@@ -155,7 +150,7 @@ def initial_age(stored: StoredResponse) -> Seconds:
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
     """Return the seconds since the origin generated or validated the response (section 4.2.3), never negative.
 
-    `initial` is the response's `initial_age`, if the caller knows it.
+    `initial` is the result of `initial_age`, if the caller has computed it.
     """
     # A clock that was set back must not make a response younger than it was when it was received.
     resident_time = max(0.0, now - stored.response_time)
@@ -163,10 +158,10 @@ def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = 
 
 
 def _age_value(fields: Fields) -> Seconds:
-    """Return the value of Age in seconds: the first member of a list, and 0 if it is invalid (section 5.1).
+    """Return the first value of Age in seconds, or 0 if Age is invalid (section 5.1).
 
-    Parameters after the number are ignored, because an Item of a structured field may have them (RFC 9651, section
-    3.3). Accepting the number can at most make a response stale earlier than its origin intended.
+    Parameters after the number are ignored, because an Item of a structured field may have parameters (RFC 9651,
+    section 3.3).
     """
     value = fields.get("age")
     match = None if value is None else _AGE.fullmatch(value.partition(",")[0].strip(" \t"))
@@ -184,8 +179,7 @@ def _date(stored: StoredResponse) -> Instant:
 
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the explicit lifetime in seconds, and its source (section 4.2.1). Return None if the response has no
-    explicit lifetime.
+    """Return the explicit lifetime in seconds and its source, or None if the response has none (section 4.2.1).
 
     `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
@@ -219,11 +213,12 @@ def _expires(values: list[str], stored: StoredResponse) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return the lifetime in seconds, and its source, if neither HTTP nor the feed states a lifetime (section 4.2.2).
+    """Return a lifetime in seconds and its source, for a response without an explicit lifetime (section 4.2.2).
 
-    The lifetime of a feed is `learned`, which comes from its history of changes. If `learned` is None, the lifetime is
-    a tenth of the time since Last-Modified, or else `default`. A feed's lifetime is at least `minimum`. The lifetime of
-    other content is a tenth of the time since Last-Modified, or else 0. No lifetime exceeds `maximum`.
+    The lifetime of a feed is `learned`, which comes from the feed's history of changes. Without `learned`, the lifetime
+    is a tenth of the time since Last-Modified, and without Last-Modified, it is `default`. A feed's lifetime is at
+    least `minimum`. The lifetime of other content is a tenth of the time since Last-Modified, and without
+    Last-Modified, it is 0. No lifetime exceeds `maximum`.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -252,10 +247,10 @@ def assess(
     maximum: Seconds = 86_400.0,
     targeted: bool = False,
 ) -> Freshness:
-    """Return the freshness of a stored response at `now`: age, lifetime, and the reason for the lifetime.
+    """Return the freshness of a stored response at `now`.
 
-    `hint` returns what the feed's own schedule permits. `learned`, `default`, `minimum` and `maximum` are those of
-    `heuristic_lifetime`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    `hint` gives the permission of the feed's schedule. `heuristic_lifetime` explains `learned`, `default`, `minimum`
+    and `maximum`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     initial = initial_age(stored)
     age = current_age(stored, now, initial)
@@ -287,10 +282,7 @@ def assess(
 
 
 def limit_freshness(freshness: Freshness, limit: Allowance) -> Freshness:
-    """Return the freshness with a lifetime that ends no later than `limit`.
-
-    This obeys RFC 9111, because a cache may validate a response earlier than it must.
-    """
+    """Return the freshness with a lifetime that ends no later than `limit`."""
     until = limit.until
     allowance = freshness.allowance
     if until >= (allowance.until if allowance is not None else freshness.expires):

@@ -9,7 +9,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "REPOR
 
 
 def invalidated_by(request: Request, response: Response) -> tuple[str, ...]:
-    """Return the target URIs that must be invalidated. The first is the target of the request."""
+    """Return the target URIs to invalidate. The first is the target of the request."""
     # "in response to an unsafe request method (including methods whose safety is unknown)"
     if request.method in SAFE:
         return ()

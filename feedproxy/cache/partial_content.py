@@ -1,8 +1,7 @@
 """Storage, extraction and combination of partial responses.  RFC 9111, sections 3.3 and 3.4
 
-A part is a StoredResponse with status 206 and without a content coding. Its Content-Range is corrected before storing,
-so that it names exactly the stored bytes. Parts are stored separately from complete responses, and never for feeds. A
-part answers range requests for its bytes. For more bytes, only the missing bytes are requested from the origin. Two
+A part is a StoredResponse with status 206 and without a content coding. Parts are never stored for feeds. A part
+answers range requests for its bytes. For more bytes, feedproxy requests only the missing bytes from the origin. Two
 parts are combined only if they have the same strong validator.
 """
 
@@ -18,8 +17,7 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""Maximum number of parts stored for one target. Media players and unpackers first request the beginning and the end
-of a file."""
+"""Maximum number of stored parts of one target: media players and unpackers first request the beginning and the end."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
@@ -69,7 +67,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Two parts combined into one response. Its status is 200 if they are the whole representation, otherwise 206."""
+    """Two parts combined into one response, with status 200 if they are the whole representation, else 206."""
 
     response: Response
 
@@ -103,11 +101,10 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
 
 
 def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
-    """Decide whether this 206 may be stored as a part, and return the decision (section 3.3).
+    """Decide whether a 206 may be stored as a part, and return the decision (section 3.3).
 
-    `stored` is the response in the form in which it would be stored. Parts need explicit freshness: heuristics are for
-    complete responses. A part with a media type of XML or JSON is not stored, because it may be part of a feed, and
-    feeds are always fetched whole.
+    A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it may be part of a
+    feed, and feeds are always fetched whole.
     """
     if "range" not in request.fields:
         return DoNotStore("a 206 to a request without Range")
@@ -129,7 +126,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
-    """Return the parts with `new` as the last. Parts of another version, and parts that `new` contains, are dropped."""
+    """Return the parts with `new` as the last, without parts of another version and parts that `new` contains."""
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
     others = [part for part in parts if not _supersedes(new, extent, part)]
@@ -147,7 +144,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the response to these request fields that is made from a part, or None if the part lacks a requested byte.
+    """Return the response from a part to a request with these fields, or None if the part lacks a requested byte.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- section 3.3
@@ -166,7 +163,7 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
 def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> Extent | None:
     """Return the bytes of the representation that a request selects.
 
-    Return None if the request does not select exactly one range, or if its If-Range does not match this part.
+    Return None if the request does not select exactly one range, or if its If-Range does not match the part.
     """
     fields = part.fields
     modified, date = (parse_http_date(fields.get(name) or "") for name in ("last-modified", "date"))
@@ -180,11 +177,11 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 
 
 def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
-    """Return the range that, added to the stored part, answers a request with these fields, or the reason why the part
-    does not help.
+    """Return the range that is missing from the stored part to answer a request, or the reason why the part does not
+    help.
 
-    `size_max` limits the size of the part and the added range together, in bytes. A part that is not `fresh` must have
-    a strong validator.
+    `size_max` limits the size of part and range together, in bytes. `fresh` is true if the part is fresh. A stale part
+    needs a strong validator.
     """
     stored_extent = _extent(part)
     requested = (
@@ -218,7 +215,7 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Combined | NotCombinable:
-    """Combine a stored part with the 206 that contains the missing bytes, and return the result (section 3.4)."""
+    """Return a stored part combined with the 206 that contains the missing bytes (section 3.4)."""
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:
         return NotCombinable("the Content-Range of the new part is missing or invalid, or it has a content coding")
@@ -256,8 +253,7 @@ def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """Return the strong validator in the form for If-Range (RFC 9110, section 13.1.5), or None if no validator is
-    strong."""
+    """Return the strong validator for If-Range (RFC 9110, section 13.1.5), or None without a strong validator."""
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None

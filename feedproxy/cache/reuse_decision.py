@@ -1,8 +1,4 @@
-"""The decision whether a stored response may answer a request.  RFC 9111, section 4
-
-The request's method is GET or HEAD, and the request fields have selected the response (vary.py). The decision depends
-on freshness, the directives of the request (section 5.2.1), and the rules for stale responses (serving_stale.py).
-"""
+"""The decision whether a stored response may answer a GET or HEAD.  RFC 9111, section 4"""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +18,7 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse:
     """The decision to answer with the stored response.
 
-    `detail` names the permission to use the response although it is stale, or the rule that has shortened its lifetime.
+    `detail` is a token of Cache-Status: the reason for using a stale response or for a shortened lifetime.
     """
 
     stored: StoredResponse
@@ -49,7 +45,7 @@ class ReuseAndRevalidate:
 
 @dataclass(frozen=True, slots=True)
 class Validate:
-    """The decision to forward the request with conditions, in order to validate the stored response."""
+    """The decision to forward the request with conditions that validate the stored response."""
 
     stored: StoredResponse
     fwd: Fwd
@@ -60,7 +56,7 @@ class Validate:
 class Forward:
     """The decision to forward the request without conditions.
 
-    `stored` is a selected response without a validator. It may be served stale if the origin fails.
+    `stored` is a response without a validator. feedproxy may serve the response stale if the origin fails.
     """
 
     fwd: Fwd
@@ -70,7 +66,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class NotInCache:
-    """The decision to answer 504: the request has only-if-cached, and no stored response may be used."""
+    """The decision to answer 504, because the request has only-if-cached and no stored response may answer."""
 
     reason: str = "only-if-cached, and no stored response may be used"
 
@@ -90,12 +86,10 @@ def decide(
 ) -> Decision:
     """Decide whether `stored` answers the request, and return the decision (section 4).
 
-    `known_uri` is true if any response is stored for the target URI. `stale_limit` is the upper limit of max-stale, in
-    seconds. `stale_while_refreshing` is the operator's limit, in seconds, for serving a stale response while it is
-    refreshed.
+    `known_uri` is true if any response is stored for the target URI. `stale_limit` limits max-stale, in seconds.
+    `stale_while_refreshing` limits how long a stale response is served during its refresh, in seconds.
 
-    no-store in a request does not exclude a stored response: "if a request containing this directive is satisfied from
-    a cache, the no-store request directive does not apply to the already stored response" (section 5.2.1.5).
+    no-store in a request does not prevent the use of a stored response (section 5.2.1.5).
     """
     if stored is None or freshness is None:
         if request.only_if_cached:
@@ -160,7 +154,6 @@ def _decide_stale(
 
 
 def _is_within_max_age(request: CacheControl, freshness: Freshness) -> bool:
-    """Return True if the response is within the request's max-age, extended by its max-stale."""
     if request.max_age is None or request.max_stale is None:
         return True
     return freshness.age - request.max_age <= request.max_stale

@@ -1,8 +1,7 @@
 """Sharing of cookies in stored responses.  RFC 9111, sections 3.1 and 7.3
 
-"The Set-Cookie response header field does not inhibit caching": a stored cookie is sent to all clients that are
-answered from the store. A cookie is therefore stored only if the same message explicitly allows shared caching, and if
-its request carried neither credentials nor cookies.
+A stored cookie is sent to all clients that get the stored response. A cookie is therefore stored only if its message
+explicitly allows shared caching, and if its request carried neither credentials nor cookies.
 """
 
 from dataclasses import replace
@@ -16,10 +15,9 @@ _NAME = "set-cookie"
 
 
 def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
-    """Return True if the cookies of this response may be sent to all clients that get the stored response.
+    """Return True if the cookies of a response may be sent to all clients. For feeds, the result is False.
 
-    `received` has only the fields of this message. Feeds are stored without cookies, because feed readers do not use
-    them.
+    `received` has only the fields of the message that contains the cookies.
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False
@@ -35,10 +33,10 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with the cookies of the message that stored or updated it.
+    """Return the stored response with those cookies of a message that may be sent to all clients.
 
-    Cookies that may not be sent to all clients are left out. `received` contains the fields of the message. If it has
-    no Set-Cookie, the stored cookies remain (section 3.2).
+    `received` contains the fields of the message that stored or updated the response. Without Set-Cookie in `received`,
+    the stored cookies remain (section 3.2).
     """
     values = received.get_all(_NAME)
     control = governing_directives(received, targeted=targeted).control

@@ -1,4 +1,4 @@
-"""A stored response: the metadata that RFC 9111 requires (section 3), and the content that is served."""
+"""A stored response: the metadata that RFC 9111 requires (section 3), and its content."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,17 +9,15 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256
-"""Maximum number of tuples of codings that are kept once and shared by all `Bodies` with equal codings. Most feeds
-share a few tuples, but origins may send any number of Content-Encoding values."""
+"""Maximum number of tuples of codings that all `Bodies` share. Most feeds have one of a few tuples."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
 
 class Bodies(Mapping[str, bytes]):
-    """The bodies of one content, keyed by content coding. They take a third of the memory of a dictionary.
+    """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    In place of a body, its length in bytes may be stored. The body is then decoded from the gzip body at the first
-    access, and remains in memory.
+    A body may be replaced by its length in bytes. The first access decodes the body from the gzip body.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -52,19 +50,18 @@ class Bodies(Mapping[str, bytes]):
         return plain
 
     def length(self, name: str) -> int:
-        """Return the length of a body in bytes without decoding it, or 0 if there is no such body."""
+        """Return the length of a body in bytes without decoding the body, or 0 without a body in this coding."""
         return _length(dict(self.stored).get(name, 0))
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | int]]:
-        """Yield pairs of a coding and its body, or the length of a body that is not decoded yet."""
+        """Yield pairs of a coding and a body. A body that is not decoded yet is replaced by its length in bytes."""
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:
         """Return True if both bodies are in memory and the gzip body decodes to the identity body.
 
-        gzip ends with the checksum and length of its content (RFC 1952, 2.3.1). Only these two are compared, and the
-        result is remembered.
+        Only the checksum and the length at the end of the gzip body are compared (RFC 1952, section 2.3.1).
         """
         if self._is_gzip_of_identity is None:
             bodies = dict(self.stored)
@@ -77,7 +74,7 @@ class Bodies(Mapping[str, bytes]):
 
     @property
     def size(self) -> int:
-        """Return the size of all bodies together, in bytes. A body that is not decoded yet counts, too."""
+        """Return the size of all bodies together, in bytes, including bodies that are not decoded yet."""
         return sum([_length(body) for body in self._bodies])
 
     def __iter__(self) -> Iterator[str]:
@@ -98,11 +95,10 @@ def _length(body: bytes | int) -> int:
 class Content:
     """The bytes that clients get, keyed by content coding.
 
-    `bodies` maps a coding to the coded bytes. The coding is `identity`, `gzip`, `br` or `zstd`, or the origin's
-    Content-Encoding verbatim if the content is unchanged. `tag` is the base of this proxy's entity tags, or None if
-    content and ETag are the origin's. `media_type` and `last_modified` replace the origin's fields unless they are
-    None. `feed` is true if the content is a feed of any kind. `edited_by` is a digest of the settings with which a feed
-    was edited (refresh/ingest/edit_settings.py), and empty for the defaults.
+    The keys of `bodies` are `identity`, `gzip`, `br`, `zstd`, or an origin's Content-Encoding. `tag` is the base of
+    this proxy's entity tags, or None if clients get the origin's ETag. `media_type` and `last_modified` replace the
+    origin's fields unless they are None. `feed` is true for feeds of all formats. `edited_by` is a digest of the
+    settings for the editing of the feed, empty for the default settings.
     """
 
     bodies: Mapping[str, bytes]
@@ -121,23 +117,21 @@ class Content:
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the coding and body from which to read the content: identity if it is stored, else the first body."""
+        """Return the identity body with its coding, or else the first body with its coding."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 
     def size(self) -> int:
-        """Return the size of the bodies in all codings together, in bytes."""
         assert isinstance(self.bodies, Bodies)
         return self.bodies.size
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResponse:
-    """One response as received, with the times from which its age is computed.
+    """A response as received, with the times from which its age is computed.
 
-    `fields` contains the origin's end-to-end fields. Set-Cookie is included only if it may be sent to all clients
-    (set_cookie.py). `vary_request` contains the fields of the upstream request that the response's Vary nominates (RFC
-    9111, section 4.1).
+    `fields` contains the origin's end-to-end fields. Set-Cookie is left out unless all clients may get the cookie.
+    `vary_request` contains the fields of the upstream request that Vary nominates (RFC 9111, section 4.1).
     """
 
     target: str
@@ -152,12 +146,14 @@ class StoredResponse:
     authorized: bool = False
     """True if the request carried Authorization (RFC 9111, section 3.5)."""
     invalid: bool = False
-    """True if the response was invalidated (section 4.4) and must be validated before it is used again."""
+    """True if the response was invalidated (section 4.4). feedproxy must validate the response before its next use."""
     final_target: str | None = None
-    """The target that sent the response after redirects. It is empty if no redirect was followed, and None if it is
-    unknown, as in responses stored by an earlier version."""
+    """The target that sent the response after redirects.
+
+    Empty means that no redirect was followed. None means unknown.
+    """
     key: Fields = field(default_factory=Fields)
-    """Client-specific fields of the request that Vary does not nominate. Only a request with equal fields selects
-    this response."""
+    """Client-specific fields of the request that Vary does not nominate. Only a request with equal fields selects the
+    response."""
     has_client_language: bool = False
     """True if the request had a client's Accept-Language that is neither in `key` nor in `vary_request`."""

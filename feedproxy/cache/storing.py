@@ -1,8 +1,7 @@
 """Rules for storing a response and its fields in a shared cache.  RFC 9111, section 3
 
-Two rules are stricter than the RFC, because clients of a shared proxy must not see each other's responses. The response
-to a request with Cookie is stored only if its directives or Expires explicitly allow it. Set-Cookie is stored only if
-set_cookie.py allows it.
+The rules for cookies are stricter than the RFC. The response to a request with Cookie is stored only if its directives
+or Expires explicitly allow storing. set_cookie.py decides about Set-Cookie.
 """
 
 from dataclasses import dataclass
@@ -50,9 +49,7 @@ def may_store(request: Request, response: Response, *, targeted: bool = False, a
     """Decide whether a response may be stored, and return the decision (section 3).
 
     `targeted` is true if CDN-Cache-Control applies to this cache (RFC 9213). `authorized` is true if the stored
-    response was obtained with credentials, even if `request`, which validated it, has none.
-
-    A response that is stale on receipt may be stored: it can still be validated, or served when the origin fails.
+    response was obtained with credentials. A response that is stale on receipt may be stored.
     """
     # "A cache MUST NOT store a response to a request unless: the request method is understood by the cache;"
     if request.method != "GET":
@@ -94,7 +91,7 @@ def _status_forbids(status: int) -> str | None:
 
 
 def reason_not_to_store(control: CacheControl, status: int) -> str | None:
-    """Return the reason why a response with these directives must not be stored or reused, or None if it may be."""
+    """Return the reason why a response with these directives must not be stored, or None if it may be stored."""
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3
@@ -127,14 +124,14 @@ def _permission(request: Request, response: Response, control: CacheControl, *, 
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
-    """Return the fields that may be stored (section 3.1), without Set-Cookie."""
+    """Return the fields that may be stored (section 3.1). Set-Cookie is left out."""
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
     return without_withheld_fields(fields.end_to_end().without("set-cookie"), targeted=targeted)
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields except those that private="…" or no-cache="…" names."""
+    """Return the fields without those that private="…" or no-cache="…" names."""
     control = governing_directives(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".

@@ -1,8 +1,7 @@
-"""The directives that govern a response: Cache-Control, or a targeted field for caches like this one.
+"""The directives that govern a response: Cache-Control, or CDN-Cache-Control.
 
 In reverse mode, feedproxy is part of the site and obeys CDN-Cache-Control (RFC 9213). In other modes, CDN-Cache-Control
-is for the site's own caches. The option `targeted_fields` makes feedproxy obey it: the target list of a cache "might be
-fixed, user configurable, or generated per request".
+is for the site's own caches, and feedproxy obeys only with the option `targeted_fields`.
 """
 
 from typing import NamedTuple
@@ -16,7 +15,7 @@ TARGETED_FIELD = "cdn-cache-control"
 class Directives(NamedTuple):
     """The directives that govern a response.
 
-    `targeted` is true if they come from a targeted field. Expires is then ignored.
+    `targeted` is true if the directives come from a targeted field. Expires is then ignored.
     """
 
     control: CacheControl

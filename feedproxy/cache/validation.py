@@ -1,7 +1,7 @@
 """Validation of stored responses, and their update by the origin's response.  RFC 9111, section 4.3
 
-The origin's validators are sent exactly as received, even if they are malformed: some servers compare them byte by
-byte. Clients get other tags (`Content.tag`).
+feedproxy sends the origin's validators exactly as received, even malformed ones, because some servers compare them byte
+by byte.
 """
 
 from dataclasses import replace
@@ -26,11 +26,10 @@ _OF_A_FEED = ("content-type",)
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
-    """Return the conditional fields of a request that validates this response.
+    """Return the conditional fields of a request that validates the stored response.
 
-    The result is empty if the response has no validator. It is also empty if the response was requested with a client's
-    Accept-Language: the validating request has none, and an origin may use the same validators for the documents of all
-    languages.
+    The result is empty if the response has no validator, or if it was requested with a client's Accept-Language. Some
+    origins use the same validators for the documents of all languages.
     """
     if stored.has_client_language:
         return Fields()
@@ -45,10 +44,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
 
 
 def _single(fields: Fields, name: str) -> str | None:
-    """Return the value of the only line of this name.
-
-    Return None if the name has no line, or several, which may contradict each other.
-    """
+    """Return the value of the only line of this name, or None if the name has no line or several."""
     values = fields.get_all(name)
     return values[0].strip() or None if len(values) == 1 else None
 
@@ -62,12 +58,10 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2), or None if the validators of the 304
-    differ.
+    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2), or None if its validators differ.
 
-    `request` contains the fields of the request that received the 304. If Vary changed, the values of the fields that
-    it nominates are taken from `request`. Without `request`, the stored Vary remains. The caller must call `may_store`
-    again, because the 304 may contain no-store.
+    `request` contains the fields of the request that received the 304. Without `request`, the stored Vary remains. The
+    caller must call `may_store` again, because the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -79,7 +73,7 @@ def freshen(
 def _has_same_validators(stored: StoredResponse, received_fields: Fields) -> bool:
     """Return True if the validators of a 304 match the stored response.
 
-    A 304 without validators matches, because the request's conditions named only this response.
+    A 304 without validators matches, because the request's conditions named only the stored response.
     """
     received, stored_tag = _single(received_fields, "etag"), _single(stored.fields, "etag")
     if received and stored_tag:
@@ -114,8 +108,8 @@ def apply_head(
 ) -> StoredResponse | None:
     """Return the stored response updated by the 200 to a HEAD (section 4.3.5).
 
-    Return None if the HEAD describes another representation. The caller must then invalidate the stored response. Any
-    other status leaves the stored response unchanged.
+    Return None if the HEAD describes another representation: the caller must then invalidate the stored response. A
+    HEAD with another status than 200 leaves the stored response unchanged.
     """
     if head.status != 200:
         return stored
@@ -153,7 +147,7 @@ def _with_received_fields(
     request: Fields | None,
     targeted: bool,
 ) -> StoredResponse:
-    """Return the stored response with the fields that the new response provides (section 3.2)."""
+    """Return the stored response updated with the fields of a new response (section 3.2)."""
     provided = storable_fields(received_fields, targeted=targeted).without(*_OF_THE_CONTENT)
     if stored.content.feed:
         provided = provided.without(*_OF_A_FEED)

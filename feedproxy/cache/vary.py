@@ -1,14 +1,12 @@
-"""Selection of a stored response by request fields: Vary.  RFC 9111, section 4.1
+"""Selection of a stored response by request fields (Vary).  RFC 9111, section 4.1
 
-Values are compared after the normalisations that section 4.1 permits: lines of one name are combined, white space
-around list members is removed, and the rules of known fields apply (case and order of languages). Cookie and
-Authorization are compared verbatim, because they identify users. Three fields have their own rules:
+Values are compared after the normalisations that section 4.1 permits. Cookie and Authorization are compared verbatim,
+because they identify users. Three fields have their own rules:
 
-* Accept-Encoding is not compared if this proxy makes the codings: any acceptable coding is made from the same identity
-  content. Unchanged content of the origin is selected if the request accepts its coding.
-* User-Agent is not compared if feedproxy's own User-Agent was sent to fetch the response, and would be sent for this
-  request, too.
-* Accept-Language also selects a response with the Content-Language to which it gives the highest weight.
+* Accept-Encoding is not compared if this proxy compresses the content. Unchanged content of the origin is selected if
+the request accepts its coding.
+* User-Agent is not compared if feedproxy sends its own User-Agent to the origin.
+* Accept-Language also selects the response with the language that it prefers.
 """
 
 from collections.abc import Iterable
@@ -25,7 +23,7 @@ _PERSONAL = frozenset({"cookie", "authorization"})
 
 
 def request_fields_for(response: Fields, request: Fields) -> Fields:
-    """Return the request's fields that the response's Vary nominates. They are stored with the response."""
+    """Return the request's fields that the response's Vary nominates."""
     names = vary_names(response)
     return Fields(line for line in request if line[0].lower() in names) if names else Fields()
 
@@ -79,10 +77,8 @@ def _normalise(value: str) -> tuple[str, ...]:
 
 @memoize_short()
 def _languages(value: str) -> tuple[str, ...]:
-    """Return the language ranges in lower case, sorted (RFC 4647, section 2).
-
-    Their order has no meaning, because q gives their weight.
-    """
+    """Return the language ranges in lower case, sorted (RFC 4647, section 2). Their order in the field has no
+    meaning."""
     return tuple(sorted("".join(member.split()).lower() for member in split_list(value)))
 
 
@@ -93,7 +89,7 @@ def _is_preferred_language(stored: StoredResponse, accept_language: str) -> bool
 
 @memoize_short()
 def _preferred_language(accept_language: str) -> str | None:
-    """Return the language range with the highest weight, or None if several ranges have it."""
+    """Return the language range with the highest weight, or None if several ranges share the highest weight."""
     weights: dict[str, float] = {}
     for member in split_list(accept_language):
         language, parameters = parse_parameters(member)
@@ -108,10 +104,9 @@ def _preferred_language(accept_language: str) -> str | None:
 
 
 def choose(variants: Iterable[StoredResponse], request: Fields, *, own_agent: bool) -> StoredResponse | None:
-    """Return the stored response that suits these request fields best, or None if no response is selected.
+    """Return the stored response that suits these request fields best, or None if none is selected.
 
-    A response with Vary has priority over one without, even if it is older. A new response could thus be hidden by an
-    older one. Therefore `with_variant` must remove the variants that a new response replaces.
+    A response with Vary has priority over a response without Vary, even over a newer response.
     """
     selected = [variant for variant in variants if selects(variant, request, own_agent=own_agent)]
     if len(selected) < 2:
@@ -133,9 +128,9 @@ def _date_of(stored: StoredResponse) -> Instant:
 def with_variant(
     variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
 ) -> tuple[StoredResponse, ...]:
-    """Return the variants with `new`, the response to these request fields, as the last; at most `limit` of them.
+    """Return the variants with `new` as the last, at most `limit` of them.
 
-    Variants that the same request selected before are replaced, even if the new response has another Vary, or no Vary.
+    `new` is the response to these request fields. Other variants that the request selects are left out.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]

@@ -1,7 +1,4 @@
-"""The context of one client request: its client, its entrance (gateway, explicit proxy or reverse mode), and the values
-that are looked up once. The module also defines the two answers to a request: a response of the proxy, and the decision
-to stream the request.
-"""
+"""The context of one client request, and its two possible answers: a response of the proxy, or streaming."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,11 +21,11 @@ class Entrance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientContext:
-    """The client of a request: its entrance, the proxy's address as the client wrote it, and the client's identity.
+    """The client of a request: its entrance, its identity, and the proxy's address as the client wrote it.
 
     `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
-    client's IP address, which trusted proxies may state. `user` is an authenticated name, or empty. `is_counted` is
-    False if the client must not count as a reader of the feed, as in a preview on the landing page.
+    client's IP address. `user` is an authenticated name, or empty. `is_counted` is false if the client does not count
+    as a reader of the feed, as in a preview on the landing page.
     """
 
     entrance: Entrance
@@ -47,9 +44,9 @@ class ProxyResponse:
     reason: str = ""
     feed: bool = False
     stored: StoredResponse | None = None
-    """The stored response from which this response was made, or None for a local response."""
+    """The stored response from which the response was made, or None for a response that feedproxy generated."""
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before this response. Only the client of the forwarded request gets them (RFC 9110, section
+    """The 1xx responses before the response. Only the client of the forwarded request gets them (RFC 9110, section
     15.2)."""
 
 
@@ -62,11 +59,11 @@ class PassThrough:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A client's request with the values that the pipeline looks up once.
+    """A client's request with the values that are looked up once.
 
-    `upstream_request` is the request to send to the origin. `own_agent` is true if that request has feedproxy's
-    User-Agent. `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest.
-    `sends_range` is true if the client's Range is forwarded.
+    `upstream_request` is the request for the origin. `own_agent` is true if that request has feedproxy's own
+    User-Agent. `sends_range` is true if that request has the client's Range. UpstreamRequest explains `key`,
+    `varying_fields`, `withheld_names` and `has_credentials`.
     """
 
     request: Request
@@ -81,4 +78,4 @@ class RequestContext:
     has_credentials: bool
     sends_range: bool
     resource: Resource | None = None
-    """The stored resource of the target, or None if nothing is stored."""
+    """The stored resource of the target, or None without a stored resource."""

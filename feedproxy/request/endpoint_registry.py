@@ -1,9 +1,4 @@
-"""feedproxy's own endpoints on the main listener, below `/-/` (option `endpoint_prefix`).
-
-A feature adds its endpoints to the App's `Endpoints` when it starts. For each request, the content is read up to the
-endpoint's limit, and the handler's response is sent. If a handler raises FeedproxyError, the client gets a problem
-document.
-"""
+"""feedproxy's own endpoints on the main listener, below `/-/` (option `endpoint_prefix`)."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,8 +15,8 @@ CONTENT_MAX = 65_536
 class Call:
     """A request for an endpoint.
 
-    `path` is the part after the prefix without the query, such as `RPC2` or `as/atom/https://example.com/feed.xml`.
-    `query` is unchanged, without its question mark. `request.target` has path and query as the client sent them.
+    `path` is the part between the prefix and the query, such as `RPC2` or `as/atom/https://example.com/feed.xml`.
+    `query` has no question mark. `request.target` has path and query as the client sent them.
     """
 
     request: Request
@@ -34,20 +29,19 @@ class Call:
 type Handler = Callable[[Call], Awaitable[Response]]
 
 type ContentLimit = Callable[[str], int]
-"""A function that returns the maximum size of a request's content, in bytes, for the path of the request. The maximum
-may be higher for a path that contains a valid secret."""
+"""A function that returns the maximum size of a request's content, in bytes, for a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The handler of an endpoint, the methods that it accepts, and the maximum size of a request's content in bytes."""
+    """An endpoint: its handler, the permitted methods, and the maximum size of a request's content in bytes."""
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")
     content_max: int | ContentLimit = CONTENT_MAX
 
     def content_limit(self, path: str) -> int:
-        """Return the maximum size of the content of a request for this path, in bytes."""
+        """Return the maximum size of a request's content for this path, in bytes."""
         return self.content_max if isinstance(self.content_max, int) else self.content_max(path)
 
 
@@ -66,7 +60,7 @@ class Endpoints:
         methods: tuple[str, ...] = ("GET", "HEAD"),
         content_max: int | ContentLimit = CONTENT_MAX,
     ) -> None:
-        """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if the path has another handler."""
+        """Add an endpoint at `path`, such as `RPC2` or `as/`. Raises UsageError if `path` is already taken."""
         table = self._by_prefix if path.endswith("/") else self._exact
         present = table.get(path)
         if present is not None and present.handler != handler:
@@ -74,14 +68,12 @@ class Endpoints:
         table[path] = Endpoint(handler, methods, content_max)
 
     def remove(self, path: str) -> None:
-        """Remove the endpoint at `path`."""
         (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """Return the endpoint for a path after the prefix, or None if there is no endpoint for it.
+        """Return the endpoint for a path after the prefix, or None without an endpoint.
 
-        An endpoint with exactly this path is preferred. Otherwise, the endpoint with the longest path above it is
-        returned.
+        An endpoint with the exact path comes first, then the one with the longest path above it.
         """
         if (exact := self._exact.get(path)) is not None:
             return exact

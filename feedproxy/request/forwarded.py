@@ -1,13 +1,10 @@
-"""The client's address as stated by trusted proxies in Forwarded or X-Forwarded-For.
+"""The client's address as trusted proxies state it in Forwarded or X-Forwarded-For.
 
-Each proxy appends an entry on the right, with the address from which it got the request. The last entry is therefore
-that of the peer. If this entry names another trusted proxy, the entry to its left is that of the named proxy, and is
-trusted, too. This continues up to the first entry that does not name a trusted proxy. Entries further to the left may
-come from the client.
+Each proxy appends on the right the address from which it got the request. Entries are therefore read from the right, up
+to the first address that is not a trusted proxy. Entries further to the left may be forged by the client.
 
-X-Forwarded-Proto, X-Forwarded-Host and X-Forwarded-Port do not name the proxy that wrote them: a client's value looks
-like a proxy's. Only the scheme is used, together with X-Forwarded-For. A wrong scheme affects only addresses in this
-client's response.
+X-Forwarded-Host and X-Forwarded-Port are ignored, because a client can forge them. X-Forwarded-Proto is used, because a
+wrong scheme affects only the addresses in this client's response.
 """
 
 import ipaddress
@@ -21,10 +18,11 @@ X_FORWARDED_FOR = "x-forwarded-for"
 FORWARDED = "forwarded"
 
 HOPS_MAX = 16
-"""Maximum number of entries that are read, from the right. Installations have far fewer trusted proxies in a row."""
+"""Maximum number of entries that are read, from the right."""
 
 ENTRY_MAX = 1024
-"""Maximum length of one entry, in bytes: four parameters with a host name of up to 255 bytes each."""
+"""Maximum length of one entry, in bytes. An entry has up to four parameters with a host name of up to 255 bytes
+each."""
 
 # RFC 7239, section 4. Tokens may have the characters of an address with a port, which some senders do not quote.
 # Quantifiers are possessive, because white space between semicolons could otherwise cause exponential backtracking.
@@ -37,8 +35,7 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One entry of Forwarded or X-Forwarded-For: the address from which a proxy got the request, the scheme, and the
-    host.
+    """One entry of Forwarded or X-Forwarded-For: the sender's address, the scheme, and the host.
 
     The address is empty if it is hidden or unknown.
     """
@@ -49,10 +46,10 @@ class Hop:
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
-    """Return the client's address that the field `field_name` states, according to the trusted proxies.
+    """Return the client's address, scheme and host, as trusted proxies state them in the field `field_name`.
 
-    `peer` is the address of the trusted proxy that sent the request. Scheme and host are taken from the entry of this
-    proxy. If no entry is usable, the address is the peer's.
+    `peer` is the address of the trusted proxy that sent the request. Scheme and host come from the entry of `peer`.
+    Without a usable entry, the address is `peer`.
     """
     nearest, address = Hop(""), canonical(peer)
     visited = {_host_key(address)}
@@ -70,9 +67,9 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """Return an IP address in canonical form without zone, or "" if it is invalid.
+    """Return an IP address in canonical form without zone, or "" if the address is invalid.
 
-    An IPv4-mapped address becomes an IPv4 address.
+    An IPv4-mapped IPv6 address becomes an IPv4 address.
     """
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -84,8 +81,7 @@ def canonical(address: str) -> str:
 
 
 def _host_key(address: str) -> str:
-    """Return a key for the machine with this address. All loopback addresses have the same key, because all of them
-    belong to this machine."""
+    """Return a key for the machine with this address. All loopback addresses have the same key."""
     return "loopback" if address and ipaddress.ip_address(address).is_loopback else address
 
 
@@ -111,9 +107,8 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
-    Each entry begins after the rightmost comma that leaves a well-formed entry. A client's quotation mark that is never
-    closed therefore cannot join the entries of proxies to a quoted string. A comma within a well-formed quoted string
-    does not begin an entry, because the text after that comma is malformed.
+    Each entry begins after the rightmost comma that leaves a well-formed entry. A quotation mark that a client left
+    open therefore cannot swallow the entries of proxies.
     """
     end = len(value)
     for _ in range(HOPS_MAX):
@@ -138,8 +133,7 @@ def _unquote(value: str) -> str:
 
 
 def _node_address(node: str) -> str:
-    """Return the address of a node, without its port, or "" for `unknown` and obfuscated names (RFC 7239, section
-    6)."""
+    """Return the address of a node without its port, or "" for `unknown` and obfuscated names (RFC 7239, section 6)."""
     node = _unquote(node)
     match = _NODE.fullmatch(node)
     return canonical(match[1] or match[2] if match else node)

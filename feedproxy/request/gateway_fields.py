@@ -1,7 +1,4 @@
-"""Rules of each entrance for the fields of a response: the fields that the gateway passes on, its sandbox, the
-rewriting of Location, challenges that cannot be answered, and the marking of responses to authenticated clients as
-private.
-"""
+"""Rules of each entrance for the fields of a response."""
 
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.http import uri, www_authenticate
@@ -76,18 +73,17 @@ GATEWAY_FIELDS = frozenset(
 )
 """Fields of an origin's response that the gateway passes on.
 
-For a browser, the gateway is one web origin for every site. Fields with an effect on a whole web origin are therefore
-left out: those for cookies, workers, reports, HSTS, log-in states, device-bound sessions and trials. The list names the
-permitted fields and not the forbidden ones, because browsers get new fields each year.
-
-Names that begin with `X-` are passed on, too, unless they begin with one of SERVER_COMMAND_PREFIXES. Browsers do not
-give new `X-` names a meaning (RFC 6648).
+For a browser, all sites behind the gateway are one web origin. Fields with an effect on a whole web origin are
+therefore left out, such as cookies, workers, reports and HSTS. Fields with `X-` are passed on unless they begin with
+one of SERVER_COMMAND_PREFIXES.
 """
 
 
 SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
-"""Beginnings of field names by which a server gives commands to a web server or load balancer in front of it. nginx and
-others then send a local file, or a page of another location, instead of the response."""
+"""Prefixes of field names by which a server gives commands to a web server or load balancer in front of the server.
+
+nginx and others then send a local file or another page instead of the response.
+"""
 
 
 def passes_gateway(name: str) -> bool:
@@ -97,11 +93,10 @@ def passes_gateway(name: str) -> bool:
 
 
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """Return the fields of a response after the rules of the client's entrance have been applied.
+    """Return the fields of a response after the rules of the client's entrance.
 
-    For a browser, the gateway is one web origin for all sites. The gateway therefore adds the directive `sandbox` of
-    Content-Security-Policy. Without it, a page of one site could read responses of another, and cookies of one site
-    would be sent to all.
+    The gateway adds the Content-Security-Policy `sandbox`. Without `sandbox`, a page of one site could read the
+    responses of other sites, because a browser sees one web origin.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
@@ -122,10 +117,9 @@ def has_only_unusable_challenges(status: int, fields: Fields, client: ClientCont
 
 
 def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
-    """Return the response in place of a 401 with challenges that no client can answer through the gateway.
+    """Return the error response in place of a 401 with challenges that no client can answer through the gateway.
 
-    "The server generating a 401 response MUST send a WWW-Authenticate header field containing at least one challenge
-    applicable to the target resource." -- RFC 9110, section 15.5.2. No challenge is applicable here.
+    A 401 must have an applicable challenge (RFC 9110, section 15.5.2), and none is applicable at the gateway.
     """
     reason = (
         f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
@@ -136,9 +130,9 @@ def unusable_challenge_response(request: Request, status: CacheStatus) -> Respon
 
 
 def make_private(fields: Fields) -> Fields:
-    """Return the fields with the response to an authenticated client marked as private (RFC 9111, section 5.2.2.7).
+    """Return the fields with Cache-Control: private (RFC 9111, section 5.2.2.7).
 
-    The origin's directives are replaced, because a downstream cache could not recognise the response as private: a
+    The origin's directives are replaced. A downstream cache could not recognise the response as private, because a
     request for a secret address has no Authorization.
     """
     other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
@@ -147,11 +141,10 @@ def make_private(fields: Fields) -> Fields:
 
 
 def _with_gateway_challenges(fields: Fields, origin: str) -> Fields:
-    """Return the fields with only those challenges that a browser may answer through the gateway. In them, each realm
-    begins with the target's origin.
+    """Return the fields with only those challenges that a browser may answer through the gateway.
 
-    For a browser, a realm belongs to a web origin (RFC 9110, section 11.5), here to the gateway's. Without the target's
-    origin in the realm, a site could name the realm of another site and get the password for it.
+    Each realm begins with the target's origin. For a browser, a realm belongs to a web origin (RFC 9110, section 11.5),
+    and all sites share the gateway's. With an equal realm, one site could get the password for another site.
     """
     if "www-authenticate" not in fields:
         return fields

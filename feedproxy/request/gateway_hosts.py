@@ -1,9 +1,8 @@
 """Host names at which the gateway answers.
 
-A web page can make its own name lead to the gateway after a browser has loaded the page (DNS rebinding). For the
-browser, the page and the gateway are then one web origin, and the page can read every response. The browser sends the
-page's name in Host. The gateway therefore refuses names that anyone can register in the public DNS, unless the operator
-has listed them (docs/decisions/gateway-host-names.md).
+By DNS rebinding, a web page can make its own host name lead to the gateway, and then read every response. The browser
+sends the page's host name in Host. The gateway therefore refuses names that can be registered in the public DNS, unless
+the operator has listed them (docs/decisions/gateway-host-names.md).
 """
 
 import fnmatch
@@ -16,15 +15,12 @@ from feedproxy.http.target_uri.registrable_domain import has_private_suffix
 from feedproxy.settings import Settings, listen_address
 
 EXAMPLE_DOMAINS = ("example.com", "example.net", "example.org")
-"""Domains that IANA keeps for documentation (RFC 6761, section 6.5), so that no name in them can be registered."""
+"""Domains that IANA keeps for documentation (RFC 6761, section 6.5). No client can register names below them."""
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
 
 
 def is_gateway_host(authority: str, settings: Settings) -> bool:
-    """Return True if the gateway answers at this host, which is the value of Host, with or without a port.
-
-    Ports are not compared, because a page cannot change the port of a connection on its way to this machine.
-    """
+    """Return True if the gateway answers at this value of Host. The port is ignored."""
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
         return False

@@ -4,7 +4,7 @@ from feedproxy.http.message import Fields
 
 
 def is_loop(fields: Fields, pseudonym: str) -> bool:
-    """Return True if Via contains this installation's pseudonym: the request has passed this proxy before."""
+    """Return True if Via contains the pseudonym of this installation."""
     via = fields.combined("via")
     return via is not None and any(
         len(parts := member.split()) >= 2 and parts[1] == pseudonym for member in via.split(",")

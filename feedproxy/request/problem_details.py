@@ -28,7 +28,7 @@ UNREADABLE_TITLE = "The request is invalid"
 """Title of the error response to an invalid HTTP request."""
 
 NO_COPY_TITLE = "No copy is stored"
-"""Title of the 504 response to a request with only-if-cached for which no copy is stored. The origin was not asked."""
+"""Title of the 504 response to a request with only-if-cached without a usable copy."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -48,9 +48,9 @@ def problem_response(
     request: Request | None = None,
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
-    """Return an error response with this status, `detail` (a token of Cache-Status), and the reason in one sentence.
+    """Return an error response with no-store.
 
-    `extra` contains further fields. The response has no-store, because the next request may succeed.
+    `detail` is a token of Cache-Status. `reason` is one sentence for the user. `extra` contains further fields.
     """
     titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")
@@ -85,6 +85,6 @@ def problem_response(
 
 
 def _as_sentence(reason: str) -> str:
-    """Return the reason as a sentence. Its first letter becomes a capital unless the reason begins with a host name."""
+    """Return the reason as a sentence. Its first letter becomes a capital, except in a host name."""
     first = reason.partition(" ")[0]
     return (reason[:1].upper() + reason[1:] if first.isalpha() else reason).rstrip(".") + "."

@@ -1,9 +1,8 @@
 """Policy for no-cache and max-age=0 in requests for feeds.  RFC 9111, sections 5.2.1.1 and 5.2.1.4
 
-Some feed readers send these directives with every poll. The proxy ignores them for `reload_interval` seconds after the
-last fetch, and in hours that the feed skips. A reload in a browser is obeyed; it is recognised by fields that only
-browsers send. The directives are also obeyed for content that is not a feed. no-cache in an origin's response is always
-obeyed (docs/decisions/no-cache-from-feed-readers.md).
+Some feed readers send these directives with every poll. The proxy ignores the directives for `reload_interval` seconds
+after the last fetch, and in hours that the feed skips. The proxy obeys a reload in a browser, and all requests for
+other content than feeds (docs/decisions/no-cache-from-feed-readers.md).
 """
 
 from dataclasses import replace
@@ -19,7 +18,7 @@ from feedproxy.store.resource import Resource
 def apply_reload_policy(
     directives: CacheControl, request: Fields, resource: Resource | None, settings: Settings, now: Instant
 ) -> CacheControl:
-    """Return the request's directives, without no-cache and max-age=0 if the policy ignores them."""
+    """Return the request's directives without no-cache and max-age=0 if the policy ignores them."""
     if not directives.no_cache and directives.max_age != 0:
         return directives
     if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_browser_navigation(request):
@@ -33,7 +32,7 @@ def apply_reload_policy(
 
 
 def is_browser_navigation(request: Fields) -> bool:
-    """Return True if a browser navigates to the page: Sec-Fetch-Mode says so, or Accept lists HTML."""
+    """Return True if a browser navigates to the target. Sec-Fetch-Mode or an Accept with HTML shows a navigation."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:
         return mode.strip().lower() == "navigate"

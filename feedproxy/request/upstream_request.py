@@ -18,14 +18,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ACCEPT_ENCODING = "gzip, br, zstd"
-"""Accept-Encoding of all upstream requests. The proxy decodes the content, and codes it for each client in a coding
-that the client accepts."""
+"""Accept-Encoding of all upstream requests."""
 
 ACCEPT = (
     "application/rss+xml, application/atom+xml, application/feed+json, application/rdf+xml, "
     "application/xml;q=0.9, text/xml;q=0.9, application/json;q=0.8, */*;q=0.5"
 )
-"""Value of Accept in requests for a shared copy. It prefers feeds, and permits every other type."""
+"""Accept of requests for a shared copy. Feeds are preferred, and all other types are accepted."""
 
 NOT_FORWARDED = frozenset(
     # The cache evaluates conditions and ranges. If they were forwarded, they would affect the stored copy.
@@ -51,8 +50,10 @@ NOT_FORWARDED = frozenset(
     | {"dnt", "sec-gpc", "upgrade-insecure-requests", "priority", "x-moz", "purpose", "x-purpose", "early-data"}
     | {"accept-encoding", "host", "content-length", "content-type", "expect"}
 )
-"""Names of fields that are not forwarded, in lower case. Underscores of a field's name are compared as hyphens, because
-some origins do not distinguish the two."""
+"""Names of fields that are not forwarded, in lower case.
+
+An underscore in a field's name is compared as a hyphen, because some origins treat both alike.
+"""
 
 _NOT_FORWARDED_PREFIXES = (
     "x-forwarded",
@@ -64,10 +65,10 @@ _NOT_FORWARDED_PREFIXES = (
     "fastly-",
     "x-amz-cf-",
 )
-"""Beginnings of further field names that are not forwarded."""
+"""Prefixes of field names that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
-"""Fields that do not make a request client-specific, because this module writes them itself."""
+"""Fields that do not make a request client-specific, because this module writes them."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
@@ -76,14 +77,13 @@ _CREDENTIAL = re.compile(
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
 )
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
-"""A field that Vary nominates may be forwarded in a request for a shared copy if this expression matches its value."""
+"""Pattern for the value of a field that Vary nominates. Only a matching value is sent in a request for a shared
+copy."""
 
 _LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
 _LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
 ACCEPT_LANGUAGE_MAX = 128
-"""Maximum length, in characters, of an Accept-Language that may be forwarded in a request for a shared copy. Browsers
-send fewer than 60 characters for five languages.
-"""
+"""Maximum length of an Accept-Language in a request for a shared copy, in characters. Browsers send fewer than 60."""
 
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
@@ -91,13 +91,12 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Maximum number of Via members of other feedproxies that are forwarded to the origin. Such a member names one
-feedproxy that has passed the request on."""
+"""Maximum number of Via members of other feedproxies that are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
-"""Maximum length of a request's fields, in characters, for which the forwarded fields are memoized."""
+"""Maximum length of a request's fields for memoizing their forwarded fields, in characters."""
 MEMOIZED_REQUESTS_MAX = 256
-"""Maximum number of requests for which the forwarded fields are memoized. All of them together take half a megabyte."""
+"""Maximum number of requests with memoized forwarded fields, half a megabyte together."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
@@ -105,12 +104,11 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """An upstream request.
+    """A request for an origin.
 
-    `key` contains its client-specific fields. The response is stored only for requests with the same fields.
-    `varying_fields` contains its fields that Vary nominates. `withheld_names` contains the names of client-specific
-    fields that are left out because the request is for a shared copy. `has_credentials` is true if a field identifies a
-    user.
+    `key` contains the client-specific fields. Only requests with the same fields get the stored response.
+    `varying_fields` contains the fields that Vary nominates. `withheld_names` contains the names of the client-specific
+    fields that are left out in a request for a shared copy. `has_credentials` is true if a field identifies a user.
     """
 
     request: Request
@@ -122,13 +120,12 @@ class UpstreamRequest:
 
 @memoize_short()
 def is_forwarded(name: str) -> bool:
-    """Return True if a client's field with this name may be forwarded to the origin when the response may be stored."""
+    """Return True if a client's field with this name may be forwarded to the origin."""
     plain = name.lower().replace("_", "-")
     return plain not in NOT_FORWARDED | HOP_BY_HOP and not plain.startswith(_NOT_FORWARDED_PREFIXES)
 
 
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
-    """Return the names of `shared_fields` in lower case."""
     return frozenset(name.lower() for name in shared_fields)
 
 
@@ -139,7 +136,7 @@ def is_credential(name: str) -> bool:
 
 
 def is_only_language(key: Fields) -> bool:
-    """Return True if the only client-specific field is an Accept-Language with nothing but language ranges."""
+    """Return True if the only client-specific field is an Accept-Language of language ranges."""
     if len(key) != 1:
         return False
     ((name, value),) = key
@@ -160,15 +157,15 @@ def build_upstream_request(
 ) -> UpstreamRequest:
     """Return the upstream request for a client's GET or HEAD.
 
-    A shared copy is requested with standard fields only: other fields could affect it although Vary does not nominate
-    them. A request with client-specific fields is forwarded with them, and they become the `key` of the response. For a
-    known feed, the only client-specific fields that are forwarded are credentials.
+    A shared copy is requested with standard fields only. A request with client-specific fields is forwarded with them,
+    and they become the `key` of the response. For a known feed, only credentials are forwarded as client-specific
+    fields.
 
-    `via` is this proxy's Via member. `own_agent` is a function that returns feedproxy's User-Agent, or None if the
-    client's User-Agent is forwarded. If `keep_range` is True, Range and Accept-Encoding are forwarded: the response may
-    be partial. `shared_fields` contains names of further fields, in lower case, that do not make a request
-    client-specific (option shared_fields). Credentials always do. `unstored_names` contains names of fields by which
-    earlier responses varied that were not stored.
+    * `via` is this proxy's Via member.
+    * `own_agent` returns feedproxy's User-Agent. If it is None, the client's User-Agent is forwarded.
+    * `keep_range` is true if Range and Accept-Encoding are forwarded.
+    * `shared_fields` contains names of fields that do not make a request client-specific, in lower case.
+    * `unstored_names` contains names in Vary of earlier responses that were not stored.
     """
     client_fields = request.fields.end_to_end()
     keyed = resource.keyed if resource is not None else ()
@@ -204,7 +201,7 @@ def build_upstream_request(
 
 @dataclass(frozen=True, slots=True)
 class _ForwardedFields:
-    """The part of an upstream request that depends on the client's fields, not on the target."""
+    """The part of an upstream request that depends only on the client's fields."""
 
     fields: Fields
     key: Fields
@@ -222,13 +219,10 @@ def _forwarded_fields(
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
 ) -> _ForwardedFields:
-    """Return the forwarded fields.
+    """Return the forwarded fields, memoized for fields without credentials.
 
-    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields that Vary of keyed
-    responses lists. They count only for requests with credentials.
-
-    A feed reader usually sends the same fields for all its feeds. Therefore results are memoized, except for fields
-    with credentials.
+    `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields by which keyed
+    responses vary. `keyed_names` apply only to requests with credentials.
     """
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
@@ -285,7 +279,6 @@ _memoized_forwarded_fields = lru_cache(maxsize=MEMOIZED_REQUESTS_MAX)(_make_forw
 
 
 def _is_client_specific(name: str, value: str) -> bool:
-    """Return True if a field makes a request client-specific."""
     name = name.lower()
     if name in ("accept", "accept-language"):
         return not _is_anything(value)
@@ -302,7 +295,7 @@ def _is_anything(value: str | None) -> bool:
 
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
-    """Return True if this value of Accept lists a type of feeds, and does not prefer HTML."""
+    """Return True if an Accept value lists a type of feeds, and does not prefer HTML."""
     if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
     return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
@@ -336,7 +329,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """Return the members of Via that feedproxies have written. They are forwarded, so that a loop can be detected."""
+    """Return the members of Via that feedproxies have written. An origin's feedproxy detects loops by them."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 
@@ -365,23 +358,19 @@ def with_via(fields: Fields, via: str) -> Fields:
 
 
 def surrogate_key(target: str) -> str:
-    """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of this target.
-
-    A copy that was fetched with a credential has the same Surrogate-Key as the target's shared copy.
-    """
+    """Return the value of Surrogate-Key, by which caches in front of feedproxy purge all responses for a target."""
     return f"feed-{feed_id(uri.without_fragment(target))}"
 
 
 def feed_id(target: str, installation: str = "") -> str:
-    """Return a hexadecimal name for a target. It is used in the operator's addresses, and as feed-id in User-Agent.
+    """Return a hexadecimal identifier of a target, for the operator's addresses and for feed-id in User-Agent.
 
-    For User-Agent, the name also depends on `installation`. Two feedproxies report different subscribers of a feed, so
-    the feed's origin must see different ids, and add the two numbers.
+    For User-Agent, `installation` makes the identifiers of two feedproxies differ. The origin then adds their
+    subscribers.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()
 
 
 def own_user_agent(settings: Settings) -> str:
-    """Return the User-Agent of requests that are not sent for subscribers: of commands, notifications and
-    subscriptions."""
+    """Return the User-Agent of commands, notifications and subscriptions, which are not sent for subscribers."""
     return f"feedproxy/{__version__}" + (f" (+{settings.contact_url})" if settings.contact_url else "")

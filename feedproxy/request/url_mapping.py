@@ -1,8 +1,8 @@
-"""Mapping between the addresses of a feed: at the upstream, in public, and as a client of each entrance sees it.
+"""Mapping between the addresses of a feed: at the upstream, in public, and at the client's entrance.
 
-In reverse mode, feeds are fetched and stored under the upstream's address. Clients and operators use the public
-address. The two differ only in their beginning: `upstream` or `public_url`. An address that is not below `upstream` has
-no public form, and cannot be requested through the proxy."""
+In reverse mode, a feed is stored under its address below `upstream`. Clients and operators use the address below
+`public_url`. An address that is not below `upstream` has no public form, and clients cannot request it.
+"""
 
 from functools import lru_cache
 
@@ -27,7 +27,7 @@ def _origin_of(upstream: str) -> str:
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """Return a normalised target with its beginning `old` replaced by `new`, or None if it is not below `old`.
+    """Return a normalised target with its prefix `old` replaced by `new`, or None if it is not below `old`.
 
     Raises BadTarget if `old` is invalid.
     """
@@ -36,10 +36,7 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """Return the normalised public address of this target.
-
-    It is below `public_url` if that option is set. Otherwise it is the target itself.
-    """
+    """Return the normalised public address of a target, or the target itself without `public_url`."""
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (public := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(public)
@@ -49,9 +46,8 @@ def to_public(target: str, settings: Settings) -> str:
 def to_upstream(address: str, settings: Settings) -> str:
     """Return the target under which a normalised address is fetched and stored.
 
-    For an address below `public_url`, the target is the corresponding address below `upstream`. For any other address,
-    it is the address itself. If one of `upstream` and `public_url` is below the other, an address below both is already
-    a target of the upstream.
+    For an address below `public_url`, the target is the corresponding address below `upstream`. Any other address is
+    its own target. An address below both `public_url` and `upstream` is also its own target.
     """
     if not settings.upstream or not settings.public_url or rebase(address, settings.upstream, "") is not None:
         return address
@@ -62,8 +58,8 @@ def to_upstream(address: str, settings: Settings) -> str:
 def redirect_target(address: str, start: str, settings: Settings) -> str:
     """Return the target of a redirect from `start` to `address`.
 
-    If `start` is a target of the upstream and `address` is a public address, the result is the corresponding target of
-    the upstream. If `start` is at another origin, `address` is returned unchanged.
+    A redirect from a target of the upstream to a public address leads to the corresponding target of the upstream. Any
+    other `address` is returned unchanged.
     """
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
@@ -71,9 +67,8 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
-    The result for an address below `upstream` begins with `public_url`, or else with `base`, the proxy's address in the
-    request. An address at the upstream's origin that is not below `upstream` has no public form. The result is then
-    `public_url` or `base` itself. Addresses at other origins are unchanged.
+    An address below `upstream` is moved to `public_url`, or else to `base`, the proxy's address in the request. For any
+    other address at the upstream's origin, the result is `public_url` or `base`. Other addresses are unchanged.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
@@ -87,16 +82,16 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
 
 
 def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
-    """Return all addresses of this target: its own, and the public address if the two differ."""
+    """Return all addresses of a target: the target, and the public address if it differs."""
     public = to_public(target, settings)
     return (target,) if public == target else (target, public)
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """Return a Location that keeps the client in its entrance.
+    """Return a Location that leads the client to the same entrance.
 
-    An address with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
-    the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
+    A Location with a scheme that the proxy cannot fetch is unchanged. A relative reference is unchanged if its meaning
+    is the same at the address that the client requested (RFC 9110, section 10.2.2).
     """
     try:
         absolute = uri.resolve(target, location)
@@ -110,7 +105,7 @@ def rewrite_location(location: str, client: ClientContext, *, target: str, upstr
 
 
 def public_url_for(target: str, client: ClientContext, *, upstream: str) -> str:
-    """Return the URL of a target for this client: in reverse mode, the public address."""
+    """Return the URL of a target for this client. In reverse mode, the URL is the public address."""
     return _public_url(target, client, upstream) or target
 
 
