@@ -31,8 +31,8 @@ from feedproxy.notify.refresh_requests import TooManyRequests
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.subscriptions_to_moved_or_private_feeds import SubscriberMaintenance
 from feedproxy.notify.topics import current_topic, may_notify, named_address
-from feedproxy.notify.websub import hub_requests, signatures_and_tokens
-from feedproxy.notify.websub.hub_requests import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
+from feedproxy.notify.websub import signatures_and_tokens, websub_messages
+from feedproxy.notify.websub.websub_messages import NAME, InvalidRequest, Mode, PublishRequest, SubscriptionRequest
 from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_address
 from feedproxy.refresh.resource_after_refresh import default_copy
@@ -78,7 +78,7 @@ class Hub:
             return plain_text(status, "please try again later", ("Retry-After", "300"))
 
     async def _answer(self, call: Call) -> Response:
-        request = hub_requests.read_request(call.request.fields.get("content-type"), call.content)
+        request = websub_messages.read_request(call.request.fields.get("content-type"), call.content)
         if isinstance(request, PublishRequest):
             await self._accept_publish(request, call.client.address, call.client.base)
             return Response(HTTPStatus.NO_CONTENT)
@@ -163,7 +163,7 @@ class Hub:
                 "challenge": _challenge(delivery),
                 **lease_parameters,
             }
-            return Message("GET", hub_requests.with_parameters(request.callback, **query), Fields([agent]))
+            return Message("GET", websub_messages.with_parameters(request.callback, **query), Fields([agent]))
         if subscription is None:
             return None
         if not may_notify(self._service, request.topic):
@@ -185,7 +185,7 @@ class Hub:
             return None
         lines = [
             agent,
-            ("Link", hub_requests.link_field(endpoint_address(settings, HUB), to_public(request.topic, settings))),
+            ("Link", websub_messages.link_field(endpoint_address(settings, HUB), to_public(request.topic, settings))),
         ]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
@@ -295,7 +295,7 @@ def _challenge(delivery: Delivery) -> str:
 
 
 def _denial(callback: str, topic: str) -> str:
-    return hub_requests.with_parameters(callback, mode=Mode.DENIED, topic=topic, reason=NO_FEED)
+    return websub_messages.with_parameters(callback, mode=Mode.DENIED, topic=topic, reason=NO_FEED)
 
 
 def _is_unsubscription(delivery: Delivery) -> bool:

@@ -8,9 +8,9 @@ from feedproxy.notify.notification_protocol import DAY, Change, Delivery, Delive
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.notify.websub.hub import Hub
-from feedproxy.notify.websub.hub_requests import NAME
 from feedproxy.notify.websub.subscriber import Subscriber
 from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
+from feedproxy.notify.websub.websub_messages import NAME
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
 """Kinds of deliveries (`DeliveryRequest.what`) that the subscriber sends. The hub sends `verify`, `notify`, `deny`."""

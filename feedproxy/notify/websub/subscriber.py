@@ -37,9 +37,9 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import Role, State, Subscription, SubscriptionsFull
 from feedproxy.notify.topics import is_no_longer_public, is_private
-from feedproxy.notify.websub import hub_requests, signatures_and_tokens
+from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, prefer_https
-from feedproxy.notify.websub.hub_requests import NAME, Mode
+from feedproxy.notify.websub.websub_messages import NAME, Mode
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
 from feedproxy.refresh.refresh_events import RefreshEnded
 from feedproxy.request.upstream_request import own_user_agent
@@ -271,8 +271,8 @@ class Subscriber:
             secret = data.get("https_secret", secret)
         if mode is Mode.SUBSCRIBE:
             parameters |= {"lease_seconds": int(LEASE), "secret": secret}
-        fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", hub_requests.FORM)])
-        return Message("POST", hub, fields, hub_requests.write_form(**parameters))
+        fields = Fields([("User-Agent", own_user_agent(settings)), ("Content-Type", websub_messages.FORM)])
+        return Message("POST", hub, fields, websub_messages.write_form(**parameters))
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError

@@ -21,9 +21,9 @@ from feedproxy.notify.endpoint_responses import plain_text
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import State, Subscription
-from feedproxy.notify.websub import hub_requests, signatures_and_tokens
-from feedproxy.notify.websub.hub_requests import Mode
+from feedproxy.notify.websub import signatures_and_tokens, websub_messages
 from feedproxy.notify.websub.subscriber import Subscriber, covers_topic
+from feedproxy.notify.websub.websub_messages import Mode
 from feedproxy.request.endpoint_registry import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
@@ -76,7 +76,7 @@ class SubscriberCallback:
         if not (number.isascii() and number.isdigit() and len(number) < 16 and token):
             return None, ""
         subscription = await self._service.subscriptions.get(int(number))
-        if subscription is None or subscription.protocol != hub_requests.NAME:
+        if subscription is None or subscription.protocol != websub_messages.NAME:
             return None, ""
         keys = (subscription.data.get("key", ""), subscription.data.get("next", ""))
         return (subscription, token) if any(_is_equal_token(token, key) for key in keys) else (None, "")
