@@ -24,7 +24,7 @@ from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCopies
 from feedproxy.refresh.policy import next_refresh, polling_price, pushed_content
-from feedproxy.refresh.policy.freshness_by_hints_and_history import assess
+from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshObserver

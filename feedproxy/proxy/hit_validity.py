@@ -1,6 +1,6 @@
 """The instant until which the decision to answer with a stored response cannot change.
 
-freshness_by_hints_and_history.py and cache/reuse_decision.py make this decision. It can change at the end of the
+feed_freshness.py and cache/reuse_decision.py make this decision. It can change at the end of the
 lifetime, of the permission to serve stale, of a push lease, and of a skipped period. It can also change at an instant
 that follows from the limits of the request. If such an instant is uncertain, the result is the current instant.
 """

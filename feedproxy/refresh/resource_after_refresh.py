@@ -282,7 +282,7 @@ def with_history(
     """Return the resource with `published`, the publication dates earlier than the first fetch, among its changes.
 
     The dates are read before or at the second refresh, because freshness does not need them earlier
-    (freshness_by_hints_and_history.py). Without entry dates and Last-Modified, the first fetch counts as the last
+    (feed_freshness.py). Without entry dates and Last-Modified, the first fetch counts as the last
     change.
     """
     if resource.channel is None:
