@@ -24,7 +24,7 @@ from benchmarks.rows import ROWS
 from benchmarks.store import a_feed
 from conformance.process import free_port
 from feedproxy.clock import SystemClock
-from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh
+from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.settings import option_names
 from feedproxy.store.tiered import open_store

@@ -23,7 +23,7 @@ from feedproxy.proxy.equivalent_targets import EquivalentTargets, without_ignore
 from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCopies
-from feedproxy.refresh.policy import next_refresh, polling_price, pushed_content
+from feedproxy.refresh.policy import polling_price, pushed_content, refresh_ahead
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -435,11 +435,11 @@ class CacheAdmin:
         next_poll = self._counts.rhythms.next_poll(target, now)
         return None if next_poll is None else max(now, next_poll - polling_price.LEAD)
 
-    def planned_refresh(self, resource: Resource) -> next_refresh.Plan:
+    def planned_refresh(self, resource: Resource) -> refresh_ahead.Plan:
         """Return the next scheduled refresh of a resource, with its reason."""
         target, now = resource.target, self._clock.now()
         settings = self._settings_for(target)
-        return next_refresh.plan(
+        return refresh_ahead.plan(
             resource,
             self.freshness_of(resource),
             FeedAudience(target, now, self._counts, self._demand),
@@ -447,7 +447,7 @@ class CacheAdmin:
             settings,
             permission=self._coordinator.check_fetch_allowed(resource, target, settings),
             price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
-            jitter=next_refresh.own_jitter(target),
+            jitter=refresh_ahead.own_jitter(target),
         )
 
     def _lane_of(self, target: str) -> str:
@@ -457,26 +457,26 @@ class CacheAdmin:
         """
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
-    def _own_planned_refresh(self, target: str) -> next_refresh.Plan:
+    def _own_planned_refresh(self, target: str) -> refresh_ahead.Plan:
         return self._plan_if_owned(target, self._lookup.peek)
 
-    def _planned_refresh_of_due_feed(self, target: str) -> next_refresh.Plan:
+    def _planned_refresh_of_due_feed(self, target: str) -> refresh_ahead.Plan:
         # The refresh needs the resource as well. A lookup that counts as a use unpacks it, or reads it from disk, once
         # for both.
         return self._plan_if_owned(target, self._lookup.get)
 
-    def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> next_refresh.Plan:
+    def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> refresh_ahead.Plan:
         resource = look_up(target) if self.owns(target) else None
         if resource is None:
-            return next_refresh.Rest("this process does not schedule it")
+            return refresh_ahead.Rest("this process does not schedule it")
         return self.planned_refresh(resource)
 
     async def _refresh_ahead(self, target: str) -> None:
-        if await self._peers.sync(target) and not isinstance(self._own_planned_refresh(target), next_refresh.Refresh):
+        if await self._peers.sync(target) and not isinstance(self._own_planned_refresh(target), refresh_ahead.Refresh):
             self.scheduler.reschedule(target)  # a peer has already refreshed the target
             return
         if await self._coordinator.read_history(target) and not isinstance(
-            self._own_planned_refresh(target), next_refresh.Refresh
+            self._own_planned_refresh(target), refresh_ahead.Refresh
         ):
             self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
             return

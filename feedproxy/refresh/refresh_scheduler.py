@@ -1,6 +1,6 @@
 """The scheduler of refreshes ahead of readers: a heap with one instant per feed, and a lane (queue) for each site.
 
-When the instant of a feed has come, the policy (policy/next_refresh.py) decides again. A feed that another request or
+When the instant of a feed has come, the policy (policy/refresh_ahead.py) decides again. A feed that another request or
 process has refreshed in the meantime gets a new instant. Nothing is stored for a restart, because all instants follow
 from the store and the readers' polls.
 
@@ -25,7 +25,7 @@ from typing import assert_never
 
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
-from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh, Rest
+from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
 
 logger = logging.getLogger(__name__)
 

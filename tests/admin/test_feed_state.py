@@ -10,7 +10,7 @@ from feedproxy.admin.pages.resource_views import feed_warnings, view_resource
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.feed.channel import Schedule
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.refresh.policy.next_refresh import Later
+from feedproxy.refresh.policy.refresh_ahead import Later
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.telemetry.log_and_page_redaction import redact_text

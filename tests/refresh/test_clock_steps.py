@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.notify.client_rate_limit import RateLimiter
-from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh
+from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.store.coordination_interface import LocalSiteThrottle, SiteThrottle
 from feedproxy.store.resource import (

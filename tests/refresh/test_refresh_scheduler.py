@@ -9,7 +9,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME
-from feedproxy.refresh.policy.next_refresh import Later, Plan, Refresh, Rest
+from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
 from feedproxy.refresh.refresh_scheduler import (
     CONCURRENT_MAX,
     CONCURRENT_MIN,

@@ -9,7 +9,7 @@ from feedproxy.clock import Instant
 from feedproxy.durations_and_sizes import count_noun
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, check_fetch_allowed
-from feedproxy.refresh.policy.next_refresh import Later, Plan
+from feedproxy.refresh.policy.refresh_ahead import Later, Plan
 from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource

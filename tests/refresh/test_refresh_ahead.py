@@ -15,8 +15,8 @@ from feedproxy.feed.schedule_hints import is_skipped, next_unskipped
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import check_fetch_allowed
-from feedproxy.refresh.policy.next_refresh import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.refresh.policy.polling_price import LEAD
+from feedproxy.refresh.policy.refresh_ahead import GAP_MIN, REVIEW, SPREAD, Later, Plan, Refresh, Rest, own_jitter, plan
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
