@@ -21,7 +21,7 @@ from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.service_collaborators import PeerCopies
-from feedproxy.refresh import personal_responses, range_requests
+from feedproxy.refresh import missing_ranges, personal_responses
 from feedproxy.refresh.policy import faults_and_stale_limits
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
@@ -110,7 +110,7 @@ class ResponseSelector:
             return PassThrough(CacheStatus(fwd=Fwd.BYPASS, detail=Detail.OVERSIZED))
         context = self._with_effective_directives(context, now)
         variant, freshness = self._select_variant(context, resource, now)
-        if variant is None and (part := range_requests.serve_from_part(context, resource, now)) is not None:
+        if variant is None and (part := missing_ranges.serve_from_part(context, resource, now)) is not None:
             return self._hit(context, *part, None)
         if variant is None or variant.content.feed:
             context = _with_get(context)

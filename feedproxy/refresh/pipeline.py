@@ -13,7 +13,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
 from feedproxy.http.message import Fields
-from feedproxy.refresh import personal_responses, range_requests, redirect_following
+from feedproxy.refresh import missing_ranges, personal_responses, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED
@@ -219,7 +219,7 @@ class RefreshPipeline:
 
     async def _follow_redirects(self, job: RefreshJob) -> redirect_following.RedirectChain:
         if job.missing_range is not None and (
-            whole := await range_requests.fetch_missing(self._fetcher, job, job.missing_range)
+            whole := await missing_ranges.fetch_missing(self._fetcher, job, job.missing_range)
         ):
             return whole
         request, conditions = job.request, Fields()

@@ -24,7 +24,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.target_uri.registrable_domain import site_of
-from feedproxy.refresh import peer_result, range_requests
+from feedproxy.refresh import missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
@@ -488,7 +488,7 @@ class RefreshCoordinator:
                 occasion="reader",
                 follow_redirects=follow,
                 skip_address_check=is_upstream_target(target, settings),
-                missing_range=range_requests.missing_range(context, resource, self._clock.now())
+                missing_range=missing_ranges.missing_range(context, resource, self._clock.now())
                 if variant is None
                 else None,
                 accept_encoding=context.request.fields.combined("accept-encoding"),
@@ -502,7 +502,7 @@ class RefreshCoordinator:
             self._non_feed_redirects[target] = self._coordination.invalidation_epoch(target)
             if len(self._non_feed_redirects) > NON_FEED_REDIRECTS_MAX:
                 self._non_feed_redirects.popitem(last=False)
-        return range_requests.cut_to_range(context, result)
+        return missing_ranges.cut_to_range(context, result)
 
     async def _run_in_background(self, target: str) -> RefreshResult:
         settings, before = self._settings_for(target), self._store.get(target)

@@ -16,7 +16,7 @@ from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.retry_after_and_rate_limit import retry_after
-from feedproxy.refresh import personal_responses, range_requests, redirect_following
+from feedproxy.refresh import missing_ranges, personal_responses, redirect_following
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
@@ -420,7 +420,7 @@ class ResponseInterpreter:
         reason: str,
     ) -> RefreshResult:
         """Return the result of an accepted response. Its resource contains the response if HTTP permits storing it."""
-        if (with_part := range_requests.with_part(resource, response, job)) is not None:
+        if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)
         if not not_stored_reason and "range" in job.request.fields and response.status != 200:

@@ -1,7 +1,6 @@
-"""Range requests for resources that are not feeds. The proxy answers from stored parts, and fetches only missing
-ranges.
+"""The ranges that stored parts lack: for a range request, only these are fetched. Feeds are always fetched whole.
 
-cache/partial_content.py decides which parts may be used and combined.
+http/ranges.py decides which range a client gets, and cache/partial_content.py which parts may be used and combined.
 """
 
 from dataclasses import replace
