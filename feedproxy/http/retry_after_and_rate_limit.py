@@ -35,7 +35,7 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
     Three forms are read: `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit:
     remaining=0, reset=30` (version 05 of the draft), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, also
     without `x-`. Reddit sends fractions (`0.0`) and a reset in seconds; other origins send a Unix time. Such a limit
-    applies to the whole site (refresh/site_rate_limits.py).
+    applies to the whole site (refresh/origin_rate_limits.py).
     """
     resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
     if (value := fields.combined("ratelimit")) is not None:

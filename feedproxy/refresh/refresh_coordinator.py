@@ -27,6 +27,7 @@ from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh import missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.feed_freshness import assess
@@ -39,7 +40,6 @@ from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
 from feedproxy.refresh.request_collapsing import SingleFlight, collapse_keys, may_share
 from feedproxy.refresh.resource_after_refresh import FIXED_FIELDS, stored_document, with_publications
-from feedproxy.refresh.site_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.request.url_mapping import is_upstream_target, to_public

@@ -108,7 +108,7 @@ def plan(
 
     `freshness` is that of the feed's newest stored response. `permission` is the result of `check_fetch_allowed` for
     the feed. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price if the site limits
-    requests (refresh/site_rate_limits.py).
+    requests (refresh/origin_rate_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")

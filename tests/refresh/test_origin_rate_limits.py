@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.refresh.site_rate_limits import FACTOR_MAX, HALF_LIFE, PAUSE_MAX, LimitRecordingClient, SiteLimits
+from feedproxy.refresh.origin_rate_limits import FACTOR_MAX, HALF_LIFE, PAUSE_MAX, LimitRecordingClient, SiteLimits
 from feedproxy.store.coordination_interface import LocalSiteThrottle
 from feedproxy.upstream.fetch_result import Fetched
 
