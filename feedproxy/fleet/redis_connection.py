@@ -52,7 +52,11 @@ class RedisTimeout(RedisUnavailable):
 
 
 class RedisRefused(StoreError):
-    """Raised if Redis answered with an error: its memory is full, or the user lacks a permission."""
+    """Raised if Redis answered with an error, for example because the user lacks a permission."""
+
+
+class RedisFull(RedisRefused):
+    """Raised if Redis refused a write because its memory is full. A later attempt may succeed."""
 
 
 def host_and_port(url: str) -> str:
@@ -89,6 +93,8 @@ class RedisConnection:
         self._refusal = ""
         self._refused_at = -LOG_INTERVAL
         self._refusals_logged: dict[str, Seconds] = {}
+        self._full_for: set[Script] = set()
+        """Scripts that Redis refused because its memory is full, since the last refusal for another reason."""
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
@@ -124,6 +130,8 @@ class RedisConnection:
         results: list[Any] = await self._send_guarded(
             lambda: self._evaluate(calls), self._timeout * timeout_factor, calls
         )
+        for script, _, _ in calls:
+            self._on_accepted(script)
         return results
 
     async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
@@ -139,14 +147,31 @@ class RedisConnection:
         )
         for index, (result, call) in enumerate(zip(results, calls, strict=True)):
             if isinstance(result, self._library.exceptions.ResponseError):
-                self.refuse(_refusal_message(result, [call]))
+                self._refuse(result, [call])
                 results[index] = None
+            else:
+                self._on_accepted(call[0])
         return results
+
+    def _refuse(self, error: BaseException, calls: Sequence[ScriptCall]) -> RedisRefused:
+        refusal = self.refuse(_refusal_message(error, calls))
+        if not _is_full(error):
+            return refusal
+        self._full_for.update(script for script, _, _ in calls)
+        return RedisFull(str(refusal))
+
+    def _on_accepted(self, script: Script) -> None:
+        """Forget that Redis was full, if it refused this script for that reason before."""
+        if script in self._full_for:
+            self._full_for.clear()
+            self._refused_at = -LOG_INTERVAL
 
     def refuse(self, message: str) -> RedisRefused:
         """Record that Redis refused a request, or returned a value of an unexpected form. Return the exception to
         raise."""
         now = asyncio.get_running_loop().time()
+        if message != self._refusal:
+            self._full_for.clear()
         self.refusal_count += 1
         self._refusal, self._refused_at = message, now
         if now - self._refusals_logged.get(message, -LOG_INTERVAL) >= LOG_INTERVAL:
@@ -159,7 +184,7 @@ class RedisConnection:
     @property
     def refusal(self) -> str:
         """Return the message of the last refusal, or an empty string if Redis has refused nothing for LOG_INTERVAL
-        seconds."""
+        seconds, or was full and accepts writes again."""
         now = asyncio.get_running_loop().time()
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
@@ -258,7 +283,7 @@ class RedisConnection:
             self._mark_unavailable(str(error))
             raise
         except RedisRefused as error:
-            raise self.refuse(_refusal_message(error.__cause__ or error, calls)) from error
+            raise self._refuse(error.__cause__ or error, calls) from error
         self._first_timeout = None
         if self._pause != BACK_OFF_FIRST and asyncio.get_running_loop().time() - self.since >= STABLE_AFTER:
             self._pause = BACK_OFF_FIRST
@@ -325,6 +350,12 @@ def _short_message(error: BaseException) -> str:
         return cause.strerror
     text = str(error).partition(" script: ")[0].split(".")[0][:80]
     return text or type(error).__name__
+
+
+def _is_full(error: BaseException) -> bool:
+    """Return True if Redis refused a command because it would exceed `maxmemory`."""
+    # Redis before version 7 reports an error in a script as ERR, with the original error in the text.
+    return type(error).__name__ == "OutOfMemoryError" or "-OOM " in str(error)
 
 
 def _refusal_message(error: BaseException, calls: Iterable[ScriptCall]) -> str:

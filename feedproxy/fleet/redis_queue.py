@@ -1,4 +1,4 @@
-"""The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable.
+"""The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable or full.
 
 At most two messages are queued for each target: the purge of the target, and the request to send its copy. The copy is
 read from the store when it is sent, so that the queue contains only names of targets. A message that is sent twice has
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from feedproxy.clock import Clock, Seconds
 from feedproxy.errors import StoreError
-from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
+from feedproxy.fleet.redis_connection import RedisFull, RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.store import resource_codec
 from feedproxy.store.resource import Resource
@@ -67,6 +67,10 @@ class RedisQueue:
         self._awake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.busy = False
+        self._sending: tuple[str, _PendingUpdate] = ("", _PendingUpdate())
+        """The target, and the update of it, that is being sent."""
+        self._is_redis_full = False
+        """True if Redis refused the last message because its memory is full."""
         self.sent = 0
         self.refused = 0
 
@@ -101,12 +105,15 @@ class RedisQueue:
         self.wake()
 
     def is_purge_pending(self, target: str) -> bool:
-        """Return True if a purge of this target is queued."""
+        """Return True if a purge of this target is queued, or is being sent."""
+        sending_target, sending_update = self._sending
+        if target == sending_target and sending_update.purged:
+            return True
         update = self._updates.get(target)
         return update is not None and update.purged > 0
 
     def wake(self) -> None:
-        """Process the queue now, because it has a new message or Redis is available again."""
+        """Process the queue now, because it has a new message, or Redis may accept messages again."""
         self._awake.set()
 
     def now(self) -> int:
@@ -114,10 +121,11 @@ class RedisQueue:
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all messages are sent, or after `timeout` seconds. While Redis is unavailable, return at once."""
+        """Return when all messages are sent, or after `timeout` seconds. While Redis is unavailable or full, return at
+        once."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
-        while (self or self.busy) and self._redis_operations.connection.up and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
+        while self._is_progressing and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
             await asyncio.sleep(0.002)
 
     async def close(self, timeout: Seconds) -> None:
@@ -137,6 +145,10 @@ class RedisQueue:
                 self._updates.popitem(last=False)
         return update
 
+    @property
+    def _is_progressing(self) -> bool:
+        return (bool(self) or self.busy) and self._redis_operations.connection.up and not self._is_redis_full
+
     def __bool__(self) -> bool:
         return bool(self._updates or self._events)
 
@@ -148,7 +160,13 @@ class RedisQueue:
                 self.busy = True
                 try:
                     await self._send_next()
+                    self._is_redis_full = False
                 except RedisUnavailable:
+                    break
+                except RedisFull:
+                    self._is_redis_full = True
+                    with contextlib.suppress(RedisUnavailable, RedisRefused):
+                        await self._release_leases()
                     break
                 except Exception:
                     logger.exception("fleet: message not sent")
@@ -157,16 +175,23 @@ class RedisQueue:
 
     async def _send_next(self) -> None:
         if self._events:
-            with contextlib.suppress(RedisRefused):
-                await self._events[0]()
+            send = self._events[0]
+            try:
+                await send()
+            except RedisFull:
+                raise
+            except RedisRefused:
+                pass
             self._events.popleft()
             return
-        target, update = self._updates.popitem(last=False)
+        target, update = self._sending = self._updates.popitem(last=False)
         try:
             await self._send(target, update)
+        except RedisFull:
+            self.refused += 1
+            self._put_back(target, update)
+            raise
         except RedisRefused:
-            # Redis may be full. Without the lease, the other machines fetch the target themselves instead of waiting
-            # for this copy.
             self.refused += 1
             if update.release:
                 with contextlib.suppress(RedisRefused):
@@ -174,6 +199,16 @@ class RedisQueue:
         except RedisUnavailable:
             self._put_back(target, update)
             raise
+        finally:
+            self._sending = "", _PendingUpdate()
+
+    async def _release_leases(self) -> None:
+        """Release the leases of the queued copies. The other machines then fetch the targets themselves instead of
+        waiting for these copies."""
+        for target, update in list(self._updates.items()):
+            if update.release:
+                update.release = False
+                await self._redis_operations.release_lease(target, update.token)
 
     async def _send(self, target: str, update: _PendingUpdate) -> None:
         if update.purged:

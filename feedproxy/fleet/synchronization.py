@@ -206,6 +206,7 @@ class FleetSynchronization:
                 for step in (self.event_listener.check, self._polls.sync, self.sums.sync):
                     with contextlib.suppress(RedisRefused):
                         await step()
+                self.store.redis_queue.wake()  # messages are left over if Redis was full
             except RedisUnavailable:
                 continue
             except Exception:

@@ -5,9 +5,11 @@ import logging
 import socket
 import ssl
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from feedproxy.clock import SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.fleet.redis_connection import (
     RedisConnection,
@@ -18,6 +20,8 @@ from feedproxy.fleet.redis_connection import (
 )
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
+from feedproxy.fleet.redis_queue import RedisQueue
+from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
 from tests.fleet.machines import until
@@ -225,6 +229,69 @@ async def test_redis_full_is_logged_once_without_failed_requests(
     assert "; hit" in (await one.get("/0")).cache
     assert one.fleet.connection.up
     assert len([record for record in caplog.records if "refuses" in record.getMessage()]) == 1
+
+
+async def test_redis_full_gets_copies_and_purges_when_it_has_room(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    for path in ("/purged", "/later"):
+        origin.publish(path, a_feed(path), cache_control=LASTING)
+    await one.get("/purged")
+    await one.flush()
+    await other.get("/purged")
+    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+    await one.get("/later")
+    await until(lambda: one.fleet.connection.refusal)
+    await one.service.admin.purge(origin.url("/purged"))
+    origin.publish("/purged", a_feed("/purged", "new"), cache_control=LASTING)
+
+    assert "; hit" not in (await one.get("/purged")).cache  # Redis still has the purged copy
+    assert "redis refuses commands" in one.fleet.status_line()
+
+    own_redis.ask("CONFIG", "SET", "maxmemory", "0")
+    await until(lambda: not one.fleet.store.redis_queue)
+    assert one.fleet.status_line() == "fleet: ok"
+    assert own_redis.ask("EXISTS", one.fleet.keys.copy(origin.url("/later")))
+    await until(lambda: other.service.store.get(origin.url("/purged")) is None)
+    assert b"new" in (await other.get("/purged")).body
+
+
+async def test_purge_is_pending_while_redis_has_not_answered_it() -> None:
+    begun, answered = asyncio.Event(), asyncio.Event()
+
+    class SlowRedis:
+        connection = SimpleNamespace(up=True)
+
+        async def purge(self, target: str, version: int) -> None:
+            begun.set()
+            await answered.wait()
+
+    queue = RedisQueue(SlowRedis(), None, SystemClock())  # type: ignore[arg-type]
+    queue.start()
+    queue.enqueue_purge("http://example.com/feed")
+    await begun.wait()
+    assert queue.is_purge_pending("http://example.com/feed")
+
+    answered.set()
+    await queue.flush(60)
+    assert not queue.is_purge_pending("http://example.com/feed")
+    await queue.close(0)
+
+
+async def test_redis_full_loses_the_leases_of_copies_that_it_refused(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    one = await start(url=own_redis.url)
+    for path in ("/1", "/2"):
+        assert await one.fleet.store.coordination.acquire_lease(origin.url(path))
+    own_redis.ask("CONFIG", "SET", "maxmemory", "1")
+    for path in ("/1", "/2"):
+        await one.service.store.put(Resource(origin.url(path), fetched=2.0))
+        one.fleet.store.coordination.release_lease(origin.url(path))
+
+    for path in ("/1", "/2"):
+        await until(lambda path=path: not own_redis.ask("EXISTS", one.fleet.keys.lease(origin.url(path))))  # type: ignore[misc]
 
 
 async def test_redis_replica_is_unavailable_until_it_is_writable(
