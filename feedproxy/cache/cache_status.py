@@ -38,6 +38,7 @@ class Detail(StrEnum):
     TTL_HINT = "ttl-hint", "The feed's ttl has not passed yet."
     SY_HINT = "sy-hint", "The feed's sy:updatePeriod and sy:updateFrequency name a later time."
     CDF_HINT = "cdf-hint", "The channel's SCHEDULE (CDF) names a later time."
+    FINISHED = "finished", "The feed states that it is finished (expired, itunes:complete)."
     SKIP_HOURS = "skip-hours", "The feed's skipHours ask clients to skip this hour."
     SKIP_DAYS = "skip-days", "The feed's skipDays ask clients to skip this day."
     PUSH = "push", "Changes of the feed are pushed to this proxy, and none has arrived."

@@ -44,7 +44,7 @@ def _check_lifetime(
     lifetime = stated_lifetime(fields, now)
     ttl = schedule.ttl
     if lifetime is None:
-        if ttl is None and schedule.period is None and schedule.interval is None:
+        if ttl is None and schedule.period is None and schedule.interval is None and not schedule.finished:
             yield NO_LIFETIME(subject)
         return
     if ttl is not None and lifetime > 60 * ttl:

@@ -37,6 +37,8 @@ def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator
         yield HINTS_DISAGREE(subject, ttl=schedule.ttl, sy=span(60 * minutes))
     if not schedule.notes and (schedule.ttl or minutes or schedule.interval):
         yield SCHEDULE_SAID(subject)
+    if schedule.finished:
+        yield FEED_FINISHED(subject)
 
 
 def _update_minutes(schedule: Schedule) -> float:
@@ -59,6 +61,16 @@ class SCHEDULE_SAID(Note):
     summary = "The feed specifies a polling interval."
     advice = "No action is needed."
     reference = "RSS Feed State, TTL"
+
+
+class FEED_FINISHED(Note):
+    level = Level.INFO
+    category = Category.SCHEDULE
+    summary = "The feed states that it is finished."
+    advice = """\
+    Programs may stop polling such a feed. feedproxy polls it once a day at most. If you continue the feed, remove
+    `expired` (JSON Feed), `itunes:complete`, or `complete` (podcast:updateFrequency)."""
+    reference = "JSON Feed 1.1, expired; Apple, itunes:complete"
 
 
 class HINTS_DISAGREE(Note):

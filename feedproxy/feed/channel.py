@@ -53,6 +53,9 @@ class Schedule:
     interval: Seconds | None = None
     """Value of CDF's SCHEDULE INTERVALTIME, in seconds."""
     notes: tuple[str, ...] = ()
+    finished: bool = False
+    """True if the publisher states that the feed will not be updated any more: `expired` of JSON Feed, itunes:complete,
+    or `complete` of podcast:updateFrequency."""
 
 
 @dataclass(frozen=True, slots=True)

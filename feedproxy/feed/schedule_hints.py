@@ -8,6 +8,9 @@ ttl, the syndication module and CDF's interval define an expiry, counted from th
 applies. skipHours and skipDays define no expiry of their own: an expiry in skipped hours moves to the end of these
 hours. If the expiry has passed and the present lies in skipped hours, the copy may answer until their end. Both kinds
 of hints are limited, because a hint of months is a mistake.
+
+A feed that is finished "will [not] ever update again" (JSON Feed 1.1, `expired`), so its copy lasts for the longest
+time that a hint may give. The next fetch finds out whether the statement was withdrawn.
 """
 
 import math
@@ -41,7 +44,7 @@ class HintExpiry:
 
     until: Instant
     detail: str
-    """Token of the hint: `ttl-hint`, `sy-hint`, `cdf-hint`, `skip-hours` or `skip-days`."""
+    """Token of the hint: `ttl-hint`, `sy-hint`, `cdf-hint`, `finished`, `skip-hours` or `skip-days`."""
     reason: str
 
 
@@ -111,6 +114,8 @@ def next_update(schedule: Schedule, after: Instant) -> Instant | None:
 def _lifetime_expiries(schedule: Schedule, base: Instant, hint_max: Seconds) -> list[HintExpiry]:
     ends = []
     latest = base + hint_max
+    if schedule.finished:
+        ends.append(HintExpiry(latest, "finished", "the feed states that it is finished"))
     if schedule.ttl is not None:
         reason = f"ttl of {count_noun(schedule.ttl, 'minute')}"
         ends.append(HintExpiry(min(base + 60.0 * schedule.ttl, latest), "ttl-hint", reason))

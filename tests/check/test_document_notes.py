@@ -113,6 +113,7 @@ CASES: dict[str, bytes] = {
     "mostly-old": yearly(30, 10_000),
     "feed-large": rss(entries=items(NOW) + f"<item>{NAME}{DATE}<description>{'x' * 300_000}</description></item>"),
     "hint-without-sense": rss(channel="<ttl>often</ttl>"),
+    "feed-finished": json.dumps({**JSON, "expired": True}).encode(),
     "hints-disagree": rss(channel=SY % "daily"),
     "ttl-very-short": rss().replace(b"<ttl>60<", b"<ttl>1<"),
     "ttl-very-long": slow("20000"),

@@ -107,7 +107,8 @@ def test_corpus_feeds_have_the_indexed_format_and_version(corpus: Path) -> None:
 def test_corpus_feeds_have_the_indexed_hints(corpus: Path) -> None:
     compared = 0
     for name, record, channel in feeds(corpus):
-        assert dataclasses.replace(channel.schedule, notes=()) == meant(record), name
+        said = dataclasses.replace(channel.schedule, notes=(), finished=False)  # the index lacks the end of a feed
+        assert said == meant(record), name
         compared += bool(record.get("has_ttl") or record.get("has_skipHours") or record.get("has_sy"))
     assert compared > 100
 

@@ -27,6 +27,7 @@ SCHEDULES = st.builds(
     frequency=st.integers(1, 10_000),
     base=st.none() | st.floats(min_value=-2e9, max_value=7e9, allow_nan=False),
     interval=st.none() | st.floats(min_value=1, max_value=1e7, allow_nan=False),
+    finished=st.booleans(),
     **SKIPS,
 )
 EXPIRY = st.none() | st.floats(min_value=-DAY, max_value=10 * DAY, allow_nan=False)

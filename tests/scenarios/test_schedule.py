@@ -1,6 +1,7 @@
 """Scheduled refreshes: readers do not wait for feeds that are polled, and unread feeds are not refreshed."""
 
 import asyncio
+import json
 from itertools import pairwise
 
 import pytest
@@ -107,6 +108,26 @@ async def test_polled_feed_is_not_refreshed_in_skip_hours(stage):
     schedule = Schedule(skip_hours=frozenset({14, 15, 16, 17}))
     assert asked
     assert not [at for at in asked if is_skipped(schedule, at - 15 * 60) and is_skipped(schedule, at)]
+
+
+async def test_finished_feed_is_refreshed_once_a_day_until_it_continues(stage):
+    proxy, origin, clock = await stage(polling="balanced")
+    feed = {"version": "https://jsonfeed.org/version/1.1", "title": "Games", "items": [{"id": "1", "title": "Finale"}]}
+    origin.publish("/feed.json", json.dumps({**feed, "expired": True}).encode(), Cache_Control="max-age=60")
+    for _ in range(20):
+        (await proxy.get("/feed.json")).expect(200)
+        await pass_time(proxy, clock, minutes=60, step=600)
+    assert origin.requests == 1
+    (await proxy.get("/feed.json")).expect(200, cache="hit; detail=finished")
+
+    origin.publish("/feed.json", json.dumps(feed).encode(), Cache_Control="max-age=60")
+    await pass_time(proxy, clock, minutes=5 * 60)
+    (await proxy.get("/feed.json")).expect(200)
+    before = origin.requests
+    await pass_time(proxy, clock, minutes=60)
+    (await proxy.get("/feed.json")).expect(200)
+
+    assert origin.requests > before > 1
 
 
 async def test_polled_feed_obeys_retry_after_and_serves_the_copy(stage):

@@ -420,5 +420,11 @@ def test_cdf_schedule_extends_the_copy_for_its_interval() -> None:
     assert found == HintExpiry(at("2026-11-17T10:00"), "cdf-hint", "CDF schedule of 120 minutes")
 
 
+def test_finished_feed_is_extended_by_the_longest_hint() -> None:
+    found = held(Schedule(ttl=60, finished=True), "2026-11-17T08:00")
+
+    assert found == HintExpiry(at("2026-11-18T08:00"), "finished", "the feed states that it is finished")
+
+
 def test_feed_without_hints_is_not_extended() -> None:
     assert held(Schedule(), "2026-11-17T08:00") is None

@@ -66,7 +66,9 @@ RESOURCE = Resource(
         well_formed=True,
         title="Title",
         link="https://example.com/",
-        schedule=Schedule(60, frozenset({1, 2}), frozenset({0}), Period.DAILY, 2, 3.0, 3600.0, ("ttl is no number",)),
+        schedule=Schedule(
+            60, frozenset({1, 2}), frozenset({0}), Period.DAILY, 2, 3.0, 3600.0, ("ttl is no number",), finished=True
+        ),
         self_links=(SelfLink("self", TARGET, "application/rss+xml", "http://www.w3.org/2005/Atom"),),
         hubs=("https://hub.example/",),
         cloud=Cloud("cloud.example", "80", "/", "notify", "http-post"),
@@ -136,6 +138,7 @@ HEADER: dict[str, Any] = {
             "base": 3.0,
             "interval": 3600.0,
             "notes": ["ttl is no number"],
+            "finished": True,
         },
         "self_links": [
             {

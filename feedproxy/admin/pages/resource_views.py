@@ -255,5 +255,6 @@ def _schedule(schedule: Schedule) -> View:
         "update_frequency": schedule.frequency if schedule.period else None,
         "update_base": iso(schedule.base) if schedule.base is not None else None,
         "interval": schedule.interval,
+        "finished": schedule.finished,
         "notes": [plain_text(note) for note in schedule.notes],
     }

@@ -1,9 +1,9 @@
-"""JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. It has no schedule hints."""
+"""JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. Its only schedule hint is `expired`."""
 
 import json
 from urllib.parse import urlsplit
 
-from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
+from feedproxy.feed.channel import Channel, Cloud, Kind, Schedule, SelfLink
 from feedproxy.feed.content_digest import digest_of_json
 
 _VERSION = "jsonfeed.org/version/"
@@ -40,6 +40,7 @@ def read(data: bytes, *, sound: bool) -> Channel | None:
         well_formed=sound and complete,
         title=_text(feed.get("title")),
         link=_text(feed.get("home_page_url")),
+        schedule=schedule(feed),
         self_links=(SelfLink("self", address, "application/feed+json", ""),) if address else (),
         hubs=websub_hubs(feed.get("hubs")),
         cloud=rsscloud(feed.get("hubs")),
@@ -63,6 +64,12 @@ def _is_feed(feed: dict[str, object]) -> bool:
 def _version(feed: dict[str, object]) -> str:
     _, separator, version = _text(feed.get("version")).partition(_VERSION)
     return version.strip("/") if separator else ""
+
+
+def schedule(feed: dict[str, object]) -> Schedule:
+    """Return the schedule of the feed: "If the value is true, then it's expired. Any other value, or the absence of
+    expired, means the feed may continue to update." -- JSON Feed 1.1"""
+    return Schedule(finished=feed.get("expired") is True)
 
 
 def websub_hubs(hubs: object) -> tuple[str, ...]:

@@ -5,9 +5,6 @@ from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
 from feedproxy.feed.xml_parser import Element, XmlTree, children, qualified_name, text_of
 
-_ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
-"""The namespace of iTunes' elements in lower case, without its scheme."""
-
 
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of an RSS document. Return None if its element `rss` belongs to another vocabulary.
@@ -46,9 +43,9 @@ def first(channel: Element, core: str, name: str) -> str:
 
 
 def _new_feed_url(channel: Element) -> str:
-    """Return the text of itunes:new-feed-url. The namespace occurs with https, and in several spellings of its path."""
+    """Return the text of itunes:new-feed-url."""
     for namespace, local, element in children(channel):
-        if local == "new-feed-url" and namespace.partition(":")[2].lower() == _ITUNES:
+        if local == "new-feed-url" and xml_elements.is_itunes(namespace):
             return text_of(element)
     return ""
 

@@ -32,12 +32,13 @@ def schedule(
     frequency: Sequence[str] = (),
     base: Sequence[str] = (),
     interval: Seconds | None = None,
+    finished: bool = False,
 ) -> Schedule:
     """Return the schedule that the texts of the hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
     Each argument contains the texts of all elements of one name, in document order.
 
-    `interval` is that of CDF, in seconds.
+    `interval` is that of CDF, in seconds. `finished` says that the feed states its end.
     """
     notes: list[str] = []
     update_period, update_frequency = _update(period, frequency, notes)
@@ -49,6 +50,7 @@ def schedule(
         frequency=update_frequency,
         base=_base(base, notes) if update_period else None,
         interval=_parse_interval(interval, notes),
+        finished=finished,
         notes=tuple(notes),
     )
 

@@ -6,11 +6,17 @@ from urllib.parse import urljoin
 
 from feedproxy.feed.channel import Schedule, SelfLink
 from feedproxy.feed.parse import schedule_elements
-from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Element, children, text_of
+from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Element, children, qualified_name, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
 """Relations of self links. `start` is the older form, because Atom 0.3 had no `self` (USM)."""
 
+
+_ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
+"""The namespace of iTunes' elements in lower case, without its scheme."""
+
+_PODCASTING2 = "podcastindex.org/namespace/1.0"
+"""The namespace of Podcasting 2.0, without its scheme."""
 
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
@@ -52,16 +58,39 @@ def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
     return tuple(islice(filter(None, addresses), LINKS_MAX))
 
 
+def is_itunes(namespace: str) -> bool:
+    """Return True for the namespace of iTunes. It occurs with https, and in several spellings of its path."""
+    return namespace.partition(":")[2].lower() == _ITUNES
+
+
+def states_end(element: Element) -> bool:
+    """Return whether an element of iTunes or Podcasting 2.0 states that the podcast has ended.
+
+    "Specifying any value other than Yes has no effect." -- Apple, itunes:complete
+    "complete (optional) Boolean specifying if the podcast has stopped publishing new content" -- Podcasting 2.0
+    """
+    namespace, local = qualified_name(element)
+    if local == "complete" and is_itunes(namespace):
+        return _value(element).lower() == "yes"
+    if local == "updateFrequency" and namespace.endswith(_PODCASTING2):
+        return (element.get("complete") or "").strip().lower() == "true"
+    return False
+
+
 def schedule(channel: Element, core: str) -> Schedule:
-    """Return the schedule from RSS's own elements, in the namespace `core`, and those of the syndication module."""
+    """Return the schedule from RSS's own elements, in the namespace `core`, and those of the modules: the syndication
+    module, iTunes and Podcasting 2.0."""
     own: dict[str, list[str]] = {}
     update: dict[str, list[str]] = {}
     hours: list[str] = []
     days: list[str] = []
+    finished = False
     for namespace, local, element in children(channel):
         key = local.lower()
         if namespace == SY:
             _add(update, key, element)
+        elif states_end(element):
+            finished = True
         elif namespace != core:
             continue
         elif key == "ttl":
@@ -77,6 +106,7 @@ def schedule(channel: Element, core: str) -> Schedule:
         period=update.get("updateperiod", ()),
         frequency=update.get("updatefrequency", ()),
         base=update.get("updatebase", ()),
+        finished=finished,
     )
 
 

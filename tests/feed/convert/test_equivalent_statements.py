@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from feedproxy.feed.channel import Cloud
+from feedproxy.feed.channel import Cloud, Schedule
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed, Text
 from feedproxy.feed.convert.read.from_document import read
@@ -149,3 +149,29 @@ def test_description_of_media_is_the_text_of_an_item_without_one(name: str, oute
     assert again.items[0].content == Text("Tea & <cups>")
     if name == "json":
         assert json.loads(document)["items"][0]["content_text"] == "Tea & <cups>"
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("source", ["json", "itunes", "podcasting"])
+def test_end_of_a_feed_reaches_every_format(name: str, source: str) -> None:
+    podcasting = "https://podcastindex.org/namespace/1.0"
+    feed = {
+        "json": a_json_feed(expired=True),
+        "itunes": a_podcast("<itunes:complete>YES</itunes:complete>"),
+        "podcasting": a_podcast(f'<p:updateFrequency xmlns:p="{podcasting}" complete="true">done</p:updateFrequency>'),
+    }[source]
+
+    document, again = written_and_read(feed, name)
+
+    assert again.schedule == feed.schedule == Schedule(finished=True)
+    assert again.extensions == feed.extensions
+    assert ('"expired": true' if name == "json" else "<itunes:complete>Yes</itunes:complete>") in document
+    assert (channel := read_channel(document.encode(), None)) is not None
+    assert channel.schedule.finished
+
+
+@pytest.mark.parametrize("value", [False, 1, "true", None])
+def test_feed_that_is_not_finished_states_no_end(value: object) -> None:
+    assert not a_json_feed(expired=value).schedule.finished
+    assert not a_podcast("<itunes:complete>no</itunes:complete>").schedule.finished
+    assert not a_podcast(item="<itunes:complete>Yes</itunes:complete>").schedule.finished

@@ -35,6 +35,7 @@ COPY: tuple[Step, ...] = (GOOD, Ask())
 STALE: tuple[Step, ...] = (*COPY, Wait(600))
 TTL = -540
 """The `ttl` in Cache-Status of a copy that is ten minutes old and has a lifetime of one minute."""
+FINISHED = b'{"version": "https://jsonfeed.org/version/1.1", "title": "t", "expired": true, "items": [{"id": "1"}]}'
 HTML = b"<html><body>Welcome</body></html>"
 CDF = (
     b'<?xml version="1.0"?><CHANNEL HREF="http://origin.example/"><TITLE>News</TITLE>'
@@ -167,6 +168,7 @@ def held() -> Iterator[Promise]:
         ("ttl-hint", a_feed(ttl=60)),
         ("sy-hint", a_feed(extra=sy("hourly"))),
         ("cdf-hint", CDF),
+        ("finished", FINISHED),
         ("skip-hours", a_feed(extra=hours(12))),
         ("skip-days", a_feed(extra="<skipDays><day>Friday</day></skipDays>")),
     ):

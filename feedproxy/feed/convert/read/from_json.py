@@ -31,6 +31,7 @@ _FEED = frozenset(
         "author",
         "language",
         "hubs",
+        "expired",
         "items",
     ]
 )
@@ -94,6 +95,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
         language=_text(document, "language"),
         image=Image(markup.resolve(base, icon)) if icon else None,
         icon=markup.resolve(base, _text(document, "favicon")),
+        schedule=jsonfeed.schedule(document),
         cloud=jsonfeed.rsscloud(document.get("hubs")),
         members=_members(document, _FEED),
     )

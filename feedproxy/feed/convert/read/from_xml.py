@@ -41,6 +41,7 @@ from feedproxy.feed.convert.namespaces import (
     XML,
 )
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node, valid_text
+from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.xml_parser import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
@@ -238,6 +239,8 @@ def _module(statements: Extract, namespace: str, local: str, element: Element) -
             if seconds is None or statements.duration is not None:
                 return False
             statements.duration = seconds
+        case (i, "complete") if i == ITUNES and not statements.is_item:
+            return xml_elements.states_end(element)  # it is part of the schedule
         case (m, "thumbnail") if m == MEDIA and statements.is_item:
             if statements.thumbnail or len(element.attrib) != 1 or "url" not in element.attrib or len(element):
                 return False

@@ -36,6 +36,7 @@ def document(feed: Feed) -> dict[str, Any]:
         authors=_authors(feed.authors),
         language=feed.language,
         hubs=_hubs(feed),
+        expired=feed.schedule.finished or None,
         **_members(feed),
     )
     members.setdefault("title", "")  # JSON Feed requires a title

@@ -149,7 +149,7 @@ def language_attributes(element: Element, language: str, direction: str, *, atom
 
 
 def schedule(parent: Element, hints: Schedule, core: str) -> None:
-    """Write the schedule with elements of RSS and the syndication module."""
+    """Write the schedule with elements of RSS, the syndication module and iTunes."""
     put_nonempty(parent, core, "ttl", hints.ttl)
     if hints.skip_hours:
         hours = put(parent, core, "skipHours")
@@ -164,6 +164,8 @@ def schedule(parent: Element, hints: Schedule, core: str) -> None:
         put(parent, SY, "updateFrequency", str(hints.frequency))
         if hints.base is not None:
             put(parent, SY, "updateBase", feed_dates.rfc3339(int(hints.base)).replace("Z", "+00:00"))
+    if hints.finished:
+        put(parent, ITUNES, "complete", "Yes")
 
 
 def cloud(parent: Element, values: Cloud | None, core: str) -> None:
