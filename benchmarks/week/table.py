@@ -1,4 +1,4 @@
-"""The tables of the polling week, as Markdown: python -m benchmarks.week.table FILE.json … [--into README.md]
+"""The tables of the polling week: python -m benchmarks.week.table FILE.json … [--into benchmarks/week/results.txt]
 
 The systems of one play may be in several files, if `--systems` selected some of them for each run.
 """
