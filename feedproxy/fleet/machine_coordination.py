@@ -9,7 +9,8 @@ from typing import Protocol
 from feedproxy.clock import Instant, Seconds
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy
-from feedproxy.store.coordination_interface import COUNTERS, Coordination, SiteThrottle, counter_of
+from feedproxy.store.coordination_interface import COUNTERS, Coordination, counter_of
+from feedproxy.store.site_interval import SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
 """Seconds between two requests for a lease that another machine holds. An event may report the end of the lease
