@@ -21,7 +21,7 @@ from feedproxy.proxy.context_builder import ContextBuilder
 from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.service_collaborators import PeerCopies
-from feedproxy.refresh import missing_ranges, personal_responses
+from feedproxy.refresh import client_keyed_responses, missing_ranges
 from feedproxy.refresh.policy import faults_and_stale_limits
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
@@ -154,7 +154,7 @@ class ResponseSelector:
     ) -> tuple[StoredResponse | None, Freshness | None]:
         if resource is None:
             return None, None
-        variant = personal_responses.choose(
+        variant = client_keyed_responses.choose(
             resource,
             context.upstream_request.fields,
             context.key,

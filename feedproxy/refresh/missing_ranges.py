@@ -13,7 +13,7 @@ from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.cache.storing import MayStore
 from feedproxy.clock import Instant
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh import personal_responses, redirect_following
+from feedproxy.refresh import client_keyed_responses, redirect_following
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
@@ -117,7 +117,7 @@ def _selected_parts(context: RequestContext, resource: Resource) -> list[StoredR
     fields, own = context.upstream_request.fields, context.own_agent
     keyed = [part for part in reversed(resource.keyed) if part.status == 206]
     return [
-        *(part for part in keyed if personal_responses.selects(part, fields, context.key, own_agent=own)),
+        *(part for part in keyed if client_keyed_responses.selects(part, fields, context.key, own_agent=own)),
         *(part for part in reversed(resource.parts) if vary.selects(part, fields, own_agent=own)),
     ]
 

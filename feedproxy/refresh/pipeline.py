@@ -13,13 +13,13 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
 from feedproxy.http.message import Fields
-from feedproxy.refresh import missing_ranges, personal_responses, redirect_following
+from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED
 from feedproxy.refresh.ingest.offload import ingest_in_helper
 from feedproxy.refresh.policy import pushed_content
-from feedproxy.refresh.policy.keyed_failures import KeyedRecord
+from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_worth_storing, resource_after_unstored
@@ -99,12 +99,12 @@ class RefreshPipeline:
     def _with_response_key(
         self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None
     ) -> RefreshJob:
-        """Return the job with the key under which the received response is stored (personal_responses.py)."""
+        """Return the job with the key under which the received response is stored (client_keyed_responses.py)."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
         is_feed = received.ingested.channel is not None
         is_new = stored is None or not (stored.variants or stored.channel)
-        key = personal_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
+        key = client_keyed_responses.response_key(job, received.chain.last.response, is_feed=is_feed, is_new=is_new)
         if is_new and is_only_language(key) and self._is_feed_for_all_languages(job, received):
             return replace(job, key=Fields(), has_client_language=True)
         return job if key == job.key else replace(job, key=key)
@@ -139,7 +139,9 @@ class RefreshPipeline:
         """
         target, resource = job.request.target, result.resource
         if len(job.key):
-            resource = personal_responses.merge_keyed(stored or Resource(target, fetched=started), resource, job.key)
+            resource = client_keyed_responses.merge_keyed(
+                stored or Resource(target, fetched=started), resource, job.key
+            )
             is_stored = any(response is result.response for response in resource.keyed)
             is_feed = job.keyed_record.is_feed or (result.response is not None and result.response.content.feed)
             record = KeyedRecord(is_feed, result.resource.failures)

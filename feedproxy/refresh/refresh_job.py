@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.message import Fields, Request
-from feedproxy.refresh.policy.keyed_failures import NO_RECORD, KeyedRecord
+from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.settings import Settings
 

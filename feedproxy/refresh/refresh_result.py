@@ -8,8 +8,8 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.message import Fields, Response
+from feedproxy.refresh.policy.client_keyed_failures import KeyedRecord
 from feedproxy.refresh.policy.content_guard import KeepStored
-from feedproxy.refresh.policy.keyed_failures import KeyedRecord
 from feedproxy.store.resource import Resource
 
 

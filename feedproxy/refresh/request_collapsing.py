@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from feedproxy.cache import vary
-from feedproxy.refresh import personal_responses
+from feedproxy.refresh import client_keyed_responses
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import is_only_language
@@ -110,5 +110,5 @@ def may_share(context: RequestContext, result: RefreshResult) -> bool:
         return True  # failures, moves and ends are the same for all requests
     stored, fields, own_agent = result.response, context.upstream_request.fields, context.own_agent
     if len(stored.key):
-        return result.stored and personal_responses.selects(stored, fields, context.key, own_agent=own_agent)
+        return result.stored and client_keyed_responses.selects(stored, fields, context.key, own_agent=own_agent)
     return result.stored and vary.selects(stored, fields, own_agent=own_agent)

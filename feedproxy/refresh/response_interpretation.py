@@ -16,7 +16,7 @@ from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import negotiation, origin_validator_in_etag, uri
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.retry_after_and_rate_limit import retry_after
-from feedproxy.refresh import missing_ranges, personal_responses, redirect_following
+from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.ingest.edit_settings import is_outdated
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
@@ -105,7 +105,7 @@ class ResponseInterpreter:
             if stored is not None
             else Resource(job.request.target, fetched=started)
         )
-        before = personal_responses.keyed_view(before, job) if len(job.key) else before
+        before = client_keyed_responses.keyed_view(before, job) if len(job.key) else before
         if isinstance(received, FeedproxyError):
             return self._apply_verdict(job, before, FetchOutcome(error=received))
         chain, fetched = received.chain, received.chain.last

@@ -158,8 +158,8 @@ class Resource:
     `oversized` is true if the content was larger than `buffer_max`. The content of the next request is then streamed
     from the beginning. `parts` contains partial contents (cache/partial_content.py). They are separate from `variants`,
     because no client may get a part as the whole content. `keyed` contains responses to requests with client-specific
-    fields (refresh/personal_responses.py). They answer only requests with the same fields. All other members are about
-    shared responses.
+    fields (refresh/client_keyed_responses.py). They answer only requests with the same fields. All other members are
+    about shared responses.
     """
 
     target: str

@@ -1,6 +1,6 @@
 """Failures of requests with client-specific fields, such as credentials and cookies.
 
-A failure of such a request is no failure of the shared copy (personal_responses.py), so it is not stored with the
+A failure of such a request is no failure of the shared copy (client_keyed_responses.py), so it is not stored with the
 resource. Without this record, each further poll of the client would cause a request to an origin that fails, or that
 has asked for a pause. The record is in memory only. It contains a keyed hash of the fields, not the fields themselves.
 """

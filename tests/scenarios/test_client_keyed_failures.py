@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields, Response
-from feedproxy.refresh.policy.keyed_failures import NO_RECORD, RECORDS_MAX, KeyedFailures, KeyedRecord
+from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, RECORDS_MAX, KeyedFailures, KeyedRecord
 from feedproxy.request.context import Entrance
 from feedproxy.store.resource import Failures
 from tests.stages.origin import Origin, a_feed
