@@ -19,6 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         {
             "",
             "cooperative_iteration",
+            "client_network",
             "clock",
             "errors",
             "notes",

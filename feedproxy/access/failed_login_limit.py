@@ -1,8 +1,8 @@
 """Rate limit for wrong passwords and tokens. Credentials from a network beyond the limit are not checked."""
 
+from feedproxy.client_network import client_network
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.lru_map import LRU
-from feedproxy.upstream.special_networks import client_network
 
 GUESSES_MAX = 20
 """Maximum number of wrong passwords or tokens from one network within GUESS_WINDOW seconds."""

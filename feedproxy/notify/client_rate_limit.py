@@ -1,8 +1,8 @@
 """Limit on the number of pings and subscription requests that a client may send (option `source_limit`)."""
 
+from feedproxy.client_network import client_network
 from feedproxy.clock import Instant
 from feedproxy.lru_map import LRU
-from feedproxy.upstream.special_networks import client_network
 
 CLIENTS_MAX = 10_000
 """Maximum number of clients that a RateLimiter counts. The client with the oldest last request is removed first."""

@@ -16,6 +16,7 @@ from functools import partial
 from feedproxy.cache import vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
+from feedproxy.client_network import client_network
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.publication_history import find_publications
@@ -47,7 +48,6 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
-from feedproxy.upstream.special_networks import client_network
 
 NON_FEED_REDIRECTS_MAX = 10_000
 """Maximum number of remembered targets with redirects that lead to no feed. The proxy does not follow such a redirect

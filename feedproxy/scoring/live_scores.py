@@ -10,13 +10,13 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 
+from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 from feedproxy.scoring.grade import ReaderScore, rank, score_account
 from feedproxy.scoring.reader_accounts import EVIDENCE_MAX, ReaderAccount, create_account
 from feedproxy.scoring.reader_feeds import Reader
 from feedproxy.scoring.reader_names import ReaderName, reader_name, secret_hash
 from feedproxy.scoring.scored_request import Poll
-from feedproxy.upstream.special_networks import client_network
 
 FEEDS_MAX = 50
 """Maximum number of feeds that are scored for one reader. This many feeds suffice to show the behaviour of a reader

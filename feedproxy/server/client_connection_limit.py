@@ -2,9 +2,9 @@
 
 from collections.abc import Hashable
 
+from feedproxy.client_network import client_network
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.settings import Settings
-from feedproxy.upstream.special_networks import client_network
 
 
 class ConnectionLimiter:

@@ -18,8 +18,8 @@ pseudonym is cached for a minute, in memory only.
 import hashlib
 from typing import NamedTuple
 
+from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
-from feedproxy.upstream.special_networks import client_network
 
 PERIOD: Seconds = 30 * 86_400
 """Seconds for which a pseudonym in distinct_readers.py is valid."""

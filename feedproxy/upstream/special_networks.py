@@ -7,7 +7,6 @@ by `is_global` of the standard library, because the meaning of `is_global` has c
 
 import ipaddress
 from dataclasses import dataclass
-from functools import lru_cache
 
 type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 type Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -112,21 +111,3 @@ def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
     if int(address) >> 32 & 0xFCFF_FFFF == 0x0000_5EFE:
         return "ISATAP", ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
     return None
-
-
-@lru_cache(maxsize=4096)
-def client_network(address: str) -> str:
-    """Return the network that counts as one client: the whole IPv4 address, or the /64 of an IPv6 address.
-
-    An end site gets at least a /64 (RFC 6177, section 2), so one client has 2^64 addresses. An IPv4-mapped address
-    counts as its IPv4 address. Any other text is returned unchanged, cut to 64 characters.
-    """
-    try:
-        parsed = ipaddress.ip_address(address[:64].partition("%")[0])
-    except ValueError:
-        return address[:64]
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is None:
-            return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
-        parsed = parsed.ipv4_mapped
-    return str(parsed)

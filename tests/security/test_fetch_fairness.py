@@ -12,7 +12,6 @@ from feedproxy.upstream.fetch_result import Fetched
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.origin_connection_limits import PROXY, FairLimits, Limit, Requester, requesting
 from feedproxy.upstream.resolver import Resolver
-from feedproxy.upstream.special_networks import client_network
 from tests.upstream.raw import OK, a_fetcher, a_get, a_policy, origin, play, until
 from tests.waiting import NEVER, PATIENCE
 
@@ -281,17 +280,3 @@ async def test_large_response_without_a_waiting_reader_is_ended() -> None:
         with pytest.raises(FeedproxyError):
             await fetching
     server.close()
-
-
-@pytest.mark.parametrize(
-    ("address", "client"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("", ""),
-    ],
-)
-def test_ipv6_network_counts_as_one_client(address: str, client: str) -> None:
-    assert client_network(address) == client

@@ -3,7 +3,6 @@
 import pytest
 
 from feedproxy.subscribers.pseudonyms import Identifier
-from feedproxy.upstream.special_networks import client_network
 
 SECRET = b"sixteen bytes or more"
 NOW = 1_795_176_000.0
@@ -58,24 +57,6 @@ def test_identifier_rejects_short_secret(secret: bytes) -> None:
 def test_identifier_rejects_period_without_length() -> None:
     with pytest.raises(ValueError, match="period"):
         Identifier(SECRET, period=0)
-
-
-@pytest.mark.parametrize(
-    ("address", "counted"),
-    [
-        ("192.0.2.1", "192.0.2.1"),
-        ("::ffff:192.0.2.1", "192.0.2.1"),
-        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-        ("2001:db8::7", "2001:db8::/64"),
-        ("2001:db8::ffff:1:2:3", "2001:db8::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("not an address", "not an address"),
-        ("x" * 1000, "x" * 64),
-        ("", ""),
-    ],
-)
-def test_client_network_is_ipv4_address_or_ipv6_64(address: str, counted: str) -> None:
-    assert client_network(address) == counted
 
 
 def test_pseudonym_accepts_any_characters_in_user_agent() -> None:

@@ -16,11 +16,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+from feedproxy.client_network import client_network
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
 from feedproxy.http.target_uri.url_redaction import has_secret, without_secrets
 from feedproxy.lab.record.exchange import Exchange
-from feedproxy.upstream.special_networks import client_network
 
 ADDRESSES = "addresses"
 SECRETS = "secrets"

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from feedproxy.app import App
+from feedproxy.client_network import client_network
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 from feedproxy.server.client_connection_limit import ConnectionLimiter
@@ -38,7 +39,6 @@ from feedproxy.server.mitm.http1_patches import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
 from feedproxy.upstream.origin_client import CONNECTIONS
-from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger("feedproxy")
 

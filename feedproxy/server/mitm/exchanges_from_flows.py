@@ -8,6 +8,7 @@ from mitmproxy import http
 from mitmproxy import io as flows
 from mitmproxy.exceptions import FlowReadException
 
+from feedproxy.client_network import client_network
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
@@ -18,7 +19,6 @@ from feedproxy.lru_map import LRU
 from feedproxy.request.url_mapping import public_url_for as told_as
 from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
-from feedproxy.upstream.special_networks import client_network
 
 type ExchangeAndBody = tuple[Exchange, bytes | None]
 """An exchange, and its content as transferred, or None if the content was not recorded."""

@@ -15,6 +15,7 @@ from mitmproxy import http
 
 from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
+from feedproxy.client_network import client_network
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
 from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Unreachable
 from feedproxy.http import uri
@@ -53,7 +54,6 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import parent_name
-from feedproxy.upstream.special_networks import client_network
 
 logger = logging.getLogger(__name__)
 
