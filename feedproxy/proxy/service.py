@@ -21,7 +21,7 @@ from feedproxy.proxy.page_to_feed_redirect import Autodiscovery
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
 from feedproxy.proxy.representations.conversions import Conversions
-from feedproxy.proxy.representations.dcz_responses import Dictionaries
+from feedproxy.proxy.representations.dcz_to_clients import Dictionaries
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation

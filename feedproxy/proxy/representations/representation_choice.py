@@ -14,7 +14,7 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.cors import with_cors
 from feedproxy.proxy.representations.coding_variants import CodingVariants
 from feedproxy.proxy.representations.conversions import REPRESENTATION_CONDITIONS, Conversions, with_vary_accept
-from feedproxy.proxy.representations.dcz_responses import Dictionaries, with_offer
+from feedproxy.proxy.representations.dcz_to_clients import Dictionaries, with_offer
 from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse

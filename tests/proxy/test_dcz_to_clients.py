@@ -16,7 +16,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding.compression_dictionary import decode
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.memory_max_shares import DIVISORS, MemoryLimits
-from feedproxy.proxy.representations.dcz_responses import Dictionaries
+from feedproxy.proxy.representations.dcz_to_clients import Dictionaries
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.settings import Settings
@@ -113,7 +113,7 @@ async def test_failed_compression_gives_the_response_in_another_coding(
 
 async def test_authenticated_user_gets_no_dcz(pool: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "tests.proxy.test_dcz_responses.CLIENT",
+        "tests.proxy.test_dcz_to_clients.CLIENT",
         ClientContext(Entrance.GATEWAY, "https://a.example", "192.0.2.1", "ann"),
     )
 
