@@ -14,7 +14,7 @@ from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.context import ClientContext
 from feedproxy.request.url_mapping import public_url_for, to_public
 from feedproxy.scoring.scored_request import feed_poll
-from feedproxy.telemetry.access_line import AccessLine
+from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64

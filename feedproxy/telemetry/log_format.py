@@ -1,4 +1,4 @@
-"""Formats of the log for the lines of all loggers. access_line.py formats a request for the access log.
+"""Formats of the log for the lines of all loggers. access_log_format.py formats a request for the access log.
 
 Control characters (`printable`) and secrets in addresses are removed from every line, including lines of other loggers.
 Userinfo is left out, and tokens in a query are written as `…`.

@@ -4,7 +4,7 @@ import io
 import json
 import logging
 
-from feedproxy.telemetry.access_line import AccessLine
+from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_format import JsonLines
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy import proxy_process
 from feedproxy.http.target_uri.url_redaction import without_secrets
-from feedproxy.telemetry.access_line import AccessLine
+from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_format import LineHandler
 
 

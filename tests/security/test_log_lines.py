@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from feedproxy.telemetry.access_line import AccessLine
+from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_format import JsonLines, LineFormatter, printable
 
 CONTROLS = [

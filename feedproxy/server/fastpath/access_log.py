@@ -24,7 +24,7 @@ from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate
 from feedproxy.subscribers.poll_rhythms import REPEAT
 from feedproxy.subscribers.pseudonyms import Pseudonym
-from feedproxy.telemetry.access_line import AccessLine, access_line_text, quote_agent
+from feedproxy.telemetry.access_log_format import AccessLine, access_line_text, quote_agent
 from feedproxy.telemetry.log_format import ACCESS_LOGGER, write_all
 from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 
