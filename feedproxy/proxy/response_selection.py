@@ -22,7 +22,7 @@ from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh import client_keyed_responses, missing_ranges
-from feedproxy.refresh.policy import faults_and_stale_limits
+from feedproxy.refresh.policy import stale_after_failure
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -362,8 +362,8 @@ class ResponseSelector:
     ) -> bool:
         """Return True if the stored response may answer, because a fetch is not permitted now. The same rules apply as
         after a failed fetch."""
-        patience = faults_and_stale_limits.stale_limit_after_failure(resource.failures, context.settings)
-        validated = stored.response_time if len(stored.key) else faults_and_stale_limits.last_validated(resource)
+        patience = stale_after_failure.stale_limit_after_failure(resource.failures, context.settings)
+        validated = stored.response_time if len(stored.key) else stale_after_failure.last_validated(resource)
         if self._clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)

@@ -1,6 +1,6 @@
 """The content guard: only a good feed replaces a good copy.
 
-The outcome of a fetch is first classified by itself (faults_and_stale_limits.py). Then it is compared with the stored
+The outcome of a fetch is first classified by itself (stale_after_failure.py). Then it is compared with the stored
 copy. There are three decisions:
 
     Replace          the update becomes the stored copy.
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Channel
-from feedproxy.refresh.policy.faults_and_stale_limits import (
+from feedproxy.refresh.policy.stale_after_failure import (
     ContentFault,
     FetchOutcome,
     StaleAllowance,

@@ -1,4 +1,4 @@
-"""Faults of fetches, and how long a stale copy is served in place of each.
+"""The time for which a stale copy answers after a failed fetch, for each kind of fault.
 
 The limit depends on the fault:
 
