@@ -1,7 +1,7 @@
 """Choice between the statements that a document makes about a channel or an item.
 
-from_xml.py extracts all statements, which may repeat or contradict each other. The functions of this module select the
-statements that become part of the model.
+from_rss_and_atom.py extracts all statements, which may repeat or contradict each other. The functions of this module
+select the statements that become part of the model.
 """
 
 import re
@@ -13,7 +13,7 @@ from feedproxy.feed.channel import Kind, Schedule
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
-from feedproxy.feed.convert.read.from_xml import Extract, extract
+from feedproxy.feed.convert.read.from_rss_and_atom import Extract, extract
 
 _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """Matches a name-based UUID (RFC 9562, section 5.5)."""

@@ -13,7 +13,7 @@ from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Item, Link, Person
 from feedproxy.feed.convert.namespaces import RSS2
 from feedproxy.feed.convert.read import element_precedence, from_cdf, from_json
-from feedproxy.feed.convert.read.from_xml import element_base, extract
+from feedproxy.feed.convert.read.from_rss_and_atom import element_base, extract
 from feedproxy.feed.convert.xml_nodes import limit_namespaces
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
