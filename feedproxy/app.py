@@ -53,7 +53,7 @@ from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.origin_certificate_verification import upstream_context
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
-from feedproxy.upstream.own_ports import OwnListeners
+from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent, parent_of
 from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_peers import WorkerPeers

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, LoopDetected, Overload, Unreachable, UsageError
 from feedproxy.http.target_uri.registrable_domain import is_below_public_suffix
 from feedproxy.upstream import local_failure
-from feedproxy.upstream.own_ports import OwnListeners
+from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.resolver import LOOKUP_TIMEOUT, Lookup, system_lookup
 from feedproxy.upstream.special_networks import Address, Network, embedded_ipv4, special_network_of
 

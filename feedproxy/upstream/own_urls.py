@@ -7,7 +7,7 @@ from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.settings import Settings
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_ports import OwnListeners
+from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:

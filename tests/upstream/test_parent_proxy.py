@@ -22,7 +22,7 @@ from feedproxy.upstream import parent_proxy_tunnel
 from feedproxy.upstream.callback_client import AddressTrust, CallbackClient
 from feedproxy.upstream.fetch_result import Fetched
 from feedproxy.upstream.origin_client import Fetcher, FetchLimits
-from feedproxy.upstream.own_ports import OwnListeners
+from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.tls_probe import probe_certificate
 from tests.upstream.parents import Played, a_parent

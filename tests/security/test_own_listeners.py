@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.errors import Forbidden, Unreachable
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.own_ports import OwnListeners, is_of_this_machine
+from feedproxy.upstream.own_listeners import OwnListeners, is_of_this_machine
 from feedproxy.upstream.special_networks import Address
 from tests.live.conftest import (  # noqa: F401 -- fixtures
     authority,
@@ -110,7 +110,7 @@ def admin_port(proxy: Feedproxy) -> int:
     return int(found.split()[0])
 
 
-def test_own_ports_are_unreachable_through_every_entrance(open_to_all: Feedproxy, origin: Origin) -> None:  # noqa: F811
+def test_own_listeners_are_unreachable_through_every_entrance(open_to_all: Feedproxy, origin: Origin) -> None:  # noqa: F811
     proxy = open_to_all
     ports = {"admin": admin_port(proxy), "readers": proxy.address[1]}
     hosts = ["127.0.0.1", "127.0.0.2", "localhost", "LOCALHOST.", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
