@@ -78,8 +78,8 @@ class _RetryAfter(Fault):
 class RetryAfterSeconds(_RetryAfter):
     """The response is 429 with Retry-After in seconds. The fault's value is this number (default: two hours).
 
-    A good reader does not poll before that time has passed (RFC 9110, section 10.2.3). If possible, it polls none of
-    the site's feeds until then. Afterwards it polls as before.
+    A good reader does not poll before the time in Retry-After has passed (RFC 9110, section 10.2.3). If possible, it
+    polls none of the site's feeds until then. Afterwards it polls as before.
     """
 
     name = "retry-after-seconds"
@@ -112,7 +112,7 @@ class RetryAfterDate(_RetryAfter):
 class RetryAfterNegative(_RetryAfter):
     """The response is 429 with a negative Retry-After, which is invalid.
 
-    A good reader treats the field as absent and waits as after a 429 without Retry-After.
+    A good reader ignores a negative Retry-After and waits as after a 429 without Retry-After.
     """
 
     name = "retry-after-negative"

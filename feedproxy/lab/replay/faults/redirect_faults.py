@@ -36,8 +36,8 @@ class _Redirect(Fault):
 class Redirect301(_Redirect):
     """The response is a 301 to another address with the feed.
 
-    A good reader follows it and adopts the new address, at once or after several such responses. Afterwards it does not
-    request the old address again.
+    A good reader follows the redirect and adopts the new address, at once or after several such responses. Afterwards
+    it does not request the old address again.
     """
 
     name = "redirect-301"
@@ -58,7 +58,7 @@ class Redirect302(_Redirect):
 class Redirect307(_Redirect):
     """The response is a 307 to another address with the feed.
 
-    A good reader treats it as 302: it follows the redirect and keeps the old address.
+    A good reader treats a 307 like a 302: it follows the redirect and keeps the old address.
     """
 
     name = "redirect-307"
@@ -68,7 +68,7 @@ class Redirect307(_Redirect):
 class Redirect308(_Redirect):
     """The response is a 308 to another address with the feed.
 
-    A good reader treats it as 301: it follows the redirect and adopts the new address.
+    A good reader treats a 308 like a 301: it follows the redirect and adopts the new address.
     """
 
     name = "redirect-308"
@@ -104,7 +104,7 @@ class RedirectChain(Fault):
 class RedirectLoop(Fault):
     """Two addresses redirect to each other. The fault's value is the status (default: 302).
 
-    A good reader detects the loop, stops, and treats it as a failure: it keeps its copy and the old address.
+    A good reader detects the loop, stops, and treats the loop as a failure: it keeps its copy and the old address.
     """
 
     name = "redirect-loop"
@@ -124,8 +124,8 @@ class XmlRedirect(Fault):
 
     RSS Feed State defines this document for publishers that cannot send a 301.
 
-    A good reader treats it as 301. A reader that does not support redirect documents must not treat the document as a
-    feed without entries.
+    A good reader treats a redirect document like a 301. A reader that does not support redirect documents must not
+    treat the document as a feed without entries.
     """
 
     name = "xml-redirect"

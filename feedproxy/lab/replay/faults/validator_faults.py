@@ -102,8 +102,7 @@ class Frozen304(Fault):
 
     Typical causes are a cache that is not updated, and a plugin that compares the wrong values.
 
-    A good reader sends an unconditional request now and then, such as once a week. This request gets the
-    current feed.
+    A good reader sends an unconditional request now and then, such as once a week, and so gets the current feed.
     """
 
     name = "frozen-304"
