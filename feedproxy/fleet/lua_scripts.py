@@ -269,6 +269,23 @@ KEYS: claims. ARGV: service with feed and machine, number with instant, lifetime
 GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")
 """Return all claims for a feed. KEYS: claims."""
 
+DATA_ID = Script("""
+local id = redis.call('GET', KEYS[1])
+if id then return id end
+redis.call('SET', KEYS[1], ARGV[1])
+return ARGV[1]
+""")
+"""Return the identifier of the data in Redis. If there is none, because the data is new, store the proposed one.
+
+KEYS: data id. ARGV: proposed identifier.
+"""
+
+RESTORE_STATE = Script("""
+for at = 1, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[at], ARGV[at + 1]) end
+return 1
+""")
+"""Store the values of the shared state that Redis does not have. KEYS: identity. ARGV: each name, and its value."""
+
 SCRIPTS = (
     *(
         GET_IF_LATER,
@@ -286,5 +303,5 @@ SCRIPTS = (
         CLAIM_CHANGE,
         SCAN_COPIES,
     ),
-    *(RECORD_READER, COUNT_READERS, RECORD_CLAIM, GET_CLAIMS),
+    *(RECORD_READER, COUNT_READERS, RECORD_CLAIM, GET_CLAIMS, DATA_ID, RESTORE_STATE),
 )

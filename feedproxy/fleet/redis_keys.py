@@ -49,6 +49,11 @@ class RedisKeys:
         """Return the key of the shared pseudonym and secret (shared_state.py)."""
         return f"{self._base}:identity"
 
+    @property
+    def data_id(self) -> str:
+        """Return the key of the random identifier of the data in Redis, which is lost with the data."""
+        return f"{self._base}:data-id"
+
     def copy(self, target: str) -> bytes:
         """Return the key under which a target's copy is stored, together with the copy's token."""
         return f"{self._base}:copy:{target}".encode("utf-8", "surrogatepass")

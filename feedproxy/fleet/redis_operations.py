@@ -6,7 +6,7 @@ All methods raise only RedisUnavailable and RedisRefused. A copy has the same fo
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -236,6 +236,14 @@ class RedisOperations:
             timeout_factor=4,
         )
         return bool(claimed)
+
+    async def restore_state(self, state: Mapping[str, bytes]) -> None:
+        """Store the shared state of the fleet, unless Redis has it. A machine that is started later needs it."""
+        if state:
+            pairs = [part for name, value in state.items() for part in (name, value)]
+            await self.connection.run(
+                lua_scripts.RESTORE_STATE, [self.keys.identity], *pairs, timeout_factor=TRANSFER_TIMEOUT_FACTOR
+            )
 
     async def targets(self) -> AsyncIterator[str]:
         """Yield each target with a copy in Redis. A target may be yielded more than once."""

@@ -14,6 +14,7 @@ For each service that claims a number of subscribers, a machine sends the number
 """
 
 import json
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -86,6 +87,8 @@ class SubscriberSums:
         self._growing_until: Instant = 0.0
         """End of the time in which no sum decreases, because Redis has perhaps lost readers."""
         self._outages_seen = connection.outage_count
+        self._data_id: bytes | None = None
+        """Identifier of the data from which the last sums were fetched, or None before the first sums."""
 
     @property
     def waiting(self) -> int:
@@ -120,13 +123,6 @@ class SubscriberSums:
         claim. Both are 0 if none were fetched."""
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
-
-    def on_events_lost(self) -> None:
-        """Let no sum decrease while the window lasts, because Redis has perhaps lost its data.
-
-        Redis then has only the readers that have polled since. All readers have polled when the window has passed.
-        """
-        self._growing_until = self._clock.now() + self._window
 
     async def refresh(self, target: str) -> None:
         """Send the recorded reads of this feed, and fetch its sum."""
@@ -185,18 +181,15 @@ class SubscriberSums:
         ]
 
     async def _fetch_sums(self, targets: list[str], timeout_factor: float) -> None:
-        if self._connection.outage_count != self._outages_seen:
-            # Requests may come before the check for lost events.
-            self._outages_seen = self._connection.outage_count
-            self.on_events_lost()
         now = self._clock.now()
         period = int(now // self._period) - 1
         span = [int((now - self._window) * 1000) + 1, int(now * 1000), self._window_part]
-        calls: list[ScriptCall] = []
+        calls: list[ScriptCall] = [(lua_scripts.DATA_ID, [self._keys.data_id], [secrets.token_hex(8)])]
         for target in targets:
             calls.append((lua_scripts.COUNT_READERS, [self._keys.readers(target, period)], span))
             calls.append((lua_scripts.GET_CLAIMS, [self._keys.claims(target)], []))
-        results = await self._connection.run_each(calls, timeout_factor=timeout_factor)
+        data_id, *results = await self._connection.run_each(calls, timeout_factor=timeout_factor)
+        self._check_for_lost_data(data_id, now)
         for target, direct, claims in zip(targets, results[::2], results[1::2], strict=True):
             if direct is None or claims is None:
                 continue  # another program has written to the feed's keys
@@ -205,6 +198,18 @@ class SubscriberSums:
             if known is not None and now < self._growing_until <= now + self._window:
                 latest = _Sum(max(latest.direct, known.direct), max(latest.claimed, known.claimed), now)
             self._sums.put(target, latest)
+
+    def _check_for_lost_data(self, data_id: bytes | None, now: Instant) -> None:
+        """Let no sum decrease while the window lasts, if Redis has perhaps lost its data.
+
+        Redis then has only the readers that have polled since. All readers have polled when the window has passed.
+        """
+        outages = self._connection.outage_count
+        # A restart of Redis between two requests is not an outage. After an outage, the reads of other machines may be
+        # missing.
+        if outages != self._outages_seen or (self._data_id is not None and data_id not in (None, self._data_id)):
+            self._growing_until = now + self._window
+        self._outages_seen, self._data_id = outages, data_id or self._data_id
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
         """Return the sum of the claims of all services. The claim of a service is the sum over its feed ids, for each

@@ -202,7 +202,6 @@ class FleetSynchronization:
                         continue
                     await self._on_reconnected()
                 # A refusal of one step, by a full Redis or because of another program's data, does not prevent others.
-                # The check comes first: a Redis that has lost its data has too small sums.
                 for step in (self.event_listener.check, self._polls.sync, self.sums.sync):
                     with contextlib.suppress(RedisRefused):
                         await step()
@@ -261,7 +260,7 @@ class FleetSynchronization:
 
     def _on_events_lost(self) -> None:
         """Restore what Redis has perhaps lost."""
-        self.sums.on_events_lost()
+        self.store.redis_queue.send_event(lambda: self.redis_operations.restore_state(self.store.shared_state))
         self.comparison.request()
 
     def _observe(self, metrics: Metrics) -> None:

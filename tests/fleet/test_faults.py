@@ -195,6 +195,9 @@ async def test_machine_started_without_redis_keeps_its_identity(
     own_redis.start()
     await until(lambda: again.fleet.connection.up)
     await until(lambda: own_redis.ask("EXISTS", again.fleet.keys.copy(origin.url("/feed"))))
+    await until(lambda: own_redis.ask("EXISTS", again.fleet.keys.identity))
+    new = await start(url=own_redis.url, folder=tmp_path / "new")
+    assert (await new.get("/feed")).fields.get("via") == name
 
 
 async def test_redis_state_change_is_logged_once(

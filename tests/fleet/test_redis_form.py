@@ -22,6 +22,7 @@ def test_redis_keys_keep_their_names() -> None:
     assert keys.fencing_counter == "{fp}:1:fence"
     assert keys.barrier == "{fp}:1:barrier"
     assert keys.identity == "{fp}:1:identity"
+    assert keys.data_id == "{fp}:1:data-id"
     assert keys.copy(TARGET) == b"{fp}:1:copy:https://example.com/feed"
     assert keys.lease(TARGET) == f"{{fp}}:1:lease:{DIGEST}"
     assert keys.delivery_claim(TARGET) == f"{{fp}}:1:told:{DIGEST}"

@@ -57,6 +57,25 @@ async def test_fleet_sums_do_not_decrease_after_redis_has_lost_its_data(
     assert one.fleet.sums.sum_of(origin.url("/feed"))[0] == 6
 
 
+async def test_fleet_sums_do_not_decrease_after_a_restart_of_redis_between_two_requests(
+    start: Start, origin: Origin, own_redis: RedisServer
+) -> None:
+    origin.publish("/feed", a_feed("one"), cache_control=NOW)
+    one, other = await start(url=own_redis.url), await start(url=own_redis.url)
+    for machine, number in ((one, 1), (other, 2)):
+        await machine.get("/feed", reader=f"198.51.100.{number}")
+        await machine.flush()
+    await one.fleet.sync(origin.url("/feed"))
+    assert one.fleet.sums.sum_of(origin.url("/feed"))[0] == 2
+
+    own_redis.kill()
+    own_redis.start()
+    await one.fleet.sync(origin.url("/feed"))
+
+    assert one.fleet.connection.outage_count == 0
+    assert one.fleet.sums.sum_of(origin.url("/feed"))[0] == 2
+
+
 async def test_fleet_sums_count_largest_claim_of_a_fetcher(start: Start, origin: Origin) -> None:
     origin.publish("/feed", a_feed("one"), cache_control=NOW)
     one, other = await start(), await start()
