@@ -45,6 +45,10 @@ class Clock(Protocol):
         """Return the time in Unix seconds."""
         ...
 
+    def monotonic(self) -> Seconds:
+        """Return the seconds since a fixed moment. They do not change when the clock is set."""
+        ...
+
     async def sleep(self, seconds: Seconds) -> None:
         """Return when `seconds` have passed on this clock."""
         ...
@@ -55,6 +59,9 @@ class SystemClock:
 
     def now(self) -> Instant:
         return time.time()
+
+    def monotonic(self) -> Seconds:
+        return time.monotonic()
 
     async def sleep(self, seconds: Seconds) -> None:
         await asyncio.sleep(max(0.0, seconds))
@@ -69,7 +76,10 @@ class AcceleratedClock:
         self._monotonic_start = time.monotonic()
 
     def now(self) -> Instant:
-        return self._start + (time.monotonic() - self._monotonic_start) * self._speed
+        return self._start + self.monotonic()
+
+    def monotonic(self) -> Seconds:
+        return (time.monotonic() - self._monotonic_start) * self._speed
 
     async def sleep(self, seconds: Seconds) -> None:
         await asyncio.sleep(max(0.0, seconds) / self._speed)
@@ -80,11 +90,15 @@ class ManualClock:
 
     def __init__(self, start: Instant) -> None:
         self._now = start
+        self._set_by: Seconds = 0
         self._sleepers: list[tuple[Instant, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
 
     def now(self) -> Instant:
         return self._now
+
+    def monotonic(self) -> Seconds:
+        return self._now - self._set_by
 
     async def sleep(self, seconds: Seconds) -> None:
         if seconds <= 0:
@@ -102,6 +116,15 @@ class ManualClock:
     def advance(self, seconds: Seconds = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
         """Advance the clock, and wake the sleepers that are due."""
         self._now += seconds + 60 * minutes + 3600 * hours + 86400 * days
+        self._wake()
+
+    def set(self, instant: Instant) -> None:
+        """Set the clock, as an operator or a time server does: no time passes."""
+        self._set_by += instant - self._now
+        self._now = instant
+        self._wake()
+
+    def _wake(self) -> None:
         while self._sleepers and self._sleepers[0][0] <= self._now:
             _, _, future = heapq.heappop(self._sleepers)
             if not future.done():

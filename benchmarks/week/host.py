@@ -38,6 +38,9 @@ class PlayClock:
     def now(self) -> Instant:
         return self._page.now
 
+    def monotonic(self) -> Seconds:
+        return self._page.now
+
     async def sleep(self, seconds: Seconds) -> None:
         if seconds <= 0:
             await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from feedproxy.clock import ManualClock
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.telemetry.traffic_history import DAY, TrafficCounts
@@ -44,6 +45,19 @@ async def test_first_page_summarizes_health_and_savings(proxy: Proxy) -> None:
     assert (view["health"], view["headline"], view["findings"]) == ("good", "Running normally", [])
     assert view["today"]["bytes_spared"] == 370_000
     assert (await proxy.json("/history"))["days"][0]["requests"] == 1000
+
+
+async def test_uptime_does_not_change_when_the_clock_is_set(proxy: Proxy) -> None:
+    clock = proxy.app.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(minutes=1)
+    clock.set(NOW + 30 * DAY)
+    clock.advance(minutes=1)
+
+    view = await proxy.json("/status")
+
+    assert view["uptime"] == 120
+    assert view["started"] == templates.iso(NOW + 30 * DAY - 60)
 
 
 @pytest.mark.parametrize(

@@ -355,6 +355,20 @@ async def test_feed_without_readers_is_unsubscribed(stand_at: Callable[..., Any]
     assert await made.held(Role.PUBLISHER) == []
 
 
+async def test_clock_set_forward_after_the_start_ends_no_subscription_within_the_first_window(
+    stand_at: Callable[..., Any],
+) -> None:
+    made = await subscribed(stand_at)
+    asked = len(made.asked)
+    made.stand.clock.set(NOON + 2 * DAY)
+
+    await made.stand.pass_time(HOUR)
+    assert len(made.asked) == asked  # readers that poll daily have not polled since the start
+
+    await made.stand.pass_time(DAY)
+    assert made.asked[-1]["hub.mode"] == "unsubscribe"
+
+
 async def test_feed_with_new_hub_is_resubscribed(stand_at: Callable[..., Any]) -> None:
     made = await subscribed(stand_at)
     other = LINKS.replace("https://hub.example/", HUB + "new")

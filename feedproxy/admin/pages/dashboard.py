@@ -47,7 +47,7 @@ class Dashboard:
         self._pages = pages
         self._is_listening = is_listening
         self._reader_scores = reader_scores
-        self._started = app.clock.now()
+        self._started = app.clock.monotonic()
         self._store_usage = StoreUsageMeter()
 
     async def show(self, request: web.Request) -> web.Response:
@@ -141,10 +141,11 @@ class Dashboard:
         states = by_state(table.rows)
         troubled = sum(states[state] for state in TROUBLED_STATES)
         today = next(tally for _, tally in traffic.last(DAY, 1, now))
+        uptime = self._app.clock.monotonic() - self._started
         return {
             "version": __version__,
-            "started": templates.iso(self._started),
-            "uptime": round(now - self._started),
+            "started": templates.iso(now - uptime),
+            "uptime": round(uptime),
             "as_of": templates.iso(table.at),
             "health": str(health.verdict(findings)),
             "headline": health.headline(findings, len(table.rows), troubled, len(failed)),

@@ -72,7 +72,7 @@ class Subscriber:
         self._key = key
         self._pending_checks: dict[str, Instant] = {}
         self._without_hub: set[str] = set()
-        self._started = service.clock.now()
+        self._started = service.clock.monotonic()
         self._last_sweep: Instant | None = None
         self._sweep_remaining: list[str] = []
         service.events.feed_seen.subscribe(self._on_feed)
@@ -155,7 +155,7 @@ class Subscriber:
             return True
         if not self.is_read(target):
             # After a start, the counts are complete only when a whole window has passed.
-            if self._service.clock.now() - self._started >= self._service.settings().subscriber_window:
+            if self._service.clock.monotonic() - self._started >= self._service.settings().subscriber_window:
                 for subscription in subscriptions:
                     if _is_wanted(subscription):
                         await self._unsubscribe(subscription)
