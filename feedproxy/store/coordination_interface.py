@@ -1,7 +1,7 @@
-"""Coordination of the processes that use one store: changes, invalidations, fetch leases, and request slots of sites.
+"""Interfaces between the processes that use one store: changes, invalidations, fetch leases, and request slots of
+sites.
 
-`LocalCoordination` serves a single process. Processes on one folder share a small file (worker_coordination.py).
-Several machines share a Redis (fleet/machine_coordination.py).
+`LocalCoordination` serves a single process.
 """
 
 import zlib
@@ -10,16 +10,14 @@ from typing import Protocol
 from feedproxy.store.site_interval import LocalSiteThrottle, SiteThrottle
 
 COUNTERS = 4096
-"""Number of counters of invalidations. There are as many counters of completed fetches. Each target is assigned to a
-counter (`counter_of`), and several targets may share one."""
+"""Number of invalidation counters, and of completion counters. A target uses the counters with the number
+`counter_of`."""
 
 
 class Coordination(Protocol):
     """The interface through which the processes on one store coordinate.
 
-    Its methods are called often, and return without waiting for other processes. `acquire_lease` is an exception: it
-    may wait while another process acquires or ends a lease. If another process holds the lease, it returns False at
-    once.
+    Only `acquire_lease` may block, while another process acquires or ends a lease.
     """
 
     @property
@@ -29,13 +27,13 @@ class Coordination(Protocol):
 
     @property
     def generation(self) -> int:
-        """Return a number that differs after every change of the stored values by any process. Reading it is cheap."""
+        """Return a number that changes whenever any process changes a stored value."""
         ...
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return a number that differs after each invalidation of `target`.
+        """Return a number that changes with each invalidation of `target`.
 
-        If the number changes during a fetch, the fetched response must not be stored.
+        The caller must not store a response if the number changed during the fetch.
         """
         ...
 
@@ -44,43 +42,32 @@ class Coordination(Protocol):
         ...
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False if another process holds it.
+        """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
-        The lease ends when its holder calls `release_lease` or `abandon_lease`, or exits. A `local` lease excludes only
-        the processes of this machine. It is used for changes of the stored resource that need no fetch.
+        The lease ends with `release_lease`, `abandon_lease`, or the end of the holder's process. A `local` lease
+        excludes only the processes of this machine. It suffices for changes of a stored resource without a fetch.
         """
         ...
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result. This changes `completion_count`."""
+        """End the lease after a fetch with a stored result, and change `completion_count`."""
         ...
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease without a result. This does not change `completion_count`."""
+        """End the lease after a fetch without a stored result. `completion_count` does not change."""
         ...
 
     def completion_count(self, target: str) -> int:
-        """Return a number that differs after each completed fetch of `target`.
-
-        The number stays the same if the holder of the lease ended during the fetch.
-        """
+        """Return a number that changes with each completed fetch of `target`."""
         ...
 
 
 def counter_of(target: str) -> int:
-    """Return the number of a target's counters, from 0 to COUNTERS - 1, which is the same in every process.
-
-    A target has a counter of invalidations and a counter of completed fetches. The two counters have the same number.
-    """
+    """Return the number of the target's counters, from 0 to COUNTERS - 1. All processes compute the same number."""
     return zlib.crc32(target.encode("utf-8", "surrogatepass")) % COUNTERS
 
 
 class LocalCoordination:
-    """The coordination of a single process.
-
-    Every lease is free, because no other process fetches, changes or invalidates a target.
-    """
-
     def __init__(self) -> None:
         self.sites: SiteThrottle = LocalSiteThrottle()
         self.generation = 0

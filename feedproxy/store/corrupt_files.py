@@ -1,8 +1,7 @@
-"""Quarantine of broken files and folders in a store's folder: they are renamed, and new ones are created.
+"""Quarantine of broken files and folders of a store, by renaming them.
 
-A file or folder is broken if it has another type than expected, such as a directory, a FIFO, a socket or a dangling
-symbolic link. It is also broken if the process may not read and write it. The check opens nothing, because opening a
-FIFO can block.
+A path is broken if it has the wrong type (a directory, a FIFO, a dangling symbolic link), or if the process may not
+read and write it. Nothing is opened for this check, because opening a FIFO can block.
 """
 
 import logging
@@ -16,12 +15,11 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""Maximum number of new names that are tried for a broken file. A name is not usable if an earlier file with this name
-cannot be removed."""
+"""Maximum number of new names to try for a broken file. A name cannot be used if its present file cannot be removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:
-    """Rename `path` to `NAME.corrupt`, replace an earlier file of this name, and log the event.
+    """Rename `path` to `NAME.corrupt`, replace an earlier file of that name, and log a warning.
 
     Return the new path. Raises OSError.
     """
@@ -35,7 +33,7 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Create this folder unless it exists. A file with its name is set aside. Raises OSError."""
+    """Create the folder `path` unless it exists. Rename a file that has its name. Raises OSError."""
     reason = folder_fault(path)
     if reason:
         set_aside(path, reason)
@@ -43,7 +41,7 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Set the file or folder `path` aside, unless it is a file that can be read and written. Raises OSError."""
+    """Rename `path`, unless it is a readable and writable file or does not exist. Raises OSError."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)
@@ -77,7 +75,6 @@ def _fault(path: Path, is_expected: Callable[[int], bool], fault_if_unexpected: 
 
 
 def _remove(path: Path) -> bool:
-    """Remove this file or folder. Return True if the name is free afterwards."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -1,9 +1,8 @@
-"""The store on disk: eight shards with resources, limited in bytes, and a ninth file with the state of other parts.
+"""The store on disk: eight shards with resources, limited in bytes, and a ninth file with the state of feedproxy's
+parts.
 
-A state is a named value of a part of feedproxy, such as the subscriptions. Each shard has the form of a shard of
-diskcache's FanoutCache. FanoutCache itself is not used: it drops a write after a timeout, culls all shards at once, and
-cannot replace one of its files (docs/decisions/store-on-disk.md). All methods are synchronous and raise StoreError. One
-thread reads and another writes.
+A state is a named value, such as the subscriptions. All methods block and raise StoreError. One thread reads, and
+another thread writes. docs/decisions/store-on-disk.md gives the reasons for this form.
 """
 
 import errno
@@ -26,28 +25,30 @@ from feedproxy.store.write_pacing import WritePacer
 logger = logging.getLogger(__name__)
 
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
-"""Codes of write errors, such as a full disk, that may end on their own or after an action of the operator. During such
-an error, stored values can still be read."""
+"""Codes of write errors after which reading still works, such as that of a full disk."""
 SHARDS = 8
-"""Number of shards. With eight, the longest measured wait of one writing process for another was 11 ms. With a single
-file, it was 432 ms."""
+"""Number of shards. One writing process waited at most 11 ms for another with eight shards, and 432 ms with one
+file."""
 CULL_SLICE = 10
-"""Maximum number of values that one step of culling removes, so that a step takes less than a millisecond."""
+"""Maximum number of values that one step of culling removes. The step takes less than a millisecond."""
 HEADER_BLOCK = 256
-"""The JSON headers of resources (resource_codec.py) are padded with spaces to a multiple of this size in bytes. A
-freshened response then has the same length as before, and SQLite writes only the one or two pages that differ."""
+"""Size in bytes, to a multiple of which a resource's JSON header is padded with spaces.
+
+The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
+"""
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""Minimum size of the store in bytes. Eight empty files and their journals take most of a megabyte."""
+"""Minimum size of the store in bytes. Eight empty files and their journals take almost 1 MB."""
 
 
 class DiskStore:
     """The lower tier of `TieredStore`: all resources and state, on disk."""
 
     def __init__(self, folder: Path, *, size_max: int, on_failure: OnFailure) -> None:
-        """Open the folder; create it if it is missing. Raises UsageError if the folder cannot be used.
+        """Open the store in `folder`, which is created if it is missing. Raises UsageError if the folder cannot be
+        used.
 
-        Broken files are set aside (corrupt_files.py). A file that cannot be opened is reported to `on_failure`, and is
-        opened later.
+        A shard that cannot be opened is reported to `on_failure` and opened later. Broken files are renamed
+        (corrupt_files.py).
         """
         if size_max < SIZE_MAX_FLOOR:
             raise UsageError(f"store_max: {size_max} bytes are too few: expected {SIZE_MAX_FLOOR} or more")
@@ -69,8 +70,8 @@ class DiskStore:
         return resource_and_header[0] if resource_and_header is not None else None
 
     def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
-        """Return the resource, and the header from which it was read (resource_codec.py), or None if no resource is
-        stored. Raises StoreError."""
+        """Return the resource and its encoded header (resource_codec.py), or None if no resource is stored. Raises
+        StoreError."""
         data = self._shard(target).get(target)
         if data is None:
             return None
@@ -84,23 +85,21 @@ class DiskStore:
         return self._shard(target).holds(target)
 
     def targets(self) -> Iterator[str]:
-        """Yield every target, one shard after another. Raises StoreError."""
+        """Yield every stored target. Raises StoreError."""
         for shard in self._shards:
             yield from shard.keys()
 
     def read_state(self, name: str) -> bytes | None:
-        """Return the state (a value of another part of feedproxy) with this name, or None if no state is stored. Raises
-        StoreError."""
         data = self._state.get(name)
         return None if data is None else envelope.unseal(data)
 
     # -- writing
 
     def write_all(self, resources: Iterable[Resource], on_header: Callable[[Resource, bytes], None]) -> None:
-        """Store the resources, in one transaction for each shard.
+        """Store the resources, in one transaction for each shard. Raises StoreError; some resources may then be
+        written.
 
-        `on_header` is called with each resource and its header (resource_codec.py). Raises StoreError; some resources
-        may already be written.
+        `on_header` receives each resource and its encoded header (resource_codec.py).
         """
         values_by_shard: dict[int, list[tuple[str, bytes]]] = {}
         pacer = WritePacer()
@@ -118,10 +117,9 @@ class DiskStore:
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
     def write(self, resource: Resource) -> None:
-        """Store a resource. If its shard then exceeds the size limit, remove the values that were stored longest ago.
+        """Store a resource, and cull its shard to the size limit. Raises StoreError.
 
-        A resource that is larger than half of a shard is not stored, and an earlier resource of its target is removed.
-        Raises StoreError.
+        A resource larger than half a shard is not stored, and the target's earlier resource is removed.
         """
         shard = self._shard(resource.target)
         data, _ = resource_codec.dump_with_header(resource, block=HEADER_BLOCK)
@@ -136,13 +134,12 @@ class DiskStore:
         self._shard(target).delete(target)
 
     def write_state(self, name: str, data: bytes) -> None:
-        """Store the state (a value of another part of feedproxy) under this name. Raises StoreError."""
         self._state.set(name, envelope.seal(data))
 
     def cull_slice(self) -> bool:
         """Remove up to CULL_SLICE of the least recently stored values from every shard that exceeds its size limit.
 
-        Return True if a value was removed, and False if no shard exceeds its limit. Raises StoreError.
+        Return True if a value was removed. Raises StoreError.
         """
         culled = 0
 
@@ -156,16 +153,15 @@ class DiskStore:
         return culled > 0
 
     def repair(self) -> None:
-        """Set corrupt shards aside, and open those that could not be opened before. Raises StoreError."""
+        """Rename corrupt shards, and open the shards that could not be opened before. Raises StoreError."""
         _for_each((*self._shards, self._state), Shard.repair)
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files that killed processes left behind, if they are older than `before`. Raises StoreError."""
+        """Remove files older than `before` that killed processes left behind. Raises StoreError."""
         _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
     def stop_waiting(self) -> None:
-        """Make all operations fail at once instead of waiting for a lock, because the process ends. May be called from
-        any thread."""
+        """Make all operations fail at once instead of waiting for a lock. May be called from any thread."""
         _for_each((*self._shards, self._state), Shard.stop_waiting)
 
     def close(self) -> None:
@@ -181,7 +177,6 @@ class DiskStore:
 
 
 def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> None:
-    """Call the operation on every shard, even if one call fails. Raises the last StoreError."""
     failure: StoreError | None = None
     for shard in shards:
         try:
@@ -193,7 +188,6 @@ def _for_each(shards: Iterable[Shard], operation: Callable[[Shard], object]) -> 
 
 
 def _prepare_folder(folder: Path) -> Path:
-    """Create the folder, check that it can be written, and return its absolute path. Raises UsageError."""
     folder = folder.absolute()
     if os.path.expandvars(folder) != str(folder):
         raise UsageError(f"store: folder {folder}: expected a name without environment variables")

@@ -1,15 +1,10 @@
-"""One shard of the store on disk: a folder with a database file, which is reopened after it was replaced.
+"""One shard of the store on disk: a folder with a SQLite file.
 
-Errors of SQLite, diskcache and the system are translated to StoreError here. A corrupt file is detected when it is
-opened or used. The writer then renames the shard's folder to `NAME.corrupt`, in place of an earlier one, and creates an
-empty folder: damage costs one shard. Readers do not do this, because they must not wait.
-
-A lock ensures that processes repair a shard one after another. A process that finds the file replaced opens the new
-file. Connections to the old file do no harm, because SQLite checks whether its file has moved before it removes a
-journal.
-
-Opening and renaming may both fail, for example on a full disk. Then every read and write of the shard fails, and the
-writer tries again. The other shards are not affected.
+All errors of SQLite, diskcache and the system become StoreError. The writer renames the folder of a corrupt file to
+`NAME.corrupt` and creates an empty folder, so that only the values of this shard are lost. Other processes then open
+the new file. Their connections to the old file do no harm: SQLite checks whether a file has moved before it removes the
+journal. While the shard cannot be opened, for example on a full disk, its reads and writes fail. The writer tries to
+open it again.
 """
 
 import contextlib
@@ -31,11 +26,13 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Number of times that a write waits for the lock of the shard, 0.25 s each (sqlite_rows.py): 10 s in total. After a
-write has failed, later writes wait only once, until a write succeeds."""
+"""Number of times that a write waits for the shard's lock, 0.25 s each (sqlite_rows.py).
+
+After a failed write, later writes wait only once, until a write succeeds.
+"""
 OPEN_TIMEOUT: Seconds = 5
-"""Seconds to wait for another process that opens, renames or creates files. The wait is limited, because a process that
-was stopped (SIGSTOP) keeps its lock."""
+"""Seconds to wait for another process that opens, renames or creates files. A stopped process (SIGSTOP) keeps its
+lock."""
 RETRY_INTERVAL: Seconds = 1
 """Seconds between two attempts to open a shard."""
 
@@ -60,15 +57,15 @@ _MISSHAPEN = (TypeError, ValueError, LookupError, AttributeError)
 
 
 class Shard:
-    """Values keyed by text in one folder.
+    """The values of one shard, keyed by text.
 
-    One thread reads and one thread writes. Each calls `close` when it ends.
+    One thread reads and one thread writes. Each thread calls `close` when it ends.
     """
 
     def __init__(self, folder: Path, *, size_max: int | None, on_failure: OnFailure) -> None:
-        """Open the shard; create it if it is missing or corrupt.
+        """Open the shard, which is created if it is missing or corrupt.
 
-        A failure is reported to `on_failure`, and the shard is opened later.
+        A failure is reported to `on_failure`. The shard is then opened later.
         """
         self._folder = folder
         self._size_max = size_max
@@ -86,7 +83,6 @@ class Shard:
 
     @property
     def _rows(self) -> Rows:
-        """Return the open file. Raises StoreError if it cannot be opened."""
         if self._opened is None:
             raise StoreError(self._failure)
         return self._opened
@@ -94,21 +90,16 @@ class Shard:
     # -- reading
 
     def get(self, key: str) -> bytes | None:
-        """Return the value of this key, or None if no value is stored.
-
-        Raises StoreError; if the file is corrupt, the next `repair` sets it aside.
-        """
+        """Return the value of this key, or None if no value is stored. Raises StoreError."""
         with self._translate_errors():
             value: bytes | None = self._rows.get(key)
             return value
 
     def holds(self, key: str) -> bool:
-        """Return True if a value is stored for this key. The value is not read. Raises StoreError."""
         with self._translate_errors():
             return key in self._rows
 
     def keys(self) -> Iterator[str]:
-        """Yield every key. Raises StoreError."""
         with self._translate_errors():
             yield from self._rows.iter_keys()
 
@@ -127,19 +118,20 @@ class Shard:
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
-        """Remove at most `limit` of the least recently stored values if the shard exceeds its size limit. Return the
-        number of removed values. Raises StoreError."""
+        """Remove at most `limit` of the least recently stored values, if the shard exceeds its size limit.
+
+        Return the number of removed values. Raises StoreError.
+        """
         with self._translate_errors():
             culled: int = self._rows.cull_slice(limit)
             return culled
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the shard's files take too much space (Rows.checkpoint). Raises StoreError."""
+        """Checkpoint the journal if the shard's files are too large (`Rows.checkpoint`). Raises StoreError."""
         with self._translate_errors():
             self._rows.checkpoint()
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files that killed processes left behind, if they are older than `before`. Raises StoreError."""
         with self._translate_errors():
             self._rows.remove_orphans(before)
 
@@ -156,8 +148,7 @@ class Shard:
             self._reopen()
 
     def stop_waiting(self) -> None:
-        """Make all operations fail at once instead of waiting for a lock, because the process ends. May be called from
-        any thread."""
+        """Make all operations fail at once instead of waiting for a lock. May be called from any thread."""
         self._locked_out = True
 
     def close(self) -> None:
@@ -207,7 +198,6 @@ class Shard:
             raise StoreError(f"store: shard {self._folder.name} cannot be used: {error}") from error
 
     def _reopen(self) -> None:
-        """Open the file; create it if it is missing or corrupt. Raises StoreError."""
         previous_rows, self._opened = self._opened, None
         try:
             with self._translate_errors():
@@ -250,7 +240,6 @@ class Shard:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Hold the lock that lets one process at a time open, rename or create files."""
         path = self._folder.parent / "lock"
         clear_file(path)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

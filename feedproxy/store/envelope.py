@@ -1,8 +1,7 @@
-"""The envelope of a value in the store: the first bytes, by which the value is recognised and checked.
+"""The envelope of a stored value: the first bytes, by which feedproxy recognises and checks the value.
 
-The form is described in docs/reference/store-format.md. The envelope precedes the header and the content. It has a
-magic number, the version, the kind, the length of the header, and a checksum. The checksum is CRC-32: it detects faults
-of disks and crashes, not manipulation. For 100 KB, CRC-32 takes 20 µs, SHA-256 51 µs and BLAKE2b 92 µs.
+docs/reference/store-format.md describes the layout. The checksum is CRC-32: it detects faults of disks and crashes, not
+manipulation. For 100 KB, CRC-32 takes 20 µs, and BLAKE2b 92 µs.
 """
 
 import struct
@@ -13,17 +12,16 @@ from feedproxy.http.coding.deflate import zlib
 
 VERSION = 1
 LATER_VERSION = 2
-"""Version number of stored forms that an earlier feedproxy would misread. All other stored forms have the number
-VERSION."""
+"""Version number of stored forms that an earlier feedproxy would misread. Other stored forms have VERSION."""
 MAGIC = b"FPXY"
 
 _ENVELOPE = struct.Struct(">4sBBxxII")
-"""Layout: magic number, version, kind, two zero bytes, length of the header, and CRC-32 of everything except itself."""
+"""Layout: magic number, version, kind, two zero bytes, length of the header, and CRC-32 of all other bytes."""
 _CHECKED = _ENVELOPE.size - 4
 
 
 class EnvelopeKind(IntEnum):
-    """The kind of content in an envelope."""
+    """Kinds of values in an envelope."""
 
     RESOURCE = ord("R")
     STATE = ord("S")
@@ -34,11 +32,11 @@ class Damaged(StoreError):
 
 
 class UnknownVersion(StoreError):
-    """Error for a stored form of another feedproxy version that this version cannot read."""
+    """Error for a stored form that this version of feedproxy cannot read."""
 
 
 def seal_parts(kind: EnvelopeKind, header: bytes, *parts: bytes, version: int = VERSION) -> bytes:
-    """Return an envelope with the header and the parts."""
+    """Return an envelope that contains the header and the parts."""
     start = _ENVELOPE.pack(MAGIC, version, kind, len(header), 0)[:_CHECKED]
     checksum = zlib.crc32(header, zlib.crc32(start))
     for part in parts:
@@ -47,10 +45,7 @@ def seal_parts(kind: EnvelopeKind, header: bytes, *parts: bytes, version: int = 
 
 
 def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]:
-    """Return the header and the content of an envelope. Raises Damaged or UnknownVersion.
-
-    The version is checked before the checksum, because another version may have another kind of checksum.
-    """
+    """Return the header and the content of an envelope. Raises Damaged or UnknownVersion."""
     if len(data) < _ENVELOPE.size:
         raise Damaged("invalid stored value: shorter than its envelope")
     magic, version, stored_kind, length, checksum = _ENVELOPE.unpack_from(data)
@@ -68,10 +63,10 @@ def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]
 
 
 def seal(data: bytes) -> bytes:
-    """Return the state of a part of feedproxy, such as subscriptions, in an envelope."""
+    """Return an envelope that contains the state `data`."""
     return seal_parts(EnvelopeKind.STATE, b"", data)
 
 
 def unseal(data: bytes) -> bytes:
-    """Return the data in an envelope made by `seal`. Raises Damaged or UnknownVersion."""
+    """Return the state in an envelope made by `seal`. Raises Damaged or UnknownVersion."""
     return bytes(open_parts(EnvelopeKind.STATE, data)[1])

@@ -1,7 +1,7 @@
-"""Lock of a store's folder.
+"""Lock of a store's folder, which prevents its use by two servers.
 
-If two processes used one folder, each would serve copies that the other has replaced, and both would deliver the same
-notifications. The lock is the kernel's (flock), so it always ends with the process.
+Two servers on one folder would serve each other's outdated copies, and deliver notifications twice. The kernel ends the
+lock (flock) with the process.
 """
 
 import contextlib
@@ -22,8 +22,7 @@ class FolderInUse(FeedproxyError):
 def acquire(folder: Path) -> int | None:
     """Lock this folder, which is created if it is missing. Return the file descriptor of the lock.
 
-    Return None if the file system has no locks, or if the folder cannot be written: the store reports such a folder
-    when it is opened. Raises FolderInUse.
+    Return None if the file system has no locks, or the folder cannot be written. Raises FolderInUse.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

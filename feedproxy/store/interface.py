@@ -1,12 +1,9 @@
 """The protocol of every store, in memory or on disk.
 
-Reading is synchronous. A resource in memory is returned at once. Any other resource needs one short read of the disk,
-some 50 µs for a feed of 60 KB with its codings. Writing does not wait for the disk: when `put` returns, the value is in
-memory and the write is queued. `wait_written` waits for the write of one target, and `flush` for all writes. A caller
-that needs durability calls `wait_written` after `put`.
-
-A failure of the store counts as a miss. After opening, no method raises StoreError. Each failure is reported to
-`on_failure`, which may be called from the store's writer thread.
+Reads block: a resource in memory is returned at once, and a resource on disk (60 KB with its codings) after some 50 µs.
+Writes do not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs durability
+then calls `wait_written`. After opening, no method raises StoreError. A failure counts as a miss and is reported to
+`on_failure`.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,17 +14,17 @@ from feedproxy.store.coordination_interface import Coordination
 from feedproxy.store.resource import Resource
 
 type OnFailure = Callable[[StoreError], None]
-"""Callback for every failure of the store. The callback may be called from any thread, and must not block."""
+"""Callback for a failure of the store. Any thread may call it, and it must not block."""
 
 
 type Precondition = Callable[[], bool]
 
 
 class Store(Protocol):
-    """Resources keyed by target URI, and the state of other parts of feedproxy keyed by name.
+    """Resources keyed by target URI, and state of feedproxy's parts keyed by name.
 
-    One event loop uses a store, and other processes may use the same folder. If the store is shared (`open_store`),
-    `put` and `delete` return only after every process has stopped answering with the previous value.
+    Only one event loop of a process uses the store. In a shared store (`open_store`), `put` and `delete` return when no
+    process answers with the previous value any more.
     """
 
     @property
@@ -37,73 +34,69 @@ class Store(Protocol):
 
     @property
     def unwritten_count(self) -> int:
-        """Return the number of values that the disk lacks after a failed or late write, and that wait for another
-        attempt."""
+        """Return the number of values that wait for another attempt after a failed or late write."""
         ...
 
     def get(self, target: str) -> Resource | None:
-        """Return the resource stored for this target, or None if no resource is stored.
+        """Return the resource of this target, or None if no resource is stored.
 
-        A resource in a shared store is visible only after its `put` has returned. In any other store, it is visible as
-        soon as its `put` has begun.
+        A shared store returns a new resource only after its `put` has returned, any other store at once.
         """
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, even if other processes do not have it yet.
+        """Return the resource that was put last, even if other processes cannot read it yet.
 
-        An update of the resource must start from this resource, so that it loses no earlier update.
+        Every update must start from this resource, so that no earlier update is lost.
         """
         ...
 
     def peek(self, target: str) -> Resource | None:
         """Return the same as `get`, without marking the resource as recently used.
 
-        A caller that iterates over all targets uses this method, so that it does not displace recently used resources
-        from memory.
+        Iterations over all targets use this method, so that no recently used resource is removed from memory.
         """
         ...
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return an object that stays the same as long as `get` returns the same resource from memory.
+        """Return an object that stays the same while memory has the same resource. Return None if memory has no
+        resource.
 
-        Return None if memory does not have the resource. Callers compare the object to check whether a value derived
-        from the resource is still valid. With `used`, the resource is marked as recently used.
+        Callers compare the object to validate what they have derived from the resource. `used` marks the resource as
+        recently used.
         """
         ...
 
     def holds(self, target: str) -> bool:
-        """Return True if `peek` would return a resource. The resource is not read."""
+        """Return True if a resource is stored. The resource is not read."""
         ...
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store this resource in place of the previous one. The call waits only if the queue is full or the store is
-        shared.
+        """Store this resource in place of the previous resource. Wait only if the queue is full or the store is shared.
 
-        A shared store discards the resource if `precondition` returns False. `precondition` is called immediately
-        before the write, perhaps in another thread.
+        A shared store calls `precondition` immediately before the write, perhaps in another thread, and discards the
+        resource if the result is False.
         """
         ...
 
     async def wait_written(self, target: str) -> None:
-        """Wait until the target's last value is on the disk, its write has failed, or some seconds have passed."""
+        """Wait until the target's last value is on disk, its write has failed, or some seconds have passed."""
         ...
 
     async def delete(self, target: str) -> None:
-        """Remove the target's resource. A queued `put` of the target is discarded."""
+        """Remove the target's resource, and discard its queued write."""
         ...
 
     def targets(self) -> Iterator[str]:
-        """Yield every stored target once, in any order. Targets are read lazily, so that the caller can pause."""
+        """Yield every stored target once, in any order. The caller may pause between targets."""
         ...
 
     def get_state(self, name: str) -> bytes | None:
-        """Return the state (a value of another part of feedproxy) with this name, or None if no state is stored."""
+        """Return the state with this name, or None if no state is stored."""
         ...
 
     async def put_state(self, name: str, data: bytes) -> None:
-        """Store a value of another part of feedproxy under this name, completely or not at all. Such values are never
-        culled."""
+        """Store the state under this name, completely or not at all. State is never culled."""
         ...
 
     async def flush(self) -> None:
@@ -111,5 +104,5 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Flush, and release files and threads. A closed store may be closed again, but must not be used otherwise."""
+        """Write all queued values, and release files and threads. May be called again."""
         ...

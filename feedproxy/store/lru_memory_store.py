@@ -1,7 +1,7 @@
-"""The resources in memory (the hot set), bounded in bytes. The least recently used resource is removed first.
+"""The resources in memory, limited in bytes. The least recently used resource is removed first.
 
-The most recently used resources are Python objects. The others are packed into bytes (memory_entry.py). They are
-unpacked in some 50 µs when they are used.
+Recently used resources are Python objects. Other resources are packed into bytes (memory_entry.py), and unpacked in
+some 50 µs.
 """
 
 import sys
@@ -13,15 +13,14 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 UNPACKED_MAX = 1024
-"""Maximum number of unpacked resources, some 2 KB each. Clients, updates and the schedule use about this many at a
+"""Maximum number of unpacked resources, some 2 KB each: about as many as clients, updates and the schedule use at a
 time."""
 
 
 class MemoryStore:
-    """A Store in memory alone, and the upper tier of `TieredStore`.
+    """A Store in memory, which is also the upper tier of `TieredStore`.
 
-    `memory_max` limits the resources, but not the values of `put_state`. The callers of `put_state` limit the size of
-    these values.
+    `memory_max` limits the size of the resources. Callers of `put_state` limit the size of the state.
     """
 
     def __init__(self, memory_max: int, entries_max: int | None = None) -> None:
@@ -67,8 +66,7 @@ class MemoryStore:
         return target in self._entries
 
     def version(self, target: str, *, used: bool = False) -> object | None:
-        """Return the target's entry in memory as the version of its resource (Store.version), or None if there is no
-        entry."""
+        """Return the target's entry, which serves as the version of its resource, or None if memory has no entry."""
         entry = self._entries.get(target)
         if used and entry is not None:
             self._entries.move_to_end(target)
@@ -77,8 +75,8 @@ class MemoryStore:
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Store this resource without waiting, unless it is larger than `memory_max`.
 
-        `size` is the memory that the resource takes, in bytes, and `header` is its header (resource_codec.py), if the
-        caller knows them.
+        A caller passes the `size` of the resource in memory, in bytes, and its encoded `header` (resource_codec.py), if
+        known.
         """
         target = resource.target
         self.drop(target)
@@ -92,7 +90,6 @@ class MemoryStore:
             self.drop(next(iter(self._entries)))
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Store the header (resource_codec.py) of a resource that was just written. May be called from any thread."""
         entry = self._entries.get(resource.target)
         if entry is not None:
             entry.remember_header(resource, header)
@@ -106,7 +103,6 @@ class MemoryStore:
             self._size += packed_entry.size
 
     def drop(self, target: str) -> None:
-        """Remove a resource without waiting."""
         entry = self._entries.pop(target, None)
         if entry is not None:
             self._size -= entry.size
@@ -121,7 +117,6 @@ class MemoryStore:
         self.coordination.record_change()
 
     def clear(self) -> None:
-        """Remove every resource."""
         self._entries.clear()
         self._unpacked.clear()
         self._size = 0

@@ -1,9 +1,8 @@
-"""A store without the resources that must not be served under their target.
+"""A view of a store without the resources that access rules forbid under their target.
 
-After a redirect, a response is stored under the requested target, but comes from the target of the redirect. A client
-that may read the requested target is perhaps not permitted to read the target of the redirect. The copy may be older
-than the access rules, or may come from a machine with other rules. Therefore every read applies the rules. A resource
-that is not permitted counts as absent for clients, lists, notifications and updates.
+After a redirect, the response of the new target is stored under the requested target. A client that may read the
+requested target may lack permission for the new target. Access rules may also change after the response was stored.
+Therefore every read applies the rules. A forbidden resource counts as absent.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,8 +12,10 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""A function that returns True if a response from the second target may be served under the first target. The second
-target is None if it is unknown."""
+"""Function that returns True if the response of the second target may be served under the first target.
+
+The second target is None if it is unknown.
+"""
 
 
 class PermittedStore:

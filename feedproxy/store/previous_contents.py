@@ -1,9 +1,8 @@
-"""Previous contents of a feed, each stored as a difference to a newer content.
+"""Previous contents of a feed, each stored as its difference from a newer content.
 
-They are the dictionaries of `dcz`, the dictionary compression of RFC 9842. An old content is compressed by Zstandard,
-with the content that replaced it as dictionary. Versions of a feed have most of their bytes in common. Therefore the
-last eight together usually take less space than one content compressed by gzip. They never take more than that, because
-the oldest are dropped.
+Clients may name a previous content as dictionary for `dcz`, the dictionary compression of RFC 9842. The difference is a
+Zstandard stream with the newer content as dictionary. The eight contents together take at most the space of the current
+content in gzip.
 """
 
 import struct
@@ -18,24 +17,20 @@ CONTENTS_MAX = 8
 """Maximum number of previous contents stored for one feed."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum size of one content, in bytes. Feeds have a few megabytes at most, but another program may have written a
-larger content into the store."""
+"""Maximum size of one previous content, in bytes. Another program may have written a larger content to the store."""
 
 LEVEL = 3
-"""Compression level of Zstandard. A low level is used because every update makes a difference, and most differences are
-never used."""
+"""Compression level of Zstandard: a low level, because most of these differences are never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
-"""Layout: SHA-256 of the content and of the dictionary, the length of the content, and the length of the stream that
-follows."""
+"""Layout: SHA-256 of the content, SHA-256 of the dictionary, length of the content, length of the stream."""
 
 
 class PreviousContent(NamedTuple):
-    """One content, as a Zstandard stream that was made with a newer content as dictionary."""
+    """One previous content, as a Zstandard stream with a newer content as dictionary."""
 
     hash: bytes
     base: bytes
-    """SHA-256 of the newer content, which is the dictionary."""
     size: int
     """Size of the content, in bytes."""
     stream: bytes
@@ -43,7 +38,7 @@ class PreviousContent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PreviousContents:
-    """Previous contents as one bytes object, the newest last. Raises ValueError if the bytes are invalid."""
+    """Previous contents in one bytes object, the newest last. Raises ValueError if the bytes are invalid."""
 
     data: bytes = b""
 
@@ -72,7 +67,7 @@ class PreviousContents:
     def with_content(self, old: bytes, new: bytes, *, size_max: int) -> "PreviousContents":
         """Return these contents with `old` appended, which `new` has replaced.
 
-        The oldest contents are dropped until all together take at most `size_max` bytes.
+        The oldest contents are dropped until all contents take at most `size_max` bytes.
         """
         current, replaced = dictionary_hash(new), dictionary_hash(old)
         if current == replaced or len(old) > CONTENT_BYTES_MAX:
@@ -82,9 +77,9 @@ class PreviousContents:
         return _pack(_newest_within([*kept_deltas, delta][-CONTENTS_MAX:], size_max))
 
     def content(self, digest: bytes, current: Iterable[bytes]) -> bytes | None:
-        """Return the content with this hash, decoded from the differences and the `current` contents.
+        """Return the content with the SHA-256 hash `digest`, or None if it cannot be decoded.
 
-        Return None if the content cannot be decoded, or has another hash after decoding.
+        `current` are the present contents of the feed, from which decoding starts.
         """
         deltas = {entry.hash: entry for entry in self}
         if digest not in deltas:
@@ -114,7 +109,7 @@ NO_CONTENTS = PreviousContents()
 def _newest_within(contents: Sequence[PreviousContent], size_max: int) -> list[PreviousContent]:
     """Return the newest contents that fit into `size_max` bytes.
 
-    The oldest contents are dropped first, because an older content is decoded from the newer ones.
+    Older contents are decoded from newer contents, so the oldest are dropped first.
     """
     fitting: list[PreviousContent] = []
     size = 0

@@ -1,5 +1,4 @@
-"""The resource: everything that is stored about one target URI, as one value. It is written completely or not at
-all."""
+"""The resource: everything that is stored about one target URI, written completely or not at all."""
 
 import math
 import struct
@@ -20,7 +19,7 @@ _RECORD = struct.Struct("<dQIH")
 
 
 class RelocationKind(StrEnum):
-    """The kind of permanent change that an origin reports for an address."""
+    """Kinds of permanent changes of an address that an origin reports."""
 
     MOVED = "moved"
     GONE = "gone"
@@ -28,15 +27,14 @@ class RelocationKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """A permanent move or end that an origin reported, and the number of reports
-    (refresh/policy/moved_and_gone.py)."""
+    """A permanent move or end of a feed that its origin has reported (refresh/policy/moved_and_gone.py)."""
 
     kind: RelocationKind
     location: str
-    """The new address; empty if the feed has ended."""
+    """The new address, or "" if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last report that was counted. A further report soon after this time is not counted."""
+    """Time of the last counted report. A report soon afterwards is not counted."""
     count: int
     confirmed: bool = False
 
@@ -50,17 +48,15 @@ class Failures:
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """Time from which the target may be fetched again. It is the later of two instants: the end of the back-off, and
-    the instant that the origin states."""
+    """Time from which the target may be fetched again: the end of the back-off or of the origin's Retry-After, the
+    later one."""
     by_origin: bool = False
-    """True if `next_try` is the instant that the origin states (Retry-After), and False if it is the end of the
-    back-off."""
+    """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFormatChange:
-    """A format change of a feed that is not confirmed yet: the feed was ill-formed, in another format, or much
-    shorter."""
+    """A change that awaits confirmation: the feed was ill-formed, in another format, or much shorter."""
 
     shape: str
     first: Instant
@@ -69,20 +65,20 @@ class PendingFormatChange:
 
 @dataclass(frozen=True, slots=True)
 class DeltaBase:
-    """An earlier version of a feed that clients may have: its validators and its entries."""
+    """An earlier version of a feed from which a delta can be made: its validators and its entries."""
 
     tag: str
-    """The part that the entity tags of this version have in common in all codings."""
+    """The part of the entity tags that is the same in all codings of this version."""
     last_modified: Instant | None
-    """Last-Modified as sent to clients."""
+    """Last-Modified of this version as sent to clients, or None."""
     entries: bytes
-    """Identity and digest of each entry, together 16 bytes for an entry (feed/delta/entry_identities.py)."""
+    """Identity and digest of each entry, 16 bytes per entry (feed/delta/entry_identities.py)."""
 
 
 class PackedDeltaBases(PackedSequence[DeltaBase]):
-    """Delta bases (DeltaBase) in one bytes object.
+    """Delta bases in one bytes object.
 
-    Each has the length of its tag (two bytes), the length of its entries (four bytes), its date, tag and entries.
+    Layout of each: length of the tag (two bytes), length of the entries (four bytes), date, tag, entries.
     """
 
     __slots__ = ()
@@ -108,10 +104,9 @@ class PackedDeltaBases(PackedSequence[DeltaBase]):
 
 @dataclass(frozen=True, slots=True)
 class VersionRecord:
-    """The data about one version of a feed that the operator's page shows.
+    """One line of the list of versions on the operator's page.
 
-    `tag` is the part that the version's entity tags have in common in all codings. It also identifies the version in
-    `delta_bases`. `tag` is empty if the version had no entity tag.
+    `tag` is the part of the entity tags that is the same in all codings, and empty without an entity tag.
     """
 
     at: Instant
@@ -122,9 +117,9 @@ class VersionRecord:
 
 
 class PackedVersionRecords(PackedSequence[VersionRecord]):
-    """Version records (VersionRecord) in one bytes object.
+    """Version records in one bytes object.
 
-    Each has its instant, size and number of items, the length of its tag (two bytes), and its tag.
+    Layout of each: instant, size, number of items, length of the tag (two bytes), tag.
     """
 
     __slots__ = ()
@@ -175,31 +170,30 @@ class Resource:
     delta_bases: Sequence[DeltaBase] = ()
     parts: tuple[StoredResponse, ...] = ()
     last_push: Instant = 0.0
-    """Time of the last change that was reported by a hub or cloud to which this proxy subscribes."""
+    """Time of the last change that a hub or cloud has reported to feedproxy."""
     push_lease_expires: Instant = 0.0
-    """Time at which the subscription at the hub or cloud ends, or 0 if it is not known
+    """Time at which feedproxy's subscription at the hub or cloud ends, or 0 if unknown
     (refresh/policy/polling_with_push.py)."""
     first_seen: Instant = 0.0
-    """Time at which the target was first found to be a feed."""
+    """Time at which feedproxy first found a feed at the target."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True if the publication dates before the first fetch have not been read from the feed yet. The second update
-    reads them, because a feed that is never updated does not need these dates."""
+    """True if feedproxy has not yet read the publication dates before its first fetch. The second update reads these
+    dates."""
     fencing_token: int = 0
-    """Number that orders the copies of the target in a fleet: on every machine, the later copy has the higher number
-    (fleet/). The number is 0 without a fleet."""
+    """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
 
     keyed: tuple[StoredResponse, ...] = ()
 
     has_expected_readers: bool = False
-    """True if polls of readers with a known rhythm were expected at the last refresh (subscribers/poll_rhythms.py)."""
+    """True if feedproxy expected polls of readers with a known rhythm at the last refresh
+    (subscribers/poll_rhythms.py)."""
 
     previous: PreviousContents = NO_CONTENTS
-    """Earlier contents that clients may have and may name as dictionaries. Only shared contents are included."""
+    """Earlier shared contents, which clients may name as dictionaries."""
 
     varies_by: tuple[str, ...] = ()
-    """Names of the client's request fields in the Vary of the feed's last response. They are recorded only if HTTP
-    forbids storing that response."""
+    """Names of request fields in the Vary of the last response, recorded only if HTTP forbids storing that response."""
 
     def __post_init__(self) -> None:
         # Compare the type, because isinstance() takes a microsecond for a subclass of an abstract class.
@@ -218,7 +212,6 @@ class Resource:
 
     @property
     def varying_names(self) -> frozenset[str]:
-        """Return the names of fields by which shared responses of this target vary."""
         shared = (*self.variants, *self.parts)
         return frozenset([*self.varies_by, *(name for response in shared for name in vary_names(response.fields))])
 
@@ -229,17 +222,16 @@ class Resource:
 
     @property
     def responses(self) -> tuple[StoredResponse, ...]:
-        """Return all stored responses, in the order in which they are written to the store."""
         return (*self.variants, *self.parts, *self.keyed)
 
 
 def correct_future_instants(resource: Resource, now: Instant) -> Resource:
-    """Return the resource with instants in the future replaced by `now`. Such instants occur after the clock was set
+    """Return the resource with every future instant replaced by `now`. Future instants occur after the clock was set
     back.
 
-    A lifetime, pause or lease that begins at such an instant keeps its length. If no instant is in the future, the same
-    object is returned. The caller must store the result. Otherwise the instants would become `now` at each read, and
-    the copy would never age.
+    The result is the same object if no instant is in the future. The caller must store the result, because the instants
+    would otherwise become `now` at each read, and the copy would never age. A lifetime, pause or lease keeps its
+    length.
     """
     instants = [resource.fetched, resource.last_push, resource.failures.last, resource.first_seen]
     instants += [variant.response_time for variant in resource.responses]
@@ -274,7 +266,6 @@ def correct_future_instants(resource: Resource, now: Instant) -> Resource:
 
 
 def _received_by(response: StoredResponse, now: Instant) -> StoredResponse:
-    """Return the response with a response time of at most `now`."""
     excess = response.response_time - now
     if excess <= 0:
         return response

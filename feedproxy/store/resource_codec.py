@@ -1,11 +1,8 @@
-"""Codec of a resource's stored form: docs/reference/store-format.md.
+"""Codec of a resource's stored form (docs/reference/store-format.md): an envelope, a header in JSON, and the bodies.
 
-A stored form is an envelope (envelope.py), a header in JSON, and the bodies unchanged. Nothing is pickled, because
-write access to the store's files must not permit running code.
-
-The header follows the dataclasses: each member has its name in the header and is left out if it has its default. The
-declared type of a member determines how it is read. A new member with a default therefore needs no code here and no new
-version. A member with an unsupported type raises TypeError on import.
+Nothing is pickled, because write access to the store's files must not permit running code. The header has one member
+for each member of the dataclasses, except members with their default. Declared types determine how members are read. A
+member with an unsupported type raises TypeError on import.
 """
 
 import base64
@@ -31,18 +28,18 @@ from feedproxy.store.resource import Resource
 
 _INTERNER = Interner()
 _INTERNED_MEMBERS = frozenset({"detail", "edited_by", "media_type", "namespace", "protocol", "rel", "type", "version"})
-"""Members with texts that many feeds have in common. Equal texts share one object in memory."""
+"""Members with texts that many feeds share. Equal texts are one object in memory."""
 
 
 def dump(resource: Resource) -> bytes:
-    """Return the stored form of a resource, which `load` reads. Raises StoreError if the resource cannot be written."""
+    """Return the stored form of a resource. Raises StoreError if the resource cannot be encoded."""
     return dump_with_header(resource)[0]
 
 
 def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, bytes]:
     """Return the stored form of a resource, and its header for `restore`. Raises StoreError.
 
-    Spaces are appended to the header, so that its length is a multiple of `block` bytes.
+    The header is padded with spaces to a multiple of `block` bytes.
     """
     area_parts: list[bytes] = []
     positions: dict[int, list[int]] = {}
@@ -80,17 +77,17 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 
 
 def header_of(resource: Resource) -> bytes:
-    """Return the header of the stored form, without the positions of bodies, for `restore`. Raises StoreError."""
+    """Return the header for `restore`, without the positions of bodies. Raises StoreError."""
     return _header(resource, lambda _: {}, lambda _: [])
 
 
 def load(data: bytes) -> Resource:
-    """Parse a stored form and return the resource. Raises only Damaged and UnknownVersion, which are StoreErrors."""
+    """Return the resource of a stored form. Raises Damaged or UnknownVersion."""
     return load_with_header(data)[0]
 
 
 def load_with_header(data: bytes) -> tuple[Resource, bytes]:
-    """Parse a stored form. Return the resource, and its header for `restore`. Raises the errors of `load`."""
+    """Return the resource of a stored form, and its header for `restore`. Raises Damaged or UnknownVersion."""
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
     context = _StoredBodies(area)
     resource = _read(header, context)
@@ -104,8 +101,8 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"", target: str = "") -> Resource:
     """Return the resource with this header, these bodies and these previous contents.
 
-    The bodies are in the order of `Resource.responses`. If `target` equals the resource's target, the resource refers
-    to this object, so that the text is in memory only once. Raises Damaged if header and bodies do not belong together.
+    The bodies are in the order of `Resource.responses`. A `target` that equals the resource's target becomes its
+    target, so that memory has the text once. Raises Damaged if the header does not match the bodies.
     """
     return _read(header, _BodiesInMemory(bodies, previous, target))
 
@@ -129,7 +126,6 @@ def _header(
     resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
 ) -> bytes:
     def plain(value: Any) -> object:
-        """Return a value as types that the JSON encoder supports, for example a sorted list for a set."""
         if isinstance(value, Fields):
             return list(value)
         if isinstance(value, PackedSequence):
@@ -162,7 +158,7 @@ def _header(
 def _bodies_to_write(content: Content) -> list[tuple[str, bytes | int]]:
     """Return the bodies to write, by coding.
 
-    The decoded body is left out if the gzip body decodes to it, which saves four fifths of the bytes.
+    The decoded body is omitted if the gzip body decodes to it, which saves four fifths of the bytes.
     """
     assert isinstance(content.bodies, Bodies)
     to_write = dict(content.bodies.stored)
@@ -186,14 +182,13 @@ _STORED_NAMES: Mapping[str, Mapping[str, str]] = {
     "Relocation": {"kind": "ending"},
     "Failures": {"by_origin": "asked"},
 }
-"""Names in the stored form that differ from the names of attributes, by class. Never change them: existing stores
-contain them."""
+"""Names in the stored form, where they differ from attribute names. Existing stores contain them: never change them."""
 
 _DEFAULTS: dict[type, tuple[tuple[str, str, Any], ...]] = {}
 
 
 def _defaults(kind: type) -> tuple[tuple[str, str, Any], ...]:
-    """Return the members of a dataclass: attribute, stored name and default. Raises TypeError for any other class."""
+    """Return the members of a dataclass: attribute, stored name and default. Raises TypeError for other classes."""
     cached = _DEFAULTS.get(kind)
     if cached is None:
         names = _STORED_NAMES.get(kind.__name__, {})
@@ -210,14 +205,12 @@ def _default(member: Field[Any]) -> Any:
 
 
 class _Context:
-    """The state of decoding one stored form: its bodies, and the texts that occur in it."""
-
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
     def text(self, text: str) -> str:
-        """Return the same object for equal texts of one stored resource. This saves memory, because texts repeat: for
-        example, each variant contains the target."""
+        """Return one object for all equal texts of a stored resource, such as the target, which each variant
+        contains."""
         return self._texts.setdefault(text, text)
 
     @abstractmethod
@@ -230,8 +223,6 @@ class _Context:
 
 
 class _StoredBodies(_Context):
-    """The state of decoding a complete stored form, which contains the bodies."""
-
     def __init__(self, area: memoryview) -> None:
         super().__init__()
         self._area = area
@@ -253,7 +244,6 @@ class _StoredBodies(_Context):
         return self._body(_read_integer(start, self), _read_integer(length, self))
 
     def _body(self, start: int, length: int) -> bytes:
-        """Return the body at this position. The same position always gives the same object."""
         body = self._bodies.get((start, length))
         if body is None:
             if not 0 <= start <= start + length <= len(self._area):
@@ -268,10 +258,7 @@ class _StoredBodies(_Context):
 
 
 class _BodiesInMemory(_Context):
-    """The state of decoding a header alone, with bodies that are in memory in the order of `Resource.responses`.
-
-    The positions of bodies in the header are ignored.
-    """
+    """Context of decoding a header with bodies that are already in memory, in the order of `Resource.responses`."""
 
     def __init__(self, bodies: Iterable[Bodies], previous: bytes, target: str) -> None:
         super().__init__()
@@ -315,10 +302,7 @@ def _read_common_text(value: Any, context: _Context) -> str | None:
 
 
 def _read_fields(value: Any, context: _Context) -> Fields:
-    """Return the field lines in `value`.
-
-    Raises ValueError for a line break, because other programs may write to the store.
-    """
+    """Return the field lines in `value`. Raises ValueError for a line break."""
     lines = [_INTERNER.line(name, line) for name, line in _read_list(value, context)]
     # "CR, LF, and NUL" (RFC 9110, section 5.5). Characters beyond Latin-1 raise UnicodeEncodeError, a ValueError.
     text = "".join([part for line in lines for part in line]).encode("latin-1")
@@ -348,15 +332,14 @@ _SIMPLE: Mapping[Any, _Decoder] = {
 
 
 def _plain_types(kind: Any) -> tuple[type, ...]:
-    """Return the JSON types with which a value of this declared type is stored unchanged. Reading such a member needs
-    no function call."""
+    """Return the JSON types with which a value of this declared type is stored unchanged."""
     if isinstance(kind, TypeAliasType):
         return _plain_types(kind.__value__)
     return {int: (int,), float: (float, int), bool: (bool,)}.get(kind, ())
 
 
 def _decoder(kind: Any) -> _Decoder:
-    """Return the function that reads a value of this declared type. Raises TypeError for unsupported types."""
+    """Return the function that decodes a value of this declared type. Raises TypeError for unsupported types."""
     if isinstance(kind, TypeAliasType):
         return _decoder(kind.__value__)
     if kind in _SIMPLE:

@@ -1,9 +1,8 @@
-"""Memory that all workers share, for values that the disk does not have, or does not have yet.
+"""Memory that all workers share, for values that the disk does not have yet.
 
-While the disk is full, read-only or locked, all workers must answer with the value that one of them has stored. A value
-that cannot be written soon is therefore appended to a ring buffer in the shared memory, and a table contains its
-position. Reads search the table before the disk. When the value has been written to the disk later, its entry is
-removed from the table. If newer values have overwritten a value in the ring, its target counts as not stored, in all
+While the disk is full, read-only or locked, every worker must answer with the latest value. A worker appends such a
+value to a ring buffer in shared memory, and enters its position in a table, which reads search before the disk. The
+entry is removed when the disk has the value. A value that newer values have overwritten counts as not stored, in all
 workers (docs/decisions/worker-coordination.md).
 """
 
@@ -18,30 +17,28 @@ from contextlib import AbstractContextManager
 from feedproxy.errors import StoreError
 
 CAPACITY = 64 * 1024 * 1024
-"""Size of the ring buffer, in bytes: about two thousand feeds in all their codings. The system allocates the memory
-only as the ring is filled."""
+"""Size of the ring buffer, in bytes: about two thousand feeds in all codings. Memory is allocated as the ring is
+filled."""
 VALUE_MAX = CAPACITY // 8
-"""Maximum size of one value, in bytes. A larger value is not put into the ring, and its target counts as not stored."""
+"""Maximum size of one value in the ring, in bytes. A target with a larger value counts as not stored."""
 SLOTS = 16_384
 BUCKET = 8
-"""Number of slots of the table that can contain the entry of a given name. If all of them are occupied, the value that
-was appended first is dropped."""
+"""Number of table slots that may contain a given name. If all are occupied, the oldest value is dropped."""
 
 _SLOT = struct.Struct("<QQ")
-"""Layout of a slot: hash of the name, and position."""
+"""Layout of a slot: hash of the name, and position of the value."""
 _RECORD = struct.Struct("<QQIII")
 """Layout of a record: position, hash, length of the name, length of the value, and CRC-32 of name and value."""
 _COUNTERS_SIZE = 16
 TABLE_SIZE = _COUNTERS_SIZE + _SLOT.size * SLOTS
-"""Size of the mapped memory, in bytes: the number of entries, the position of the ring's end, and the table."""
+"""Size of the mapped memory, in bytes: the number of entries, the end of the ring, and the table."""
 
 DELETED = b""
-"""Placeholder for a value that was deleted, or that newer values have overwritten in the ring. The disk may have an
-older value, which must not be used."""
+"""Placeholder for a value that was deleted or overwritten in the ring. An older value on disk must not be used."""
 
 
 class SharedOverflow:
-    """The ring buffer and its table. `mutex` ensures that only one thread of one process writes to them at a time."""
+    """The ring buffer and its table. `mutex` admits one writing thread among all processes."""
 
     def __init__(
         self,
@@ -52,8 +49,7 @@ class SharedOverflow:
         mutex: Callable[[], AbstractContextManager[None]],
         capacity: int = CAPACITY,
     ) -> None:
-        """Use the table in `mapped` from offset `table` on, and the ring in the file `handle` from offset `start`
-        on."""
+        """Use the table at offset `table` of `mapped`, and the ring at offset `start` of the file `handle`."""
         self._map, self._table, self._handle, self._start = mapped, table + _COUNTERS_SIZE, handle, start
         self._mutex, self._capacity = mutex, capacity
         self._counters = memoryview(mapped)[table : table + _COUNTERS_SIZE].cast(
@@ -64,15 +60,13 @@ class SharedOverflow:
         return self._counters[0]
 
     def position(self, name: str) -> int:
-        """Return the position of the value with this name. Return 0 if the ring has no such value, because the disk is
-        up to date."""
+        """Return the position of the value with this name, or 0 if the value on disk is the latest."""
         if not self._counters[0]:
             return 0
         return self._find(_hash(name))[1]
 
     def get(self, name: str) -> bytes | None:
-        """Return the value with this name, or DELETED. Return None if the table has no entry: the value on disk is the
-        latest."""
+        """Return the value with this name, DELETED, or None if the value on disk is the latest."""
         for _ in range(3):  # an entry may be replaced while it is read
             position = self.position(name)
             if not position:
@@ -85,8 +79,8 @@ class SharedOverflow:
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
         """Append a value, or DELETED, and return its position.
 
-        Return 0 if `precondition` returns False. `precondition` is called under the lock, before the value is appended.
-        Raises StoreError if no memory is available. The target of the value then counts as not stored.
+        Call `precondition` under the lock, and return 0 without appending if its result is False. Raises StoreError if
+        no memory is available; the target then counts as not stored.
         """
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:
@@ -118,8 +112,8 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of this name, because the disk is up to date. Do nothing if another value was appended after
-        the one at `position`."""
+        """Remove the entry of this name, because the disk has its value. Keep the entry if its position is not
+        `position`."""
         if not position:
             return
         with self._mutex():
@@ -129,7 +123,7 @@ class SharedOverflow:
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield each name in the table, with True if it has a value, or False if its value is DELETED."""
+        """Yield each name in the table, with True for a value and False for DELETED."""
         if not self._counters[0]:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]
@@ -139,14 +133,10 @@ class SharedOverflow:
                 yield record[0], record[1] != DELETED
 
     def close(self) -> None:
-        """Release the mapped memory."""
         self._counters.release()
         del self._map
 
     def _find(self, key: int) -> tuple[int, int]:
-        """Return the offset of a name's slot in the mapped table, and the position of its value. `key` is the hash of
-        the name. For an unknown name, return the offset of the slot to overwrite, and 0.
-        """
         first = self._table + key % (SLOTS // BUCKET) * BUCKET * _SLOT.size
         oldest = (1 << 64, first)
         for slot_offset in range(first, first + BUCKET * _SLOT.size, _SLOT.size):
@@ -157,7 +147,7 @@ class SharedOverflow:
         return oldest[1], 0
 
     def _read(self, position: int) -> tuple[str, bytes] | None:
-        """Return the name and value at this position, or None if the ring has overwritten them."""
+        """Return the name and value at this position, or None if newer values have overwritten them."""
         offset = self._start + position % self._capacity
         head = os.pread(self._handle, _RECORD.size, offset)
         if len(head) < _RECORD.size:

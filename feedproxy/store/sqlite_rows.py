@@ -1,8 +1,7 @@
-"""diskcache, restricted to texts as keys and bytes as values.
+"""diskcache without pickle: texts as keys, and bytes as values.
 
-diskcache pickles values of other types, and unpickles values that a row marks as pickled: a program with write access
-to the file could run code in the proxy. diskcache also opens and removes any file that a row names. This module neither
-writes nor reads pickled values, and uses only files with the names that diskcache gives to files of values.
+diskcache unpickles values and opens files that a row names, so a program with write access to the file could run code
+in the proxy. This module uses no pickled values, and only files with the names that diskcache gives to files of values.
 """
 
 import contextlib
@@ -24,22 +23,24 @@ from feedproxy.errors import StoreError
 from feedproxy.store.corrupt_files import make_folder
 
 FILE_MIN = 256 * 1024
-"""Size in bytes from which a value has a file of its own. With diskcache's default of 32 KiB, most feeds would have a
-file of their own, and writing would take 5 to 9 times as long. With a much larger size, SQLite would copy long chains
-of pages."""
+"""Size in bytes from which a value has a file of its own.
+
+With diskcache's default of 32 KiB, most feeds would have a file, and writing would take 5 to 9 times as long. With a
+much larger size, SQLite would copy long chains of pages.
+"""
 PAGE_CACHE_KIB = 1024
-"""Size of the page cache of each connection, in KiB. Nine files have two connections each. With diskcache's default of
-32 MiB, they could take 576 MiB in total. Reading is as fast with a small cache, because pages come from the memory
-map."""
+"""Size of the page cache of each connection, in KiB. Nine files have two connections each.
+
+With diskcache's default of 32 MiB, the caches could take 576 MiB in total. Reads use the memory map, and are as fast
+with a small cache.
+"""
 JOURNAL_MAX = 4 * 1024 * 1024
-"""Maximum size of the journal of one file, in bytes. SQLite checkpoints the journal at that size. The limit of the
-values (`size_max`) does not include the journal."""
+"""Size at which SQLite checkpoints the journal of a file, in bytes. `size_max` does not include the journal."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
-"""Number of keys that one query reads when all keys are listed. The query takes half a millisecond."""
+"""Number of keys that one query reads, in half a millisecond, when all keys are listed."""
 BUSY_TIMEOUT = 0.25
-"""Seconds that a statement waits for a lock on the file. With a write-ahead log, reads wait only while SQLite recovers
-the log. Writes try several times (disk_shard.py)."""
+"""Seconds that a statement waits for a lock on the file. Reads wait only while SQLite recovers the write-ahead log."""
 
 OPEN_TIMEOUT = 0.5
 """Seconds that opening a file waits for the lock of another process. diskcache waits for 60 s."""
@@ -54,14 +55,13 @@ _VOLUME = "SELECT page_count, value FROM pragma_page_count, Settings WHERE key =
 _OLDEST = "SELECT filename FROM Cache ORDER BY store_time LIMIT ?"
 _DELETE_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
 _SETUP_STATEMENT = re.compile("INSERT|UPDATE|CREATE|DROP")
-"""Matches the statements by which diskcache sets up a file whenever it opens it. They change nothing in a file that was
-opened before."""
+"""Pattern of the statements by which diskcache sets up a file whenever it opens it."""
 _UNWRITABLE = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR))
 _FILE_NAME = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{28}\.val", re.ASCII)
 
 
 class BytesOnly(diskcache.Disk):  # type: ignore[misc] # diskcache has no types
-    """A disk format with str as keys and bytes as values. Raises StoreError for any other type, written or read."""
+    """diskcache's disk format with str keys and bytes values. Raises StoreError for any other type."""
 
     def put(self, key: object) -> tuple[str, bool]:
         if type(key) is not str:
@@ -133,13 +133,13 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
-    """One SQLite file and the files beside it. Raises the errors of sqlite3, diskcache and the system.
+    """One SQLite file and its files of values. Raises the errors of sqlite3, diskcache and the system.
 
-    Each thread has its own connection. `close` closes the connection of the calling thread.
+    Each thread has its own connection, which `close` closes.
     """
 
     _remove_later: Callable[[str | None], None] | None = None
-    """Function that collects the files that the current transaction has replaced, to be removed after the commit."""
+    """Function that collects the replaced files of the current transaction, which are removed after the commit."""
 
     def __init__(self, folder: Path, *, size_max: int | None) -> None:
         make_folder(folder)
@@ -168,10 +168,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
     @property
     def _sql(self) -> Callable[..., Any]:
-        """Return `execute` of this thread's connection.
-
-        The function repeats a statement for a limited time while the file is locked.
-        """
+        """Return a function that executes a statement, and repeats it for a limited time while the file is locked."""
         execute: Callable[..., Any] = self._con.execute
 
         def execute_checked(statement: str, *parameters: Any) -> Any:
@@ -202,10 +199,10 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
 
     @contextlib.contextmanager
     def _transact(self, retry: bool = False, filename: str | None = None) -> Iterator[tuple[Any, Any]]:
-        """Run a transaction. Files of replaced rows are removed after the outermost transaction is committed.
+        """Run a transaction. Files of replaced rows are removed after the outermost commit.
 
-        diskcache removes the files at the end of an inner transaction. A process that ends before the outer commit
-        would leave the old row without its file.
+        diskcache removes the files after an inner transaction. A crash before the outer commit would then leave the old
+        row without its file.
         """
         if threading.get_ident() == self._txn_id and self._remove_later is not None:
             yield self._sql, self._remove_later
@@ -220,8 +217,8 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def set_all(self, values: Iterable[tuple[str, bytes]]) -> None:
         """Store several values in one transaction.
 
-        One statement stores all values that have no file of their own. With a statement for each value, the thread
-        would release Python's interpreter lock each time, and might have to wait for the event loop to get it back.
+        One statement stores all values without a file of their own: after each statement, the thread may have to wait
+        for Python's interpreter lock.
         """
         with self._transact() as (sql, cleanup):
             inline: dict[str, bytes] = {}
@@ -239,17 +236,16 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             sql(_STORE_INLINE.format(marks=", ".join(["(?, ?, ?, ?, ?, ?)"] * len(inline))), columns)
 
     def volume(self) -> int:
-        """Return the size of the file and of the files beside it, in bytes, by one statement."""
+        """Return the size of the file and its files of values, in bytes."""
         ((page_count, size_of_files),) = self._sql(_VOLUME).fetchall()
         volume: int = self._page_size * page_count + size_of_files
         return volume
 
     def cull_slice(self, limit: int) -> int:
-        """Remove at most `limit` of the least recently stored values if all values together exceed `size_max`. Return
-        the number of removed values.
+        """Remove at most `limit` of the least recently stored values, if all values exceed `size_max`. Return their
+        number.
 
-        diskcache's own `cull` returns only when the values fit `size_max`. That takes seconds, and all writes wait for
-        it.
+        diskcache's own `cull` blocks all writes until the values fit, which takes seconds.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0
@@ -261,9 +257,9 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return len(names)
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the files take more than the sum of `size_max` and JOURNAL_MAX.
+        """Checkpoint the journal if the files take more than `size_max` + JOURNAL_MAX bytes.
 
-        Removed values take space in the journal until a checkpoint returns the space to the file system.
+        Only a checkpoint returns the space of removed values to the file system.
         """
         if self.size_max is None:
             return
@@ -273,7 +269,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
             self._sql("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def iter_keys(self) -> Iterator[str]:
-        """Yield every valid key. Keys are read in pages, from the index alone."""
+        """Yield every valid key."""
         last = ""
         page = "SELECT key FROM Cache WHERE key > ? AND raw = 1 AND typeof(key) = 'text' ORDER BY key LIMIT ?"
         while keys := [key for (key,) in self._sql(page, (last, PAGE_ROWS)).fetchall()]:
@@ -283,7 +279,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
     def remove_orphans(self, before: Instant) -> int:
         """Remove files older than `before` that no row names, and return their number.
 
-        A process that was killed between writing the file and its row leaves such a file.
+        Such a file remains if a process is killed between writing the file and its row.
         """
         root = Path(self.directory)
         old_files = {path for path in root.glob("??/??/*.val") if path.lstat().st_mtime < before}

@@ -1,7 +1,6 @@
 """A store with memory in front of a disk, and the function that opens a store.
 
-A read searches memory, then the write queue, then the disk. A resource from the queue or the disk is added to the
-resources in memory (lru_memory_store.py).
+A read searches memory, then the write queue, then the disk.
 """
 
 import asyncio
@@ -32,28 +31,22 @@ type Key = tuple[EnvelopeKind, str]
 
 MEMORY = "memory:"
 HOT_MAX = 65_536
-"""Maximum number of resources in memory, even if they are small, because the garbage collector visits each of them
-while clients wait. Other resources are read from the disk, usually from the system's cache of the disk.
-"""
+"""Maximum number of resources in memory, of any size. The garbage collector visits each resource while clients wait."""
 BATCH_WINDOW = 0.25
-"""Seconds that a value waits for further values, so that one transaction for each shard writes all of them."""
+"""Seconds that a write waits for further writes, which then share a transaction."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Number of bytes that are written before the sizes of all shards are checked again. Each write checks only its own
-shard."""
+"""Number of written bytes after which the sizes of all shards are checked. A write checks only its own shard."""
 ABSENT_MAX = 1024
-"""Maximum number of targets that are remembered as not stored. After a miss, the target is looked up five times before
-a response is stored. Only the first of these look-ups reads the disk."""
+"""Maximum number of targets remembered as not stored. A request that misses looks its target up five times."""
 PEEKED_MAX = 4
-"""Number of resources from `peek` that are remembered, so that a `get` soon afterwards need not read the disk again."""
+"""Number of resources from `peek` that a `get` soon afterwards finds in memory."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""Seconds that a shared `put` waits for the disk. Afterwards the other workers get the value from shared memory
-(shared_overflow.py). While writes to the disk are late, later values are put into shared memory without waiting."""
+"""Seconds that a shared `put` waits for the disk. Afterwards, the other workers read the value from shared memory
+(shared_overflow.py)."""
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""Maximum size of the write queue in bytes while writes to the disk are late. Further values are stored in memory
-alone."""
+"""Maximum size in bytes of the write queue while writes are late. Further values are stored in memory alone."""
 ORPHAN_AGE = 3600
-"""Age in seconds from which a value's file that no database row names counts as left by a killed process. No write
-takes so long."""
+"""Age in seconds from which a file of a value without a database row is removed. Every write is faster."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,12 +59,11 @@ def open_store(
     on_failure: OnFailure | None = None,
     shared: bool | Path = False,
 ) -> Store:
-    """Open the store at `location` and return it. `location` is `memory:`, a folder, or empty for the platform's cache
-    folder.
+    """Return the store at `location`: `memory:`, a folder, or "" for the platform's cache folder.
 
-    Sizes are in bytes. `shared` is true if other processes use the same folder. Then no process answers with a replaced
-    value. A path as `shared` names the file for their coordination (worker_coordination.py). Broken files are set
-    aside with a warning. Raises UsageError if the location cannot be used.
+    Sizes are in bytes. `shared` is true if several processes use the folder. A path as `shared` names the file for
+    their coordination (worker_coordination.py). Broken files are renamed, with a warning. Raises UsageError if the
+    location cannot be used.
     """
     if location == MEMORY:
         if shared:
@@ -106,11 +98,10 @@ def _always() -> bool:
 
 
 class TieredStore:
-    """A Store that has everything on disk, and the most recently used resources also in memory.
+    """A Store that has everything on disk, and recently used resources also in memory.
 
-    If several processes share the disk, `get` returns the value on disk or in the memory that they share
-    (shared_overflow.py), even while a newer value waits to be written. A value enters this process's own memory once
-    the disk or the shared memory has it, and the change is published.
+    If processes share the disk, `get` returns the value on disk or in shared memory (shared_overflow.py), even while a
+    newer value waits for its write.
     """
 
     def __init__(
@@ -136,8 +127,7 @@ class TieredStore:
         self._bytes_written = 0
         self._absent: set[str] = set()
         self._peeked: dict[str, tuple[Resource, int | None, bytes]] = {}
-        """The last resources that `peek` has read from the disk. The schedule first peeks at a feed that is due, and
-        then fetches it."""
+        """The last resources that `peek` has read from the disk, for a `get` soon afterwards."""
         self._queue = WriteQueue[Key, Resource | bytes](
             self._write,
             holds=self._holds,
@@ -226,7 +216,7 @@ class TieredStore:
     def _read_below_memory(self, target: str) -> tuple[Resource, int | None, bytes] | None:
         """Return the resource from the write queue or the disk, with the size and header for `MemoryStore.put_now`.
 
-        Return None if neither has the resource.
+        Return None if no resource is stored.
         """
         if self._shared is None and target in self._absent:
             return None  # `put` removes the target from `_absent` before the write queue has the value
@@ -288,7 +278,7 @@ class TieredStore:
         resource: Resource | None,
         precondition: Precondition | None = None,
     ) -> None:
-        """Write a resource, or delete it if `resource` is None. Return once every process answers with the new
+        """Write a resource, or delete it if `resource` is None. Return when every process answers with the new
         value."""
         key = (EnvelopeKind.RESOURCE, target)
         size = memory_size(resource) if resource is not None else len(target)
@@ -312,8 +302,6 @@ class TieredStore:
             self._memory.put_now(resource)
 
     def _publish(self, key: Key, value: Resource | bytes | None, precondition: Precondition) -> None:
-        """Publish a value through the memory that the workers share, because the disk does not have it. Raises
-        StoreError."""
         shared = self._shared
         if shared is None:
             return
@@ -326,7 +314,6 @@ class TieredStore:
                 self._published_at[key[1]] = shared.publish_change(key[1])
 
     def _catch_up(self, shared: SharedMemoryCoordination) -> None:
-        """Remove from memory the targets that other processes have changed since the last call."""
         self._generation, changed = shared.changes_since(self._generation)
         self._absent.clear()
         self._peeked.clear()
@@ -451,8 +438,7 @@ class TieredStore:
                 shared.overflow.clear(name, published[1])
 
     def _write_from_overflow(self, name: str) -> None:
-        """Write the value with this name from the memory that the workers share to the disk. Raises StoreError, which
-        was reported."""
+        """Write the value with this name from shared memory to the disk. Raises StoreError, after reporting it."""
         assert self._shared is not None
         shared, (kind, target) = self._shared, _key(name)
         with shared.write_lock(target if kind is EnvelopeKind.RESOURCE else name):
@@ -509,12 +495,10 @@ class TieredStore:
 
 
 def _name(key: Key) -> str:
-    """Return the name of a value in the memory that the workers share."""
     return f"{key[0].name}:{key[1]}"
 
 
 def _key(name: str) -> Key:
-    """Return the key of the value with this name (`_name`)."""
     kind, _, target = name.partition(":")
     return EnvelopeKind[kind], target
 
@@ -526,7 +510,6 @@ def _serialize(value: Resource | bytes | None) -> bytes:
 
 
 def _deserialize(kind: EnvelopeKind, data: bytes) -> Resource | bytes | None:
-    """Return the value that `_serialize` has serialized. Raises StoreError."""
     if data == DELETED:
         return None
     return resource_codec.load(data) if kind is EnvelopeKind.RESOURCE else envelope.unseal(data)

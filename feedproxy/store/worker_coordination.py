@@ -2,22 +2,20 @@
 
 After its head, the file contains:
 
-* A ring with the names of changed targets. A writer appends a name once the disk has the new value, and advances the
-  position. A reading process compares the position with the position that it read last, which takes 30 ns. It removes
-  from its memory the targets that were named in between. If the ring has overwritten some of these names, it drops all
-  targets. Therefore no process serves an older copy once a newer copy is acknowledged, and no message can be late.
-* Counters by hash: the number of invalidations and of completed fetches of a target. Two targets may share a counter.
-  The effect is an additional fetch, or a response that is not stored.
-* The last request slots of sites, in buckets of eight. In a full bucket, the site fetched longest ago is forgotten.
+* A ring with the names of changed targets. A writer appends a name once the disk has the new value. Before it answers,
+a process removes from its memory the targets named since its last look, which takes 30 ns if there are none. If the
+ring has overwritten names, the process removes all targets. Therefore no process serves a replaced copy.
+* Counters of invalidations and of completed fetches, by hash of the target. If two targets share a counter, the effect
+is an additional fetch, or a response that is not stored.
+* The last request slots of sites, in buckets of eight. In a full bucket, the oldest slot is forgotten.
 * Values that the disk does not have (shared_overflow.py).
 
-The supervisor creates the file in memory (memfd_create): the file needs no space on a disk, and damage to the store's
-folder does not affect it. Processes without a supervisor use a file `common` beside the shards.
+The supervisor creates the file in memory (memfd_create), so that no full or damaged disk affects it. Processes without
+a supervisor use a file `common` beside the shards.
 
-A lease is a record lock (POSIX) on the byte at the target's hash, far beyond the end of the file. The system releases
-it when its holder ends. POSIX locks belong to a process and end when the process closes *any* descriptor of the file.
-Therefore each process has only one SharedMemoryCoordination for a file. Ring and tables are protected by flock, for
-microseconds.
+A fetch lease is a POSIX record lock on the byte at the target's hash, beyond the end of the file. POSIX locks end when
+their process closes *any* descriptor of the file. Therefore each process has only one SharedMemoryCoordination for a
+file. flock protects ring and tables, for microseconds.
 """
 
 import contextlib
@@ -45,11 +43,10 @@ NAME_MAX = 8192
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""Seconds by which a request slot may be ahead of the clock. A slot further ahead is ignored, because it was written
-with a wrong clock."""
+"""Seconds by which a request slot may be in the future. A later slot was written with a wrong clock, and is ignored."""
 
 _WRITING = 1 << 62
-"""Offset of the write locks in the file, beyond the bytes of all leases."""
+"""Offset of the write locks in the file, beyond all fetch leases."""
 _EVERYTHING = 0xFFFFFFFF
 _LENGTH = struct.Struct("<I")
 _SITE = struct.Struct("<Qddd")
@@ -63,10 +60,10 @@ _SIZE = _RING + RING_SIZE
 
 
 class SharedMemoryCoordination:
-    """The coordination that the processes on one store share. Each process has one object for a file."""
+    """The coordination of the processes on one store. A process has only one such object for a file."""
 
     def __init__(self, file: Path) -> None:
-        """Open the file; create it if it is missing. Raises StoreError."""
+        """Open the file, which is created if it is missing. Raises StoreError."""
         self._thread_lock = threading.Lock()
         try:
             self._leases, self._guard, self._map = self._open(file)
@@ -105,13 +102,12 @@ class SharedMemoryCoordination:
 
     @property
     def generation(self) -> int:
-        """Return the position in the ring, which differs after every change."""
         return self._counters[0]
 
     def publish_change(self, target: str) -> int:
-        """Append the name of a changed target to the ring of changes, which the other processes read.
+        """Append the name of a changed target to the ring, and return the generation of this change.
 
-        Return the generation of this change. May be called from any thread.
+        May be called from any thread.
         """
         name = target.encode("utf-8", "surrogatepass")
         record = _LENGTH.pack(len(name)) + name if len(name) <= NAME_MAX else _LENGTH.pack(_EVERYTHING)
@@ -126,7 +122,7 @@ class SharedMemoryCoordination:
         return start + len(record)
 
     def changes_since(self, generation: int) -> tuple[int, frozenset[str] | None]:
-        """Return the current generation, and the targets changed since an earlier generation.
+        """Return the current generation, and the targets changed since `generation`.
 
         Instead of the targets, return None if any target may have changed.
         """
@@ -146,11 +142,9 @@ class SharedMemoryCoordination:
     # -- invalidations and completed fetches
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return a number that changes with each invalidation of `target`."""
         return self._counters[1] + self._epochs[counter_of(target)]
 
     def invalidate(self, target: str | None) -> None:
-        """Record that `target` was purged or invalidated. None stands for all targets."""
         with self._mutex():
             if target is None:
                 self._counters[1] += 1
@@ -158,13 +152,11 @@ class SharedMemoryCoordination:
                 self._epochs[counter_of(target)] += 1
 
     def completion_count(self, target: str) -> int:
-        """Return a number that changes with each completed fetch of `target`."""
         return self._completion_counts[counter_of(target)]
 
     # -- leases
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False if another process holds it."""
         try:
             fcntl.lockf(self._leases, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _byte(target))
         except (BlockingIOError, PermissionError):
@@ -174,19 +166,17 @@ class SharedMemoryCoordination:
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """End the lease after a fetch with a stored result."""
         with self._mutex():
             self._completion_counts[counter_of(target)] += 1
         self.abandon_lease(target)
 
     def abandon_lease(self, target: str) -> None:
-        """End the lease without a result."""
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, _byte(target))
 
     @contextlib.contextmanager
     def write_lock(self, target: str) -> Iterator[None]:
-        """Lock the target's value on the disk against other processes. Only the writer thread may call this."""
+        """Lock the target's value on disk against other processes. Only the writer thread may call this method."""
         byte = _byte(target) + _WRITING
         with contextlib.suppress(OSError):
             fcntl.lockf(self._leases, fcntl.LOCK_EX, 1, byte)
@@ -197,7 +187,7 @@ class SharedMemoryCoordination:
                 fcntl.lockf(self._leases, fcntl.LOCK_UN, 1, byte)
 
     def close(self) -> None:
-        """Close the files, which ends all leases. May be called more than once."""
+        """Close the files, which ends all leases. May be called again."""
         if self._leases < 0:
             return
         self.sites.close()
@@ -212,7 +202,6 @@ class SharedMemoryCoordination:
 
     @contextlib.contextmanager
     def _mutex(self) -> Iterator[None]:
-        """Exclude other threads and processes while the block runs."""
         with self._thread_lock:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._guard, fcntl.LOCK_EX)
@@ -231,11 +220,7 @@ class SharedSiteThrottle:
         self._mutex = mutex
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot, `interval` seconds after the last one.
-
-        Return 0.0 if no fetch of the site is recorded. A record with a time later than `now` is ignored, because it was
-        made with a wrong clock.
-        """
+        """Return the instant of the site's next free slot, or 0.0 for a site without a recorded request."""
         with self._mutex():
             _, last_slot, paused_until, recorded_at = self._find(_byte(site))
         if now is not None and is_set_back(recorded_at, now):
@@ -243,7 +228,7 @@ class SharedSiteThrottle:
         return max(last_slot + interval if last_slot else 0.0, paused_until)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the site's next slot and return its instant. No other process gets the same slot."""
+        """Reserve the site's next slot, for this process alone, and return its instant."""
         key = _byte(site)
         with self._mutex():
             slot_offset, last_slot, paused_until, recorded_at = self._find(key)
@@ -257,21 +242,19 @@ class SharedSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before the instant `until`."""
         key = _byte(site)
         with self._mutex():
             slot_offset, last_slot, paused_until, recorded_at = self._find(key)
             _SITE.pack_into(self._map, slot_offset, key, last_slot, max(paused_until, until), recorded_at)
 
     def close(self) -> None:
-        """Release the mapped memory."""
         del self._map
 
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """Return the offset of the site's record in the table, and its times: the last slot, the end of the pause, and
-        the time of recording. `key` is the hash of the site.
+        """Return the offset of the site's record in the table, its last slot, the end of its pause, and the time of
+        recording.
 
-        For an unknown site, return the offset of the record to overwrite, and zeros.
+        `key` is the hash of the site. For an unknown site, return the offset of the record to overwrite, and zeros.
         """
         first = _SITES + key % (SLOTS // BUCKET) * BUCKET * _SITE.size
         oldest = (float("inf"), first)
@@ -300,7 +283,6 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 
 def _byte(name: str) -> int:
-    """Return the offset of the byte that is locked for the lease of a name: 62 bits of the name's hash, beyond the
-    file's head."""
+    """Return the offset of the byte to lock for the lease of this name, computed from the hash of the name."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

@@ -1,13 +1,10 @@
 """Write-behind queue: a value counts as stored at once, and one thread writes it to the disk.
 
-Reads must search the queue before the disk. A later value replaces an earlier value in the queue: a feed that is put
-ten times is written once, and a delete replaces the put before it. An entry leaves the queue when exactly its value is
-written.
+Reads must search the queue before the disk. A later value of a key replaces the queued value.
 
-A value that could not be written stays in the queue, apart from those that wait for their first attempt, until another
-attempt succeeds (write_retries.py). If the queue has no room for it, the value is lost. Its key is then added to
-`failed_keys` until a later value is written: the disk may have an older value for the key, which must not be used, even
-after memory has dropped the newer value.
+A value that could not be written stays in the queue for further attempts (write_retries.py). If the queue has no room,
+the value is lost, and its key is added to `failed_keys` until a later value is written. An older value on disk must not
+be used for such a key.
 """
 
 import asyncio
@@ -29,22 +26,20 @@ QUEUE_MAX = 64 * 1024 * 1024
 BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
-"""Seconds that a `put` waits for room in the queue. After a wait without success, later calls do not wait, so that
-clients are not delayed. They wait again after the disk has written a value."""
+"""Seconds that a `put` waits for room in the queue. After a failed wait, later calls do not wait, so that clients are
+not delayed, until the disk has written a value."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing waits for the disk to write the whole queue."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingWrite[Value]:
-    """A value that waits to be written, or None for a delete. Entries are compared by identity."""
+    """A value that waits for its write, or None for a delete. Compared by identity."""
 
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the value is written or its write has failed. If a later value for the same key
-    replaces this one in the queue, they wait for the later one.
-    """
+    """Futures that are completed when the value is written or its write has failed. A replacing value inherits them."""
 
 
 class WriteQueue[Key, Value]:
@@ -65,11 +60,12 @@ class WriteQueue[Key, Value]:
     ) -> None:
         """Create a queue.
 
-        `write` writes a value or deletes it. `holds` returns True if the disk has an older value. Both may raise
-        StoreError. `write_all` writes several values; if it raises an error, each value is written separately.
-        `batch_window` is the time in seconds that a value waits for further values. With `retains`, a value that could
-        not be written stays in the queue for `write_again`. While no value waits for its first attempt, `idle` does
-        other work in steps. It returns True if there is more work.
+        - `write`: write a value, or delete it if it is None. Raises StoreError.
+        - `holds`: return True if the disk has an older value. Raises StoreError.
+        - `write_all`: write several values. After an error, each value is written separately.
+        - `idle`: do a step of other work while no new value waits. Return True if work is left.
+        - `batch_window`: seconds that a value waits for further values.
+        - `retains`: keep a value that could not be written for `write_again`.
         """
         self._write_all, self._batch_window = write_all, batch_window
         self._batch_timer: asyncio.TimerHandle | None = None
@@ -78,7 +74,7 @@ class WriteQueue[Key, Value]:
         self._pending: dict[Key, PendingWrite[Value]] = {}
         self._size = 0
         self._unwritten: dict[Key, PendingWrite[Value]] = {}
-        """The values that could not be written, in the order of their last attempts."""
+        """The values that could not be written, ordered by their last attempt."""
         self._unwritten_size = 0
         self._lock = threading.Lock()
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feedproxy-store")
@@ -93,7 +89,6 @@ class WriteQueue[Key, Value]:
             return self._pending.get(key) or self._unwritten.get(key)
 
     def names(self) -> list[tuple[Key, bool]]:
-        """Return the queued keys, each with True if a value is queued, or False if a delete is queued."""
         with self._lock:
             return [(key, entry.value is not None) for key, entry in (self._unwritten | self._pending).items()]
 
@@ -104,11 +99,11 @@ class WriteQueue[Key, Value]:
 
     @property
     def unwritten_count(self) -> int:
-        """Return the number of values that could not be written and wait for another attempt."""
+        """Return the number of values that could not be written and will be tried again."""
         return len(self._unwritten)
 
     async def add(self, key: Key, value: Value | None, size: int) -> None:
-        """Queue a value. Reads of the queue find the value at once. The call waits only if the queue is full.
+        """Queue a value, which reads of the queue find at once. Wait only if the queue is full.
 
         If the queue stays full until the time limit, the value is dropped, and the failure is reported.
         """
@@ -126,11 +121,9 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value, and wait until its write is done or has failed. If a later value for the key replaces it, wait
-        for the write of the later value.
+        """Queue a value, and wait until it or a later value of its key is written or its write has failed.
 
-        Return False if `timeout` seconds have passed before that, and True otherwise. After a timeout, the value stays
-        in the queue.
+        Return False after `timeout` seconds; the value then stays in the queue. Return True in all other cases.
         """
         completion: Future[None] = Future()
         self._put(key, PendingWrite(value, size, [completion]))
@@ -176,7 +169,7 @@ class WriteQueue[Key, Value]:
         return entry
 
     def wake(self) -> None:
-        """Wake the writer thread, which processes the queue and the work of `idle`."""
+        """Wake the writer thread, which processes the queue and then the work of `idle`."""
         if self._batch_timer is not None:
             self._batch_timer.cancel()
             self._batch_timer = None
@@ -202,8 +195,7 @@ class WriteQueue[Key, Value]:
     async def close(self, finish: Callable[[], Any], stop_waiting: Callable[[], Any] = lambda: None) -> None:
         """Flush, call `finish` in the writer thread, and end the thread.
 
-        After CLOSE_TIMEOUT, remaining values are discarded, and `stop_waiting` is called to end a write that waits for
-        a lock.
+        After CLOSE_TIMEOUT, discard the remaining values, and call `stop_waiting` to end a write that waits for a lock.
         """
         try:
             await asyncio.wait_for(self.flush(), CLOSE_TIMEOUT)
@@ -282,8 +274,8 @@ class WriteQueue[Key, Value]:
             self._is_written(key, entry)
 
     def _retain(self, key: Key, entry: PendingWrite[Value]) -> None:
-        """Keep a value that could not be written. If the queue is too large then, the values with the oldest last
-        attempts are lost."""
+        """Keep a value that could not be written. If the queue is then too large, drop the values with the oldest
+        attempts."""
         lost = []
         with self._lock:
             if self._pending.get(key) is entry:
@@ -304,10 +296,9 @@ class WriteQueue[Key, Value]:
             self._report_failure(StoreError("store: too many values wait to be written, the oldest was dropped"))
 
     def write_again(self, key: Key) -> None:
-        """Make another attempt to write a value that could not be written. Do nothing if there is no such value. Raises
-        StoreError, after it was reported.
+        """Make another attempt to write a value that could not be written. Raises StoreError, after reporting it.
 
-        Only the writer thread may call this method.
+        Do nothing if the key has no such value. Only the writer thread may call this method.
         """
         entry = self._unwritten.get(key)
         if entry is None:
@@ -328,7 +319,6 @@ class WriteQueue[Key, Value]:
     # -- in both threads
 
     def _forget_unwritten(self, key: Key) -> None:
-        """Remove the value of this key from those that could not be written. The caller holds the lock."""
         entry = self._unwritten.pop(key, None)
         if entry is not None:
             self._unwritten_size -= entry.size
@@ -336,7 +326,7 @@ class WriteQueue[Key, Value]:
     def _remove(self, key: Key, entry: PendingWrite[Value], *, stale: bool) -> bool:
         """Remove exactly this entry. Return False if a newer entry has replaced it.
 
-        `stale` is true if the disk has, or may have, an older value.
+        `stale` is true if the disk may have an older value.
         """
         with self._lock:
             if self._pending.get(key) is not entry:

@@ -1,7 +1,7 @@
-"""Further attempts to write values that could not be written, such as those of a time in which the disk was full.
+"""Further attempts to write values that could not be written, for example because the disk was full.
 
-The attempts are made in passes. A pass is one attempt for each value, by the writer thread, while no new value waits. A
-pass needs no timer: each write wakes the writer thread, and feedproxy writes its traffic history every minute.
+A *pass* is one attempt for each value, by the writer thread, while no new value waits. Every write wakes the writer
+thread, at least once a minute, so a pass needs no timer.
 """
 
 import time
@@ -13,16 +13,15 @@ from feedproxy.errors import StoreError
 RETRY_INTERVAL: Seconds = 10
 """Minimum number of seconds between two passes, and between a failed write and the next pass."""
 FAILURES_MAX = 3
-"""Number of failures after which a pass ends. One failure may be due to a large value or to one shard. Three show that
-the disk still cannot be written."""
+"""Number of failures that end a pass: one may concern a large value or one shard, three concern the disk."""
 SLICE = 64
-"""Maximum number of values that one step of a pass writes, so that new values do not wait for the whole pass."""
+"""Maximum number of values that one step of a pass writes, so that new values wait only for a step."""
 
 
 class WriteRetries[Key]:
     """The passes over the values that could not be written.
 
-    `keys` returns the keys of these values. `write` writes the value of one key. It reports its own failure, and raises
+    `keys` returns the keys of these values. `write` writes the value of one key, reports a failure, and raises
     StoreError.
     """
 
@@ -42,11 +41,10 @@ class WriteRetries[Key]:
         self._next_pass = self._clock() + RETRY_INTERVAL
 
     def hasten(self) -> None:
-        """Start a pass at the next step, because the process ends."""
         self._next_pass = 0.0
 
     def step(self) -> bool:
-        """Write up to SLICE values, if a pass is in progress or due. Return True if the pass has not ended."""
+        """Write up to SLICE values if a pass is in progress or due. Return True if the pass has not ended."""
         if not self._remaining:
             if self._clock() < self._next_pass:
                 return False

@@ -1,9 +1,8 @@
-"""Compression of the JSON headers of packed resources (resource_codec.py) to a fifth of their size.
+"""Compression of the JSON headers of packed resources (resource_codec.py).
 
-zstd uses a dictionary of frequent parts of headers: names of members, and the field lines that most origins send. A
-header of 1.2 KB becomes some 250 bytes, in 9 µs, and takes 3 µs to decompress. Without a dictionary it would become 650
-bytes; zlib would take ten times as long. Compressed headers are not written to the disk, because another version of
-feedproxy may have another dictionary.
+A header of 1.2 KB becomes some 250 bytes in 9 µs, and takes 3 µs to decompress. The dictionary contains names of
+members, and frequent field lines. Without the dictionary, 650 bytes remain, and zlib takes ten times as long. The disk
+has no compressed headers, because another version of feedproxy may have another dictionary.
 """
 
 import zstandard
@@ -60,13 +59,12 @@ _decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary)
 
 
 def compress_header(header: bytes) -> bytes:
-    """Return the compressed form of a header. Only one thread may call this at a time."""
     # On disk, spaces follow the header. The copy frees memory: zstandard's own object occupies the worst-case size.
     return bytes(memoryview(_compressor.compress(header.rstrip(b" "))))
 
 
 def decompress_header(compressed: bytes) -> bytes:
-    """Return the header that `compress_header` compressed. Raises StoreError if the bytes in memory were altered."""
+    """Return the header that `compress_header` compressed. Raises StoreError if the bytes were altered."""
     try:
         return _decompressor.decompress(compressed)
     except zstandard.ZstdError as error:

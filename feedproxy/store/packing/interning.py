@@ -1,6 +1,4 @@
-"""Interning of texts that thousands of feeds have in common, above all of field lines, which take most of the memory
-apart from bodies.
-"""
+"""Interning of texts that thousands of feeds share, such as field lines, to save memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,15 +7,14 @@ from feedproxy.http.message import SHARED_LENGTH_MAX
 from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
-"""Maximum number of texts and field lines in the cache, which take about 1 MB. The responses of the usual kinds of
-servers have fewer distinct texts."""
+"""Maximum number of texts and field lines in the cache, which take about 1 MB."""
 
 
 class Interner:
-    """Cache that returns one shared object for equal texts and equal field lines.
+    """Cache that returns the same object for equal texts and equal field lines.
 
-    The cache is bounded. After it has dropped a text, an equal text gets a second object. `sys.intern` is not used,
-    because origins choose these texts, and some versions of Python never free interned strings.
+    The cache is bounded, so equal texts may still be two objects. `sys.intern` is not used: origins choose these texts,
+    and some versions of Python never free interned strings.
     """
 
     def __init__(self) -> None:
@@ -26,8 +23,8 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text that equals `text`. If there is none, cache `text` and return it. Raises TypeError if
-        `text` is not a str."""
+        """Return the cached text that equals `text`, which is cached if it is new. Raises TypeError if `text` is not a
+        str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > SHARED_LENGTH_MAX:
@@ -37,7 +34,6 @@ class Interner:
         return self._texts.setdefault(text, text)
 
     def value[Value](self, text: str, make: Callable[[], Value]) -> Value:
-        """Return the cached value for this text. If no value is cached, `make` makes it."""
         cached: Value | None = self._values.get(text)
         if cached is None:
             cached = make()
@@ -48,10 +44,10 @@ class Interner:
         return cached
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return the cached field line that equals this line. If there is none, cache this line and return it.
+        """Return the cached field line that equals this line, which is cached if it is new.
 
-        Name and value are checked, because other programs may write to a shared store. Raises TypeError if one of them
-        is not a str, and ValueError for an invalid field.
+        Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
+        write to a shared store.
         """
         cached = self._lines.get((name, value))
         if cached is not None:

@@ -1,7 +1,7 @@
-"""Entry of a resource in memory: Python objects while the resource is used, and packed bytes otherwise.
+"""Entry of a resource in memory: Python objects while the resource is used, and packed bytes at other times.
 
-A feed without recent requests is stored as its compressed header (header_compression.py) and its bodies. Unpacked, it
-consists of thirty objects. All callers get the same object while any caller, such as a running update, refers to it.
+The packed form is the compressed header (header_compression.py) and the bodies, instead of thirty objects. All callers
+get the same `Resource` object as long as any caller refers to it.
 """
 
 from weakref import ref
@@ -14,21 +14,18 @@ from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import header_of, restore
 
 RESOURCE_OVERHEAD = 1152
-"""Memory of a resource in addition to its variants, in bytes: objects, channel and entry. Measured by
-benchmarks/memory.py."""
+"""Memory of an unpacked resource in addition to its variants, in bytes. Measured by benchmarks/memory.py."""
 VARIANT_OVERHEAD = 640
 PACKED_OVERHEAD = 512
-"""Memory in bytes that a packed entry takes in addition to its compressed header and its bodies: Python's objects, and
-the text of the target."""
+"""Memory of a packed entry in addition to its compressed header and its bodies, in bytes."""
 BODIES_OVERHEAD = 192
-"""Memory in bytes of the objects that contain the bodies of one variant, without the bodies."""
+"""Memory of the objects around the bodies of one variant, in bytes, without the bodies themselves."""
 
 
 def memory_size(resource: Resource) -> int:
     """Return an estimate of the memory that an unpacked resource takes, in bytes.
 
-    It differs by at most 15 % from the memory of usual feeds, which share most of their field lines. Bodies shared with
-    other resources count fully.
+    The estimate differs by at most 15 % for usual feeds. Bodies that several resources share count fully for each.
     """
     total = RESOURCE_OVERHEAD + sum(
         sequence.size for sequence in (resource.delta_bases, resource.changes) if isinstance(sequence, PackedSequence)
@@ -48,8 +45,8 @@ class MemoryEntry:
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
 
-        `size` is the memory that the resource takes, in bytes, and `header` is its header (resource_codec.py), if the
-        caller knows them.
+        A caller passes the `size` of the resource in memory, in bytes, and its encoded `header` (resource_codec.py), if
+        known.
         """
         self._resource: Resource | ref[Resource] | None = resource
         self._target = resource.target
@@ -65,8 +62,7 @@ class MemoryEntry:
 
     @property
     def size(self) -> int:
-        """Return the memory that the resource takes, in bytes: an estimate until the resource is packed for the first
-        time, and the packed size afterwards."""
+        """Return the memory that the resource takes, in bytes. Until the first packing, the number is an estimate."""
         if not self._header:
             return self._estimated_size
         bodies = (self._bodies,) if isinstance(self._bodies, Bodies) else self._bodies
@@ -75,11 +71,7 @@ class MemoryEntry:
 
     @property
     def resource(self) -> Resource:
-        """Return the resource.
-
-        If the entry is packed, the call makes a new object, unless a caller still refers to the object from an earlier
-        call.
-        """
+        """Return the resource, which is unpacked if necessary."""
         alive = self._resource
         if isinstance(alive, Resource):
             return alive
@@ -95,17 +87,16 @@ class MemoryEntry:
         return unpacked
 
     def unpack(self) -> Resource:
-        """Unpack the entry and return the resource."""
         self._resource = unpacked = self.resource
         return unpacked
 
     def remember_header(self, resource: Resource, header: bytes) -> None:
-        """Store the header of this resource, so that `pack` need not compute it."""
+        """Remember the encoded header of `resource`, so that `pack` need not compute it."""
         if self._resource is resource and not self._header:
             self._known_header = header
 
     def pack(self) -> None:
-        """Pack the entry. A resource that cannot be packed stays unpacked."""
+        """Pack the entry. A resource that cannot be encoded stays unpacked."""
         resource = self._resource
         if not isinstance(resource, Resource):
             return

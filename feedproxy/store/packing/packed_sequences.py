@@ -1,7 +1,6 @@
-"""Sequences that every resource has, as one bytes object each instead of dozens of objects.
+"""Sequences stored as one bytes object each.
 
-A bytes object saves memory, and time in garbage collections: the collector visits every container, but skips bytes
-objects.
+A bytes object takes less memory than dozens of objects, and the garbage collector skips it.
 """
 
 from abc import abstractmethod
@@ -13,10 +12,7 @@ from feedproxy.clock import Instant
 
 
 class PackedSequence[Value](Sequence[Value]):
-    """A sequence of values in packed form.
-
-    Values are unpacked on each access. The sequence equals any sequence with equal values.
-    """
+    """A sequence of values in packed form, unpacked on each access. It equals any sequence with equal values."""
 
     __slots__ = ("_data",)
 
@@ -64,8 +60,6 @@ class PackedSequence[Value](Sequence[Value]):
 
 
 class PackedInstants(PackedSequence[Instant]):
-    """A packed sequence of instants."""
-
     __slots__ = ()
 
     def __init__(self, instants: Iterable[Instant]) -> None:
