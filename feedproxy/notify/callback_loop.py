@@ -1,5 +1,4 @@
-"""Check of callback URLs that clients name. A callback at this proxy would form a loop, or relay requests to other
-servers."""
+"""Check of callback URLs that clients name, against loops: a callback must not lead to feedproxy itself."""
 
 from urllib.parse import urlsplit
 
@@ -10,10 +9,10 @@ _DEFAULT_PORTS = (80, 443)
 
 
 def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
-    """Return whether the callback URL leads to this proxy. `base` is the proxy's URL as the client wrote it.
+    """Return whether a callback URL leads to this proxy. `base` is the proxy's URL as the client wrote it.
 
-    In reverse mode, only the addresses of endpoints lead to this proxy; all other paths belong to the origin. Raises
-    BadTarget for an invalid URL.
+    In reverse mode, only endpoints belong to the proxy, and all other paths to the origin. Raises BadTarget for an
+    invalid URL.
     """
     callback_url = uri.normalise(callback)
     for own in {settings.public_url, base} - {""}:
@@ -26,6 +25,5 @@ def is_callback_to_self(callback: str, settings: Settings, base: str) -> bool:
 
 
 def _is_same_server(url: str, other_url: str) -> bool:
-    """Return whether both URLs have the same host and port. The default ports of http and https count as equal."""
     (host, port), (other_host, other_port) = uri.split_host_port(url), uri.split_host_port(other_url)
     return host == other_host and (port == other_port or (port in _DEFAULT_PORTS and other_port in _DEFAULT_PORTS))

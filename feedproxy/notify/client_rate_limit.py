@@ -1,4 +1,4 @@
-"""Limit on the number of pings and subscription requests that a client may send (option `source_limit`)."""
+"""Limit on the pings and subscription requests of each client (option `source_limit`)."""
 
 from feedproxy.client_network import client_network
 from feedproxy.clock import Instant
@@ -9,14 +9,13 @@ CLIENTS_MAX = 10_000
 
 
 class RateLimiter:
-    """Token buckets, one for each client network. A full bucket has a token for each request allowed in one minute."""
+    """Token buckets, one for each client network. A full bucket has the tokens for one minute."""
 
     def __init__(self, capacity: int = CLIENTS_MAX) -> None:
         self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=capacity)
-        """Remaining tokens by network, and the instant for which they were computed."""
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Count a request of a client, and return whether it is within the limit `per_minute`; 0 means no limit."""
+        """Count a request of a client. Return whether it is within `per_minute` requests; 0 means no limit."""
         if per_minute <= 0:
             return True
         source = client_network(address)

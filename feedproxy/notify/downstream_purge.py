@@ -1,13 +1,13 @@
-"""Purge sinks: caches in front of a publisher's proxy, such as a CDN or Varnish, that purge a feed when it changes.
+"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish, which purge a feed when it changes.
 
 A sink is a URL, which may have a prefix:
 
     http://varnish.example:6081/                  PURGE, with the feed's key in a Surrogate-Key field
-    url:http://nginx.example/                     PURGE of the feed's public path there, for caches keyed by URL
+    url:http://nginx.example/                     PURGE of the feed's public path, for caches keyed by URL
     https://api.example/purge/{key}               POST; {key} stands for the feed's key
 
-The key is the value of the field Surrogate-Key in responses. A purge by key removes all codings and conversions of the
-feed together.
+The key is the value of the response field Surrogate-Key. One purge by key removes all codings and conversions of a
+feed.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,9 +36,8 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class PurgeMethod(StrEnum):
-    """The way in which a request names the feed to purge: by its surrogate key in a header field, by its public path,
-    or by its surrogate key in the URL of the request.
-    """
+    """The way in which a request names the feed: by its key in a field, by its public path, or by its key in the
+    URL."""
 
     KEY = "key"
     URL = "url"
@@ -46,11 +45,11 @@ class PurgeMethod(StrEnum):
 
 
 type PurgeSink = SinkAddress[PurgeMethod]
-"""The address of a purge sink. Its URL is a template if it contains `{key}`."""
+"""The address of a purge sink: a URL, or with `{key}` a template."""
 
 
 def read_purge_sink(text: str) -> PurgeSink:
-    """Parse one value of the option `purge_sinks` and return the sink. Raises UsageError."""
+    """Parse one value of the option `purge_sinks`. Raises UsageError."""
     sink = read_sink_address(
         text,
         prefixes=(PurgeMethod.URL,),
@@ -64,9 +63,9 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
-    """Parse the lines `NAME: VALUE` of the option `purge_fields` and return the request fields.
+    """Parse the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError.
 
-    Raises UsageError. Its message does not contain the line, because the value may be a secret.
+    The error's message does not contain the line, because the value may be a secret.
     """
     fields: list[tuple[str, str]] = []
     for line in lines:
@@ -78,7 +77,7 @@ def read_purge_fields(lines: Iterable[str]) -> Fields:
 
 
 class DownstreamPurge:
-    """The protocol `purge`: the configured caches purge a feed that changes or moves."""
+    """The protocol `purge`: the configured caches purge each feed that changes or moves."""
 
     name = "purge"
     retry_for = DAY
@@ -90,20 +89,19 @@ class DownstreamPurge:
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
         """Return a purge at each sink.
 
-        Feeds that public lists may not name are purged, too, because the caches may have copies of them. The key in a
-        purge request discloses nothing about the feed.
+        Private feeds are purged, too: the caches may have copies, and the key discloses nothing about the feed.
         """
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """Return the purges of a target at each sink, or none if it is not a feed of the upstream."""
+        """Return the purge of a target at each sink. A target that is not below the upstream gets none."""
         settings = self._settings()
         if is_upstream_target(target, settings):
             for sink in settings.purge_sinks:
                 yield DeliveryRequest(self.name, "purge", target, read_purge_sink(sink).url, change=number, data=sink)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the purge request. The addresses of sinks are not checked, because the operator configured them."""
+        """Return the purge request. The operator has configured the address, so it is not checked."""
         settings, request = self._settings(), delivery.request
         if request.data not in settings.purge_sinks:
             return None  # the operator has removed the sink
@@ -128,10 +126,10 @@ class DownstreamPurge:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return Delivered for 2xx, 404 and 410. With 404 or 410, the cache says that it has no copy.
+        """Return Delivered for 2xx, and for 404 and 410, by which a cache says that it has no copy.
 
-        After all other responses, the purge is retried. This includes refusals (401, 403), because the cache keeps its
-        old copy until the operator has corrected the cache's access rule or the token in `purge_fields`.
+        Every other response leads to a retry, even a refusal (401, 403): the operator may correct the cache's access
+        rule.
         """
         if isinstance(answer, FeedproxyError):
             return Retry(str(answer))

@@ -1,5 +1,4 @@
-"""Responses of the notification endpoints. They forbid caches to store them, and browsers to guess another media
-type."""
+"""Responses of the notification endpoints, which no cache may store."""
 
 from feedproxy.http.message import Fields, Response
 
@@ -19,5 +18,5 @@ def generated_response(status: int, media_type: str, body: bytes, *extra_fields:
 
 
 def plain_text(status: int, text: str = "", *extra_fields: tuple[str, str]) -> Response:
-    """Return a response of plain text, such as a repeated challenge. Browsers do not interpret it as HTML."""
+    """Return a response of plain text, such as a repeated challenge."""
     return generated_response(status, "text/plain; charset=utf-8", text.encode(), *extra_fields)

@@ -1,12 +1,9 @@
-"""The database of notifications: a SQLite file for subscriptions, deliveries and pings, in the store's folder.
+"""The database of notifications: a SQLite file in the store's folder.
 
-The store of feeds is a cache: it evicts, writes with a delay, and can be filled again from origins. A subscription or
-an accepted ping cannot be fetched again. Both are therefore committed before they are acknowledged
-(`synchronous=FULL`), and related changes share a transaction. The queue of deliveries selects by due time and host.
-SQLite does this with an index; a Deque or an Index of diskcache would have to be read as a whole
-(docs/decisions/notification-database.md).
+A subscription or an accepted ping cannot be fetched again, unlike a feed in the store. Both are committed before they
+are acknowledged (`synchronous=FULL`). docs/decisions/notification-database.md gives the reasons for this form.
 
-One thread uses the connection. Several processes may open the file, but only the process that holds the lock delivers.
+One thread uses the connection. Several processes may open the file, and the one that holds the lock sends deliveries.
 """
 
 import asyncio
@@ -28,7 +25,7 @@ from feedproxy.store.tiered import store_folder
 logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT: Seconds = 10
-"""Seconds for which a transaction waits for another process before it fails."""
+"""Seconds for which a transaction waits for another process before the transaction fails."""
 
 SCHEMA_VERSION = 2
 
@@ -77,10 +74,9 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 
 
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Subtract `seconds` from all deadlines, after the clock was set back by this number of seconds. Call it within a
-    transaction.
+    """Subtract `seconds` from all deadlines, after the clock was set back by this time. Call it within a transaction.
 
-    Without this correction, a clock that was a year ahead would delay deliveries and prolong subscriptions by a year.
+    A clock that was a year ahead would otherwise delay deliveries and prolong subscriptions by a year.
     """
     for statement in (
         "UPDATE deliveries SET due = due - ?1, since = since - ?1",
@@ -92,10 +88,9 @@ def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
 
 
 def database_file(store: str) -> Path | None:
-    """Return the database's path in the folder of the store, or None for a store in memory.
+    """Return the path of the database in the store's folder, or None for a store in memory.
 
-    If the store is on another machine, several proxies share it, but each proxy has subscribers of its own. The
-    database is then in the platform's cache folder.
+    For a store on another machine, the folder is the platform's cache folder: each proxy has its own subscribers.
     """
     if store == "memory:":
         return None
@@ -104,11 +99,10 @@ def database_file(store: str) -> Path | None:
 
 
 class NotificationDatabase:
-    """The database of notifications. It runs transactions in a thread of its own, and opens its file at the first
-    transaction."""
+    """The database of notifications. It runs transactions in its own thread."""
 
     def __init__(self, file: Path | None, on_failure: OnFailure) -> None:
-        """Create the database. Each failed transaction is reported to `on_failure`."""
+        """Create the object; the first transaction opens the file. `on_failure` gets each failed transaction."""
         self._file = file
         self._on_failure = on_failure
         self._connection: sqlite3.Connection | None = None
@@ -128,10 +122,8 @@ class NotificationDatabase:
             raise
 
     def acquire_delivery_lock(self) -> bool:
-        """Acquire the lock for sending deliveries, if no other process holds it. Return whether this process holds it.
-
-        A process holds the lock until it exits.
-        """
+        """Acquire the lock for sending deliveries, until the process exits. Return False if another process holds the
+        lock."""
         if self._file is None or self._lock is not None:
             return True
         handle = -1
@@ -149,7 +141,7 @@ class NotificationDatabase:
         return True
 
     async def close(self) -> None:
-        """Finish the running transaction and close the file. Further calls have no effect."""
+        """Finish the running transaction and close the file. May be called again."""
         if self.closed:
             return
         self.closed = True
@@ -202,7 +194,6 @@ class NotificationDatabase:
             return _prepare(sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None))
 
     def _set_aside(self, reason: Exception) -> None:
-        """Rename a damaged database to .corrupt. The next transaction creates a new one, without subscriptions."""
         self._disconnect()
         if self._file is None:
             return

@@ -1,4 +1,4 @@
-"""Events of the notification service for the protocols that it runs: one object with typed signals."""
+"""Events that the notification service emits for its protocols."""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +12,13 @@ class NotificationEvents:
     """The signals of one notification service."""
 
     feed_seen: Signal[Resource] = field(default_factory=Signal)
-    """Emitted for each stored feed at the start, and for a feed with new content. Protocols look for its hub or
-    cloud."""
+    """Emitted for each stored feed at the start, and for each feed with new content."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
     """Emitted after a refresh has succeeded or failed."""
     delivery_started: AsyncSignal = field(default_factory=AsyncSignal)
-    """Emitted when this process begins to send deliveries, and when an outage has ended."""
+    """Emitted when this process begins to send deliveries, and after an outage."""
     tick: AsyncSignal = field(default_factory=AsyncSignal)
-    """Emitted at the beginning of each iteration of the service's loop, in every process. Iterations are frequent:
-    receivers with periodic work must check the clock."""
+    """Emitted in each iteration of the service's loop, in every process.
+
+    Iterations are frequent: receivers with periodic work must check the clock.
+    """

@@ -1,5 +1,4 @@
-"""The interface through which the notification service uses the other machines of a fleet, and its default for one
-machine."""
+"""The notification service's interface to the other machines of a fleet."""
 
 from typing import Protocol
 
@@ -7,10 +6,10 @@ from feedproxy.notify.changes.change_log import FeedSnapshot
 
 
 class NotificationPeers(Protocol):
-    """The other machines of a fleet. Each machine notifies its own subscribers of a change."""
+    """The other machines of a fleet. Each machine notifies its own subscribers."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
-        """Send the peers a change that this machine found. Does not wait."""
+        """Send the peers a change that this machine found, without waiting."""
         ...
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
@@ -20,11 +19,10 @@ class NotificationPeers(Protocol):
 
 
 class SingleMachine:
-    """The peers of a machine that belongs to no fleet: none."""
+    """The peers of a machine that belongs to no fleet."""
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
         """Do nothing."""
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Return True, because the only machine makes all deliveries."""
         return True

@@ -1,4 +1,4 @@
-"""The interface of a notification protocol, and the values that it exchanges with the delivery worker."""
+"""The interface of a notification protocol, and the values that a protocol exchanges with the delivery worker."""
 
 import typing
 from collections.abc import Iterable
@@ -15,8 +15,10 @@ DAY: Seconds = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a feed's content. `number` is its id in the change log. `name` is the title of the channel, and `url`
-    the home page to which the channel links."""
+    """A change of a feed's content.
+
+    `number` is its id in the change log, `name` the title of the channel, and `url` the home page of the channel.
+    """
 
     number: int
     target: str
@@ -29,12 +31,6 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRequest:
-    """A request to deliver a message of a protocol about a topic to a callback.
-
-    The queue has one delivery for each combination of protocol, kind of delivery (`what`), topic and callback. A second
-    request replaces one that is still queued, so that frequent changes of a feed do not lengthen the queue.
-    """
-
     protocol: str
     what: str
     topic: str
@@ -46,8 +42,11 @@ class DeliveryRequest:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A queued delivery. `tries` is the number of failed attempts. `since` is the instant from which the protocol's
-    `retry_for` counts. A newer change of the same feed replaces the request, but not these two values."""
+    """A queued delivery.
+
+    `tries` counts the failed attempts. The seconds of the protocol's `retry_for` are counted from `since`. A newer
+    change of the feed replaces only `request`.
+    """
 
     id: int
     request: DeliveryRequest
@@ -58,7 +57,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An HTTP request to send. `address_trust` states the source of its URL: a client or the operator."""
+    """An HTTP request to send. `address_trust` tells whether a client or the operator named its URL."""
 
     method: str
     url: str
@@ -69,23 +68,20 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """The verdict that the delivery is complete."""
+    """Verdict: the delivery is complete."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The verdict that the attempt failed. The delivery is attempted again, with growing delays for `retry_for`
-    seconds, and once at the end of that time."""
+    """Verdict: the attempt failed, and is repeated with growing delays for `retry_for` seconds."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The verdict that the delivery has failed finally. `remove` deletes the subscription as well."""
-
     reason: str
     remove: bool = False
 
@@ -101,16 +97,16 @@ class Protocol(typing.Protocol):
 
     @property
     def retry_for(self) -> Seconds:
-        """Return the seconds for which a failing delivery is retried: at least one day (DAY)."""
+        """Return the seconds for which a failing delivery is retried, at least one day."""
         ...
 
     @property
     def remove_on_failure(self) -> bool:
-        """Return whether the subscription is removed after the last retry."""
+        """Return whether the subscription is removed after the last failed attempt."""
         ...
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return the deliveries for a change that go to other receivers than subscribers, such as ping sinks."""
+        """Return the deliveries for a change to receivers without a subscription, such as ping sinks."""
         ...
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
@@ -120,14 +116,13 @@ class Protocol(typing.Protocol):
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict on a response, or on the error if there was no response (a refused address, no connection,
-        a timeout)."""
+        """Return the verdict on a response, or on an error without a response (refused address, no connection,
+        timeout)."""
         ...
 
     async def renew(self, subscription: Subscription) -> None:
         """Enqueue the request that renews a subscription at another server, and set its next `renew_at`.
 
-        Without a new `renew_at`, the service calls this method again after RENEWAL_RETRY_DELAY seconds
-        (notification_service.py).
+        Without a new `renew_at`, the service calls this method again after RENEWAL_RETRY_DELAY seconds.
         """
         ...

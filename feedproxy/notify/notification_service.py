@@ -1,4 +1,4 @@
-"""The notification service. Its loop records changes, sends deliveries, and runs the protocols that addons add."""
+"""The notification service: it records changes, sends deliveries, and runs the protocols that addons add."""
 
 import asyncio
 import contextlib
@@ -37,38 +37,40 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""Longest time in seconds between two iterations of the service's loop. In between, another process may have queued
-work, or the clock may have been corrected."""
+"""Longest time in seconds between two iterations of the loop.
+
+Between iterations, another process may have queued work, or the clock may have been corrected.
+"""
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
 RENEWAL_RETRY_DELAY: Seconds = 900
-"""Seconds from an attempt to renew a subscription to the next attempt, unless its protocol has set another instant."""
+"""Seconds until the next attempt to renew a subscription, unless its protocol has set another instant."""
 PENDING_MAX = 10_000
-"""Maximum number of changes, and of deferred actions, that wait while the database fails. Further changes are recorded
-at the next start (`_reconcile`)."""
+"""Maximum number of changes, and of deferred actions, that wait while the database fails.
+
+Changes above the limit are recorded at the next start (`_reconcile`).
+"""
 BATCH_SIZE = 100
-"""Maximum number of changes that are recorded in one transaction."""
+"""Maximum number of changes recorded in one transaction."""
 LOOP_INTERVAL: Seconds = 0.05
-"""Shortest time in seconds between two iterations of the service's loop. The first change after a quiet time is
-recorded at once. Changes within the next interval are recorded together."""
+"""Shortest time in seconds between two iterations of the loop. Changes within this time are recorded together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
-"""Longest time in seconds for which a change waits until the store has written the changed feed. After that, the
-subscribers of the feed are notified nevertheless."""
+"""Longest time in seconds for which a notification waits until the store has written the changed feed."""
 
 NEW_FEED_DELAY: Seconds = 0.5
-"""Seconds for which new feeds are collected, so that one transaction records them. New feeds have no subscribers that
-wait for a notification."""
+"""Seconds for which new feeds are collected, to be recorded in one transaction."""
 
 
 RECONCILIATION_IDLE_FACTOR = 15
-"""Ratio of the time in pauses to the time at work, while a search after the start reads all stored feeds for unrecorded
-changes (cooperative_iteration.py). The search takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an
-hour for a million."""
+"""Ratio of pauses to work in the search for unrecorded changes after the start (cooperative_iteration.py).
+
+The search takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for a million.
+"""
 
 
 class NotificationService:
-    """The service that receives and sends notifications of changed feeds. `start` needs a running event loop."""
+    """The service that receives and sends notifications of changed feeds."""
 
     def __init__(
         self,
@@ -83,8 +85,11 @@ class NotificationService:
         on_failure: OnFailure,
         peers: NotificationPeers | None = None,
     ) -> None:
-        """Create the service. `listed_feeds` returns the targets that a public list may name
-        (endpoints/feed_list.py). Each failure of the database is reported to `on_failure`, which logs it."""
+        """Create the service.
+
+        `listed_feeds` returns the targets that public lists may name (endpoints/feed_list.py). `on_failure` gets each
+        failure of the database.
+        """
         self._listed_feeds = listed_feeds
         self.clock = clock
         self.settings = settings
@@ -122,26 +127,27 @@ class NotificationService:
         self._idle = False
 
     def add(self, protocol: Protocol) -> None:
-        """Add a protocol, so that the service sends its deliveries."""
+        """Add a protocol. The service sends its deliveries."""
         self.protocols[protocol.name] = protocol
 
     @property
     def can_receive_calls(self) -> bool:
-        """Return whether a `public_url` is set, so that other servers can send pushes."""
+        """Return whether other servers can send pushes, for which `public_url` must be set."""
         return bool(self.settings().public_url)
 
     async def enqueue(self, *requests: DeliveryRequest) -> None:
-        """Enqueue deliveries and wake the loop. The deliveries are durable when the call returns. Raises StoreError."""
+        """Enqueue deliveries, which are durable when the call returns, and wake the loop. Raises StoreError."""
         await self.queue.add(*requests, now=self.clock.now())
         self.wake()
 
     def defer(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Await `action` in the loop's next iteration. If the database fails then, the action is dropped."""
+        """Await `action` in the loop's next iteration. If the database fails in that iteration, the action is
+        dropped."""
         self._deferred.append(action)
         self.wake()
 
     def on_feed_changed(self, event: FeedChanged) -> None:
-        """Add a changed feed to the pending changes, which the loop records."""
+        """Record the change of a feed in the loop's next iteration."""
         self._emit_feed_seen(event.resource)
         snapshot = self._snapshot(event.resource, first=event.is_new)
         if snapshot is not None:
@@ -149,7 +155,7 @@ class NotificationService:
             self._add_pending(snapshot)
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
-        """Add a change that a peer found to the pending changes. This machine then notifies its own subscribers."""
+        """Record a change that a peer found in the loop's next iteration, and notify this machine's subscribers."""
         self._peer_changes.add(snapshot)
         self._add_pending(snapshot)
 
@@ -173,13 +179,10 @@ class NotificationService:
             self.defer(self.events.delivery_started.emit)
 
     async def is_listed(self, target: str) -> bool:
-        """Return whether public lists may name this target, because it is in the list of feeds or belongs to the
-        upstream."""
+        """Return whether public lists may name a target: it is in the list of feeds, or below the upstream."""
         return is_upstream_target(target, self.settings()) or target in await self._listed_feeds()
 
     def start(self) -> None:
-        """Start the loop, which runs until `close` is called. Record the changes that the previous process left
-        unrecorded."""
         if not self._tasks:
             self.proxy.events.feed_changed.subscribe(self.on_feed_changed)
             self.proxy.events.refresh_ended.subscribe(self._on_refresh_ended)
@@ -207,7 +210,7 @@ class NotificationService:
             await asyncio.sleep(0.001)
 
     async def close(self, timeout: Seconds) -> None:
-        """Record pending changes, finish deliveries in progress within `timeout` seconds, and close the database."""
+        """Record pending changes, finish deliveries within `timeout` seconds, and close the database."""
         self.proxy.events.feed_changed.unsubscribe(self.on_feed_changed)
         self.proxy.events.refresh_ended.unsubscribe(self._on_refresh_ended)
         self.wake()  # no timer may fire after this
@@ -296,11 +299,9 @@ class NotificationService:
     async def _write_pending_changes(self) -> None:
         """Record pending changes in the database. They stay pending until the commit.
 
-        The store writes the feeds first. If the process ends before the commit, `_reconcile` finds the stored feeds at
-        the next start. In the other order, a change could be recorded without the content to send.
-
-        Changes that are added during the call are left to the next call, which `_add_pending` has requested. Otherwise
-        a steady flow of new feeds would be recorded in many small transactions.
+        The store writes the feeds first, so that no change is recorded without the content to send. After a crash,
+        `_reconcile` finds the stored feeds. Changes that are added during the call wait for the next call, so that
+        transactions stay large.
         """
         async with self._writing:
             remaining = len(self._pending_changes)
@@ -328,7 +329,7 @@ class NotificationService:
             self.events.feed_seen.emit(resource)
 
     async def _start_deliveries(self) -> None:
-        """Emit `delivery_started` in the first iteration that delivers, and in the first one after an outage."""
+        """Emit `delivery_started` in the first iteration that sends deliveries, and in the first after an outage."""
         now = self.clock.now()
         if step := self._outages.clock_set_back_by(now):
             logger.warning("notify: clock set back by %.0f s, deadlines moved back by as much", step)
@@ -350,7 +351,7 @@ class NotificationService:
                 await protocol.renew(subscription)
 
     async def _reconcile(self) -> None:
-        """Record the changes of stored feeds that the previous process had not recorded when it ended."""
+        """Record the changes that the previous process has left unrecorded."""
         try:
             snapshots = list[FeedSnapshot]()
             async for target in iterate_in_background(self.proxy.store.targets(), RECONCILIATION_IDLE_FACTOR):

@@ -1,8 +1,8 @@
-"""Subscriptions of this proxy at other servers, for protocols in which the server grants no lease.
+"""Subscriptions of feedproxy at other servers, for protocols without leases.
 
-A feed's document (its `cloud`) or a rule of the operator names the server. The subscription request is a delivery with
-`what="subscribe"`, which is retried and survives a restart. Each subscription has a callback URL with a secret of its
-own, which only that server gets. After a restart or an outage, all subscriptions are requested again.
+The feed's document (`cloud`) or the operator names the server. A subscription request is a durable delivery with
+`what="subscribe"`. Each subscription has a secret callback URL, which only its server knows. After a restart or an
+outage, feedproxy requests all subscriptions again.
 """
 
 import hmac
@@ -24,17 +24,15 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PAGE_SIZE = 500
-"""Number of subscriptions that are read from the database at a time."""
+"""Number of subscriptions that one query reads."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
-"""Seconds for which a subscription request may wait for the server's answer: more than the time in which the request is
-retried (DuplexProtocol.retry_for)."""
+"""Seconds for which a subscription request may wait for the server's answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """A server that can notify this proxy of a feed's changes, with the values that a subscription request to the
-    server needs."""
+    """A server that can notify feedproxy of a feed's changes, with the values for a subscription request."""
 
     callback: str
     data: Mapping[str, str]
@@ -43,9 +41,8 @@ class SubscriptionTarget:
 class OutboundSubscriptions:
     """The subscriptions of one protocol at other servers.
 
-    `find_target` returns the server for a feed, or None if no server notifies of its changes. A subscription is renewed
-    after `renew_after` seconds and expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends the
-    subscription.
+    `find_target` returns the server for a feed, or None. A subscription is renewed after `renew_after` seconds and
+    expires after `lifetime` seconds. With `renewed_by_pushes`, each push extends the subscription.
     """
 
     def __init__(
@@ -79,7 +76,6 @@ class OutboundSubscriptions:
             self._service.defer(partial(self._end_private, target))
 
     async def _end_private(self, topic: str) -> None:
-        """Remove the subscriptions to a feed that is no longer public, unless the operator named its server."""
         resource = self._service.proxy.store.peek(topic)
         server = self._find_target(resource) if resource is not None else None
         for subscription in await self._service.subscriptions.all(
@@ -111,7 +107,8 @@ class OutboundSubscriptions:
         await self._request(await subscriptions.put(new))
 
     async def confirm_all(self) -> None:
-        """Renew all subscriptions: "when the service comes back on-line it should confirm all subscriptions"."""
+        """Request all subscriptions again: "when the service comes back on-line it should confirm all
+        subscriptions"."""
         last = 0
         while page := await self._service.subscriptions.all(
             role=Role.PUBLISHER, protocol=self._protocol, after=last, limit=PAGE_SIZE
@@ -123,7 +120,7 @@ class OutboundSubscriptions:
             last = page[-1].id
 
     async def renew(self, subscription: Subscription) -> None:
-        """Request the subscription again, or remove it if its feed no longer names the server."""
+        """Request the subscription again, or remove it if the feed no longer names its server."""
         resource = self._service.proxy.store.peek(subscription.topic)
         server = self._find_target(resource) if resource is not None and self._service.can_receive_calls else None
         if subscription.state is State.PAUSED:
@@ -137,12 +134,10 @@ class OutboundSubscriptions:
             await self._request(subscription)
 
     async def on_confirmed(self, subscription: Subscription, reason: str) -> Verdict:
-        """Extend a subscription that the server has accepted. Return the verdict."""
         await self._extend(subscription)
         return Delivered(reason)
 
     async def on_rejected(self, subscription: Subscription, reason: str) -> Verdict:
-        """Schedule another request, in a day, for a subscription that the server has rejected. Return the verdict."""
         now = self._service.clock.now()
         await self._service.subscriptions.extend(
             subscription.id, expires=now + REQUEST_LIFETIME, renew_at=now + DAY, state=State.PENDING
@@ -151,7 +146,7 @@ class OutboundSubscriptions:
         return Refused(reason)
 
     async def find_by_callback(self, path: str) -> Subscription | None:
-        """Return the subscription with a callback URL that ends with `path`, or None if none has such a URL."""
+        """Return the subscription with a callback URL that ends with `path`, or None."""
         number, _, secret = path.partition("-")
         if not (number.isascii() and number.isdigit() and len(number) < 16):
             return None
@@ -168,7 +163,7 @@ class OutboundSubscriptions:
     async def on_notification(self, subscription: Subscription) -> bool:
         """Enqueue a refresh of the topic. Return False if the feed no longer names a server.
 
-        The rate of these notifications is not limited, because only the server knows the callback URL.
+        No rate limit applies, because only the server knows the callback URL.
         """
         resource = self._service.proxy.store.peek(subscription.topic)
         if resource is None or self._find_target(resource) is None:
@@ -203,12 +198,12 @@ class OutboundSubscriptions:
 
 
 def callback_of(settings: Settings, protocol: str, subscription: Subscription) -> str:
-    """Return the callback URL of a subscription. The option `public_url` must be set."""
+    """Return the callback URL of a subscription. Requires the option `public_url`."""
     return endpoint_address(settings, f"push/{protocol}/{subscription.id}-{subscription.secret}")
 
 
 def is_same_topic(url: str, subscription: Subscription) -> bool:
-    """Return whether this URL is the topic of the subscription."""
+    """Return whether the normalised URL is the topic of the subscription."""
     try:
         return uri.normalise(url.strip()) == subscription.topic
     except BadTarget:

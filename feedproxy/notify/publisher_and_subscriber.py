@@ -1,4 +1,5 @@
-"""A protocol with two sides: the publisher notifies subscribers, and the subscriber subscribes at other servers."""
+"""A protocol with two sides: a publisher that notifies subscribers, and a subscriber that subscribes at other
+servers."""
 
 from collections.abc import Iterable
 from typing import Protocol as Shape
@@ -11,14 +12,14 @@ from feedproxy.notify.subscription_table import Role, Subscription
 
 
 class ProtocolSide(Shape):
-    """One side of a protocol: the message of a delivery, and the verdict on the response (notification_protocol.py)."""
+    """One side of a protocol: it makes messages and interprets responses (notification_protocol.py)."""
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
         """Return the message to send now, or None to drop the delivery."""
         ...
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict on a response, or on the error in place of a response."""
+        """Return the verdict on a response, or on the error without a response."""
         ...
 
 
@@ -29,9 +30,9 @@ class SubscriberSide(ProtocolSide, Shape):
 
 
 class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
-    """A protocol made of its publisher side and its subscriber side.
+    """A protocol made of a publisher and a subscriber side.
 
-    A failing delivery is retried for a day. After that, its subscription is removed.
+    A failing delivery is retried for a day. The subscription is then removed.
     """
 
     retry_for = DAY
@@ -43,23 +44,19 @@ class DuplexProtocol[P: ProtocolSide, S: SubscriberSide]:
         self.subscriber = subscriber
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return no deliveries: only subscribers are notified."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message of the side to which the subscription belongs."""
         return await self._side(subscription).message(delivery, subscription) if subscription is not None else None
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict of the side to which the subscription belongs."""
         if subscription is None:
             return Refused("the subscription has ended")
         return await self._side(subscription).interpret(subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
-        """Renew a subscription at another server."""
         await self.subscriber.subscriptions.renew(subscription)
 
     def _side(self, subscription: Subscription) -> ProtocolSide:

@@ -1,9 +1,8 @@
-"""The queue of refresh requests from pings and pushes. Each request refreshes a stored feed once.
+"""The queue of refresh requests from pings and pushes.
 
-Pings are not authenticated. They must therefore cause no more requests to an origin than a feed reader could. A known
-feed is fetched once, as soon as its minimum interval allows, even if several pings name it. Unknown sites are recorded,
-and fetched only with `ping_unknown=fetch`. The option `source_limit` limits the pings of each client. Accepted requests
-are durable.
+Pings are not authenticated, so they must cause no more requests to an origin than a feed reader does. A feed is fetched
+once, as soon as its minimum interval allows, for any number of pings. Unknown sites are fetched only with
+`ping_unknown=fetch`. Accepted requests are durable.
 """
 
 import asyncio
@@ -26,23 +25,24 @@ logger = logging.getLogger(__name__)
 UNKNOWN_SITES_MAX = 1_000
 """Maximum number of recorded unknown sites. The site with the oldest last ping is removed first."""
 ALL_CLIENTS = ""
-"""Key in the rate limiter under which UNKNOWN_FETCHES_PER_MINUTE is counted."""
+"""Key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
-"""Maximum number of unknown URLs per minute that are fetched because of pings, for all clients together."""
+"""Maximum number of fetches of unknown URLs per minute, for all clients together."""
 MAX_CONCURRENT = 8
-"""Maximum number of refreshes of this queue in progress."""
+"""Maximum number of concurrent refreshes of this queue."""
 TRIES_MAX = 5
-"""Number of attempts at a refresh while the origin fails. After the last attempt, the refresh request is dropped. The
-next client request refreshes the feed."""
+"""Number of attempts at a refresh while the origin fails. Then the request is dropped."""
 
 
 POSTPONE_MAX: Seconds = 3600
-"""Longest time in seconds until a deferred refresh is considered again. The reason for the deferral, such as a pause by
-the operator, may have ended by then."""
+"""Longest time in seconds until a deferred refresh is considered again.
+
+The reason for the deferral, such as a pause by the operator, may have ended.
+"""
 
 
 class TooManyRequests(FeedproxyError):
-    """Raised if a client exceeds `source_limit`."""
+    """Error for a client that exceeds `source_limit`."""
 
     status_hint = 429
     detail = "too-often"
@@ -50,7 +50,7 @@ class TooManyRequests(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class UnknownSite:
-    """A site that was named in pings, and of which no feed is stored."""
+    """A site that pings have named, without a stored feed."""
 
     url: str
     name: str
@@ -60,7 +60,7 @@ class UnknownSite:
 
 
 class RefreshRequests:
-    """The queue that accepts pings and pushes, and runs the refreshes that they request."""
+    """The queue of refreshes that pings and pushes request."""
 
     def __init__(
         self,
@@ -86,10 +86,10 @@ class RefreshRequests:
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
-        """Return the known feeds that these normalised URLs name.
+        """Return the known feeds that these normalised URLs name. Raises StoreError.
 
-        If a URL is the address of a feed, return the first such feed alone. Otherwise take each URL as the address of a
-        site, and return the feeds of all these sites. Raises StoreError.
+        If one of the URLs is the address of a feed, the result is only this feed. Other URLs count as addresses of
+        sites, and the result is all feeds of these sites.
         """
         for address in addresses:
             if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
@@ -114,8 +114,8 @@ class RefreshRequests:
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
         """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
 
-        `is_test` means that the cause is the test notification by which a cloud verifies a callback. After a refresh
-        for such a test, the next request need not wait for `ping_interval`.
+        `is_test` marks the test notification by which a cloud verifies a callback. It does not delay the next request
+        by `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)
@@ -139,7 +139,7 @@ class RefreshRequests:
         self._wake()
 
     async def enqueue_unknown(self, address: str) -> None:
-        """Enqueue the fetch of an unknown URL, if UNKNOWN_FETCHES_PER_MINUTE permits it."""
+        """Enqueue the fetch of an unknown URL, within UNKNOWN_FETCHES_PER_MINUTE."""
         if self.rate_limiter.allow(ALL_CLIENTS, self._clock.now(), UNKNOWN_FETCHES_PER_MINUTE):
             await self.enqueue([address])
 
@@ -161,7 +161,7 @@ class RefreshRequests:
         await self._database.run(work)
 
     async def unknown_sites(self, limit: int = 100) -> list[UnknownSite]:
-        """Return at most `limit` unknown sites, the latest ping first."""
+        """Return at most `limit` unknown sites, the last pinged first."""
         rows = await self._database.run(
             lambda db: db.execute("SELECT * FROM strangers ORDER BY last DESC LIMIT ?", (limit,)).fetchall()
         )
@@ -169,7 +169,6 @@ class RefreshRequests:
 
     @property
     def running_count(self) -> int:
-        """Return the number of refreshes in progress."""
         return len(self._running)
 
     async def start_due(self) -> None:
@@ -194,12 +193,12 @@ class RefreshRequests:
                 self._running[target] = asyncio.ensure_future(refresh)
 
     async def trim(self, now: Instant) -> None:
-        """Delete the instants of earlier refreshes that no longer delay a request."""
+        """Delete the recorded instants of refreshes that no longer delay a request."""
         before = now - max(86_400, self._settings().ping_interval)
         await self._database.run(lambda db: db.execute("DELETE FROM rung WHERE at < ?", (before,)))
 
     async def next_due(self) -> Instant | None:
-        """Return the earliest due time of the requests that are not in progress, or None without such a request."""
+        """Return the earliest due time of the waiting requests, or None without a waiting request."""
         marks = ",".join("?" * len(self._running))
         due: Instant | None = await self._database.run(
             lambda db: db.execute(
@@ -210,7 +209,6 @@ class RefreshRequests:
         return due
 
     async def close(self) -> None:
-        """Cancel the refreshes in progress. They run again at the next start."""
         tasks = list(self._running.values())
         for task in tasks:
             task.cancel()
@@ -236,9 +234,9 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page links to, if the page was fetched because of a ping of an unknown site.
+        """Enqueue the first feed that a page links to, if a ping of an unknown site named the page.
 
-        The linked URL is not searched for feeds itself, so that pages that link to each other form no loop.
+        The linked URL is not searched for feeds, so that pages that link to each other form no loop.
         """
         if (
             self._settings().ping_unknown != "fetch"
@@ -260,8 +258,7 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Delete a finished request. If pings arrived during the refresh, keep the request, so that the feed is refreshed
-    again after `interval` seconds."""
+    """Delete a finished request, or after pings during the refresh postpone it by `interval` seconds."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

@@ -1,8 +1,7 @@
-"""Detection of outages, during which servers that push to this proxy may have dropped its subscriptions.
+"""Detection of outages, in which other servers may have dropped feedproxy's subscriptions.
 
-There are three kinds of outages: the process was not running; the machine was suspended, which leaves a gap between two
-iterations of the loop; or the network was down, so that no origin answered. If only one feed is fetched, a failure of
-its origin looks like a network outage. The subscriptions are then requested again without need, which does no harm.
+In an outage, the process was not running, the machine was suspended, or no origin answered. The failure of the only
+origin looks like an outage, too. The subscriptions are then requested again without need, which does no harm.
 """
 
 from feedproxy.cache.cache_status import Detail
@@ -10,12 +9,13 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine. Some rssCloud servers
-drop a subscriber after three failed notifications in a row, and a feed that changes often causes three notifications
-within minutes. An unnecessary confirmation of a subscription costs only one call."""
+"""Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine.
+
+Some rssCloud servers drop a subscriber after three failed notifications in a row, within minutes.
+"""
 
 CLOCK_STEP_MIN: Seconds = 60
-"""Backward steps of the clock up to this number of seconds are ignored: a time service may make them."""
+"""Seconds by which a time service may set the clock back without effect on the recorded deadlines."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 
@@ -33,7 +33,7 @@ class Outages:
         return step if step > CLOCK_STEP_MIN else 0.0
 
     def record_tick(self, now: Instant) -> bool:
-        """Record an iteration of the loop. Return whether this iteration is the first, or the first after an outage."""
+        """Record an iteration of the loop. Return True for the first iteration, and the first after an outage."""
         before, self._last_tick = self._last_tick, now
         return before is None or now - before > OUTAGE_MIN
 

@@ -1,4 +1,4 @@
-"""The address of a ping sink or purge sink in an option: a URL, which may have a prefix for its kind."""
+"""The address of a ping sink or purge sink in an option: a URL, perhaps with a prefix."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from feedproxy.http import uri
 
 @dataclass(frozen=True, slots=True)
 class SinkAddress[Kind: StrEnum]:
-    """The address of a sink: a URL or a template for URLs, and the kind of requests that the sink gets."""
+    """The address of a sink: a URL or a template, and the kind of requests that the sink gets."""
 
     kind: Kind
     url: str
@@ -27,7 +27,7 @@ def read_sink_address[Kind: StrEnum](
     """Return the sink that `text` names. Raises UsageError, with `expected` in its message.
 
     `prefixes` are the kinds that may precede the URL, followed by a colon. `default_kind` returns the kind of a URL
-    without a prefix. `example_url` returns the URL of an example request, which is checked.
+    without a prefix. `example_url` returns an example of a request's URL, to be checked.
     """
     prefix, _, url_after_prefix = text.strip().partition(":")
     kind = next((kind for kind in prefixes if kind == prefix), None)

@@ -1,7 +1,4 @@
-"""Subscriptions to feeds, of subscribers at this proxy and of this proxy at other servers.
-
-A subscription expires unless it is renewed.
-"""
+"""Subscriptions to feeds: of subscribers at feedproxy, and of feedproxy at other servers."""
 
 import json
 import sqlite3
@@ -17,15 +14,14 @@ from feedproxy.notify.notification_database import NotificationDatabase
 
 
 class Role(StrEnum):
-    """The role of the other party in a subscription: a subscriber here, or a publisher that this proxy subscribes
-    to."""
+    """The role of the other party: a subscriber at feedproxy, or a publisher at which feedproxy subscribes."""
 
     SUBSCRIBER = "tell"  # has subscribed here and is notified
     PUBLISHER = "hear"  # this proxy has subscribed there, and receives notifications
 
 
 class State(StrEnum):
-    """The state of a subscription. Only an active subscription gets notifications."""
+    """The state of a subscription. Only active subscriptions are notified."""
 
     PENDING = "pending"  # not verified yet
     ACTIVE = "active"
@@ -33,7 +29,7 @@ class State(StrEnum):
 
 
 class SubscriptionsFull(FeedproxyError):
-    """Raised if the maximum number of subscriptions is reached."""
+    """Error for a subscription above the maximum number."""
 
     status_hint = 503
     detail = "full"
@@ -41,10 +37,10 @@ class SubscriptionsFull(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A subscription. `topic` is the target URI of the feed, `callback` the URL of the other side.
+    """A subscription to the feed with the target URI `topic`. `callback` is the URL of the other party.
 
-    `renew_at` is the instant at which this proxy renews its own subscription. `secret` is not part of the repr. `data`
-    contains further values that the protocol needs.
+    `renew_at` is the instant at which feedproxy renews its own subscription. `data` contains further values of the
+    protocol. The repr omits `secret`.
     """
 
     role: Role
@@ -61,11 +57,11 @@ class Subscription:
     last_try: Instant | None = None
     last_success: Instant | None = None
     failures: int = 0
-    """Number of failed deliveries in a row."""
+    """Number of consecutive failed deliveries."""
     note: str = ""
     """Reason of the last outcome, for the operator."""
     moved_from: str = ""
-    """The original topic if the feed has moved to `topic`, or an empty string."""
+    """The original topic of a feed that has moved to `topic`, or ""."""
 
 
 class Subscriptions:
@@ -79,16 +75,14 @@ class Subscriptions:
     async def put(self, new: Subscription) -> Subscription:
         """Insert a subscription, or replace that with the same role, protocol, topic and callback. Return the new one.
 
-        A replaced subscription keeps its id and the record of its deliveries. A paused subscription stays paused.
-        Raises SubscriptionsFull.
+        A replaced subscription keeps its id, the record of its deliveries, and a pause. Raises SubscriptionsFull.
         """
         return (await self.put_all([new]))[0]
 
     async def put_all(self, new: Sequence[Subscription], per_site: int = 0) -> list[Subscription]:
-        """Insert or replace subscriptions of one callback, as `put` does. Return the subscriptions.
+        """Insert or replace the subscriptions of one callback, as `put` does: all or none. Return them.
 
-        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. If a limit does not permit all
-        of the subscriptions, none is inserted. Raises SubscriptionsFull.
+        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull.
         """
 
         def work(db: sqlite3.Connection) -> list[Subscription]:
@@ -108,7 +102,7 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def add_data(self, number: int, **data: str) -> None:
-        """Add members to the current `data` of the subscription with this id, if it exists."""
+        """Add members to the `data` of the subscription with this id, if it exists."""
 
         def work(db: sqlite3.Connection) -> None:
             row = db.execute("SELECT data FROM subscriptions WHERE id = ?", (number,)).fetchone()
@@ -119,10 +113,9 @@ class Subscriptions:
         await self._database.run(work)
 
     async def check_capacity(self, callback: str, per_site: int, added: int = 1) -> None:
-        """Check that subscriptions with this callback may be added. Raises SubscriptionsFull.
+        """Check that `added` subscriptions with this callback are permitted. Raises SubscriptionsFull.
 
-        Pending verifications count as subscriptions. `per_site` limits the subscriptions of one registrable domain; 0
-        means no limit.
+        Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
         site = site_or_self(callback)
 
@@ -135,7 +128,7 @@ class Subscriptions:
             raise SubscriptionsFull("no more subscriptions are accepted at present")
 
     async def record_notification(self, number: int, now: Instant, reason: str, *, success: bool) -> None:
-        """Record a push that was received for this subscription."""
+        """Record a push that feedproxy received for its own subscription."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE subscriptions SET last_try = ?, note = ?, failures = CASE WHEN ? THEN 0 ELSE failures + 1 END,"
@@ -145,20 +138,16 @@ class Subscriptions:
         )
 
     async def get(self, number: int) -> Subscription | None:
-        """Return the subscription with this id, or None if it does not exist."""
         row = await self._database.run(
             lambda db: db.execute("SELECT * FROM subscriptions WHERE id = ?", (number,)).fetchone()
         )
         return _read(row) if row is not None else None
 
     async def find(self, role: Role, protocol: str, topic: str, callback: str) -> Subscription | None:
-        """Return the subscription with these values, or None if it does not exist."""
+        """Return the subscription with these values, or None."""
         return await self._database.run(lambda db: _find(db, role, protocol, topic, callback))
 
     async def find_current_or_moved(self, role: Role, protocol: str, target: str, callback: str) -> Subscription | None:
-        """Return the subscription to the target, as its topic or as its original topic, or None if it does not
-        exist."""
-
         def work(db: sqlite3.Connection) -> Subscription | None:
             if (current := _find(db, role, protocol, target, callback)) is not None:
                 return current
@@ -173,7 +162,7 @@ class Subscriptions:
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
     ) -> list[Subscription]:
-        """Return the matching subscriptions with ids above `after`, by id. An empty argument matches all."""
+        """Return at most `limit` matching subscriptions with ids above `after`, by id. Empty arguments match all."""
         query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
         conditions = {name: value for name, value in query.items() if value}
         condition = " AND ".join(["id > ?", *(f"{name} = ?" for name in conditions)])
@@ -186,13 +175,12 @@ class Subscriptions:
         return [_read(row) for row in rows]
 
     async def topics(self, role: Role, protocol: str) -> list[str]:
-        """Return the distinct topics of a role and protocol."""
         query = "SELECT DISTINCT topic FROM subscriptions WHERE role = ? AND protocol = ?"
         rows = await self._database.run(lambda db: db.execute(query, (role, protocol)).fetchall())
         return [row["topic"] for row in rows]
 
     async def moved_topics(self, protocol: str) -> list[str]:
-        """Return the distinct original topics of feeds that have moved."""
+        """Return the distinct former topics of moved feeds."""
         query = "SELECT DISTINCT moved_from FROM subscriptions WHERE moved_from <> '' AND protocol = ?"
         rows = await self._database.run(lambda db: db.execute(query, (protocol,)).fetchall())
         return [row["moved_from"] for row in rows]
@@ -207,9 +195,10 @@ class Subscriptions:
         return await self._database.run(work) if among else set()
 
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
-        """Move the subscriptions of a feed that has moved from `topic` to `new_topic`. The moved subscriptions then
-        cover both topics. A callback with subscriptions to both topics keeps one of them. If `new_topic` equals
-        `topic`, the feed has moved back.
+        """Move the subscriptions to `topic` to `new_topic`, where the feed has moved.
+
+        A moved subscription covers both topics. A callback with subscriptions to both topics keeps one of them. If
+        `new_topic` equals `topic`, the feed has moved back.
         """
 
         def work(db: sqlite3.Connection) -> None:
@@ -224,7 +213,6 @@ class Subscriptions:
         await self._database.run(work)
 
     async def count(self) -> dict[tuple[str, str, str], int]:
-        """Return the number of subscriptions by role, protocol and state."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT role, protocol, state, count(*) FROM subscriptions GROUP BY role, protocol, state"
@@ -233,13 +221,11 @@ class Subscriptions:
         return {(row[0], row[1], row[2]): row[3] for row in rows}
 
     async def set_state(self, number: int, state: State) -> bool:
-        """Set the state of a subscription. Return whether the subscription exists."""
         return await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET state = ? WHERE id = ?", (state, number)).rowcount > 0
         )
 
     async def remove(self, *numbers: int) -> bool:
-        """Remove subscriptions and their deliveries in one transaction. Return whether any existed."""
         return await self._database.run(lambda db: sum(remove_in(db, number) for number in numbers) > 0)
 
     async def expire(self, now: Instant) -> int:
@@ -253,7 +239,7 @@ class Subscriptions:
         return await self._database.run(work)
 
     async def due_for_renewal(self, now: Instant, limit: int = 100) -> list[Subscription]:
-        """Return the subscriptions that are due for renewal, the longest due first, without paused ones."""
+        """Return at most `limit` subscriptions that are due for renewal, the longest due first, without paused ones."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?",
@@ -265,7 +251,7 @@ class Subscriptions:
     async def extend(
         self, number: int, *, expires: Instant, renew_at: Instant | None = None, state: State | None = None
     ) -> None:
-        """Set expiry, renewal and state. The state of a paused subscription stays unchanged."""
+        """Set expiry, renewal and state. A paused subscription keeps its state."""
         await self._database.run(
             lambda db: db.execute(
                 "UPDATE subscriptions SET expires = ?, renew_at = ?,"
@@ -275,14 +261,12 @@ class Subscriptions:
         )
 
     async def set_renewal(self, number: int, until: Instant | None) -> None:
-        """Set the instant of the next renewal. None means that the subscription is not renewed."""
         await self._database.run(
             lambda db: db.execute("UPDATE subscriptions SET renew_at = ? WHERE id = ?", (until, number))
         )
 
 
 def remove_in(db: sqlite3.Connection, number: int) -> bool:
-    """Remove a subscription within a transaction. Return whether it existed."""
     db.execute("DELETE FROM deliveries WHERE subscription = ?", (number,))
     return db.execute("DELETE FROM subscriptions WHERE id = ?", (number,)).rowcount > 0
 
@@ -291,14 +275,12 @@ _SUBSCRIBERS = "subscriptions WHERE role = 'tell'"
 
 
 def _count(db: sqlite3.Connection, rows: str, site: str = "") -> int:
-    """Return the number of rows that `rows`, the end of an SQL query, selects: all of them, or those with the site."""
     counted = "sum(host = ?)" if site else "count(*)"
     query = f"SELECT coalesce({counted}, 0) FROM {rows}"  # noqa: S608
     return int(db.execute(query, (site,) if site else ()).fetchone()[0])
 
 
 def _put(db: sqlite3.Connection, new: Subscription) -> Subscription:
-    """Insert or replace a subscription within a transaction."""
     row = db.execute(
         "INSERT INTO subscriptions (role, protocol, topic, callback, host, state, since, expires, renew_at,"
         " secret, data, failures, note) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"

@@ -1,11 +1,7 @@
 """Maintenance of the subscriptions to feeds that have become private or have moved.
 
-A feed is private if a rule says so, or if its origin forbids shared caches to store it (Cache-Control: private,
-no-store). When a feed becomes private, its subscriptions end at once, not at the end of their leases. A subscription to
-a public feed stays, even if no copy of the feed is stored.
-
-If a feed has moved, its subscriptions cover the former and the new address, and subscribers are notified of changes at
-either address. A WebSub delivery names the address at which the feed changed.
+A feed is private if a rule or its origin (Cache-Control: private, no-store) says so. Its subscriptions end at once. The
+subscriptions to a moved feed cover its former and its new address.
 """
 
 import asyncio
@@ -22,14 +18,12 @@ from feedproxy.refresh.refresh_events import RefreshEnded
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all topics."""
 PAGE_SIZE = 500
-"""Number of subscriptions that are ended in one transaction."""
 
 
 class SubscriberMaintenance:
     """Maintenance of the subscribers of one protocol.
 
-    `final_message` returns the delivery that informs a subscriber of the end of its subscription, or None if the
-    protocol has no such message.
+    `final_message` returns the delivery that tells a subscriber of the end of its subscription, or None.
     """
 
     def __init__(
@@ -65,7 +59,7 @@ class SubscriberMaintenance:
             await asyncio.sleep(0)
 
     async def update_subscriptions(self, topic: str) -> None:
-        """End the subscriptions to a private feed, or move the subscriptions to a feed that has moved."""
+        """End the subscriptions to a private feed, or move the subscriptions to a moved feed."""
         if is_no_longer_public(self._service, topic):
             await self._end(topic)
         elif (new_topic := moved_target(self._service, topic)) != topic:

@@ -1,7 +1,6 @@
-"""Topics: the feeds that clients' URLs name, and the decision whether clients may subscribe to a feed.
+"""Topics: the feeds that clients' URLs name, and whether clients may subscribe to a feed.
 
-Clients may subscribe to public feeds that are stored. A subscription must not make the proxy fetch a feed that has no
-readers. Feeds of the operator's own upstream are the exception: they are fetched if necessary.
+Clients may subscribe to stored public feeds, and to feeds of the operator's upstream, which are fetched if necessary.
 """
 
 import contextlib
@@ -22,21 +21,21 @@ SITE_FEEDS_MAX = 10
 """Maximum number of feeds that one subscription to a site covers."""
 
 REDIRECTS_MAX = 5
-"""Maximum number of permanent redirects that are followed in a row to the current target of a feed."""
+"""Maximum number of successive permanent redirects from a feed's address to its current target."""
 
 
 class UnknownTopic(FeedproxyError):
-    """Raised if no public feed is known at a URL."""
+    """Error for a URL without a known public feed."""
 
     status_hint = 404
     detail = "not-found"
 
 
 async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:
-    """Return the target of the feed at a URL that a client names. Raises UnknownTopic, StoreError.
+    """Return the target of the feed at a URL that a client names. Raises UnknownTopic or StoreError.
 
-    `base` is the proxy's URL as the client wrote it. `topics_allowed` is `own` (only feeds of the upstream), `known`
-    (all public feeds) or `off`.
+    `base` is the proxy's URL as the client wrote it. `topics_allowed` is `own` (feeds of the upstream), `known` (all
+    public feeds) or `off`.
     """
     try:
         target = current_topic(service, service.proxy.admin.to_upstream_url(named_address(service, address, base)))
@@ -52,9 +51,9 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
-    """Return the target of the feed at a URL, or the targets of the feeds of the site at this URL.
+    """Return the target of the feed at a URL, or the targets of all feeds of the site at this URL.
 
-    Raises UnknownTopic, StoreError.
+    Raises UnknownTopic or StoreError.
     """
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]
@@ -75,7 +74,7 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:
-    """Return the normalised URL that a client names; a gateway URL names its target. Raises BadTarget."""
+    """Return the normalised URL that a client names, or the target of a gateway URL. Raises BadTarget."""
     url, settings = uri.normalise(address.strip()), service.settings()
     for own_url in (settings.public_url, base):
         prefix = own_url.rstrip("/") + "/"
@@ -86,19 +85,19 @@ def named_address(service: NotificationService, address: str, base: str) -> str:
 
 
 def may_notify(service: NotificationService, target: str) -> bool:
-    """Return whether the target is a stored, public feed. Only such feeds are named in notifications."""
+    """Return whether notifications may name the target: a stored, public feed."""
     return service.proxy.admin.is_feed(target) and not is_no_longer_public(service, target)
 
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
-    """Return whether a target is private. Its stored resource decides, or its settings if nothing is stored."""
+    """Return whether a target is private, by its stored resource, or by its settings if no resource is stored."""
     settings, resource = service.settings_for(target), service.proxy.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
 
 @memoize_last
 def is_private(resource: Resource, settings: Settings) -> bool:
-    """Return True if public lists must not name a feed, or if its origin forbids shared caches to store it.
+    """Return whether public lists must not name a feed, or its origin forbids shared caches to store it.
 
     `settings` are those of the feed's target.
     """
@@ -108,15 +107,12 @@ def is_private(resource: Resource, settings: Settings) -> bool:
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, or `target` if no stored feed has the new address."""
+    """Return the stored target to which a feed has moved permanently, or `target` if there is no such target."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def moved_target(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, even if that target is not stored.
-
-    If the feed has not moved, return `target`.
-    """
+    """Return the target to which a feed has moved permanently, stored or not, or `target` without a move."""
     return _follow_redirects(service, target, lambda _: True)
 
 

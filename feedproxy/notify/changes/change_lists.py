@@ -1,4 +1,4 @@
-"""Endpoints that list recent changes of public feeds. The lists are cacheable, and the same for all clients."""
+"""Endpoints that list recent changes of public feeds. Caches may store the lists."""
 
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget, NotFound
@@ -22,15 +22,13 @@ class ChangeLists:
         self._service = service
 
     async def long(self, call: Call) -> Response:
-        """Return the response for `changes.xml`."""
         return await self._recent(call, LONG_LIST)
 
     async def short(self, call: Call) -> Response:
-        """Return the response for `shortChanges.xml`."""
         return await self._recent(call, SHORT_LIST)
 
     async def archive(self, call: Call) -> Response:
-        """Return the response for `changes/YYYY/MM/DD/HH.xml`, an hour in UTC.
+        """Return the list for `changes/YYYY/MM/DD/HH.xml`, an hour in UTC.
 
         Raises NotFound for an invalid, future or expired hour.
         """
@@ -55,9 +53,9 @@ class ChangeLists:
         return await self._respond(call, changes, updated=updated, modified=min(updated, now), caching="no-cache")
 
     async def _changes(self, begin: Instant, end: Instant) -> list[Change]:
-        """Return the changes between the instants `begin` and `end`, for feeds that are public now.
+        """Return the changes from `begin` until `end` of feeds that are public now.
 
-        A rule or the origin may have made a feed private after its change.
+        A feed may have become private since its change.
         """
         changes = await self._service.changes.between(begin, end, ENTRIES_MAX)
         public = [change for change in changes if not is_no_longer_public(self._service, change.target)]

@@ -1,8 +1,7 @@
-"""The log of the changes of feeds, which contains each change once. The lists of changes are made from the log.
+"""The log of feed changes, which contains each change once.
 
-The table `known` contains the digest of each feed's content at its last recorded change. Content with another digest is
-a change. A feed that the store evicted and fetched again is therefore not reported twice. A change right before a crash
-is found at the next start.
+The table `known` has the digest of each feed's content at its last recorded change. A feed that the store evicted and
+fetched again is therefore not reported twice, and a change right before a crash is found at the next start.
 """
 
 import sqlite3
@@ -19,7 +18,7 @@ from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
-"""Maximum number of characters that are stored of a channel's title."""
+"""Maximum number of characters of a channel's title that are stored."""
 RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
@@ -30,7 +29,7 @@ SITE_FEEDS_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """The state of a feed at one instant, as the log records it: the digest of its content, its name and its site."""
+    """The state of a feed at one instant: the digest of its content, its name and its site."""
 
     target: str
     digest: str
@@ -38,23 +37,21 @@ class FeedSnapshot:
     name: str
     link: str
     is_new: bool
-    """True if the feed was unknown before, so that its first content is no change."""
+    """True for the first content of a feed, which is no change."""
     listed: bool
 
 
 type ComputeDigest = Callable[[FeedSnapshot], Awaitable[FeedSnapshot | None]]
-"""Function that returns a copy of its argument with a digest of the parsed feed, or None if the feed is no longer
-stored."""
+"""Function that returns the snapshot with a digest of the parsed feed, or None if the feed is no longer stored."""
 
 type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
-"""Function that returns the deliveries for a change that go to other receivers than subscribers, such as ping sinks."""
+"""Function that returns the deliveries for a change to receivers without a subscription, such as ping sinks."""
 
 
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The snapshot has the instant of the last observed change. No change of a new feed was observed: the instants in its
-    resource are dates of its entries. The snapshot of a new feed therefore has the instant of the first fetch.
+    Its instant is that of the last observed change. For a new feed, it is the instant of the first fetch.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -75,11 +72,10 @@ class ChangeLog:
     async def record(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """Record the snapshots that are changes, and enqueue their deliveries, in one transaction. Return the changes.
+        """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
-        A feed that was evicted and fetched again has a digest of its bytes. If the database contains a digest of its
-        parsed content, the two digests cannot be compared. The snapshot then gets a digest of the parsed content, and
-        is recorded in a second transaction.
+        A digest of bytes cannot be compared with a digest of parsed content. A snapshot of an evicted and refetched
+        feed may therefore be parsed first, and recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
@@ -103,10 +99,9 @@ class ChangeLog:
     async def reconcile(
         self, snapshots: Sequence[FeedSnapshot], now: Instant, extra_deliveries: ExtraDeliveries
     ) -> list[Change]:
-        """Record at the start the changes that the previous process had not recorded. Return the changes.
+        """Record the changes that the previous process has left unrecorded. Return the changes.
 
-        A stored copy that is older than the recorded change is no change: the previous process ended before the store
-        had written the newer copy.
+        A stored copy older than the recorded change is no change: the store had not yet written the newer copy.
         """
 
         def work(db: sqlite3.Connection) -> list[FeedSnapshot]:
@@ -126,7 +121,7 @@ class ChangeLog:
         return await self.record(as_new, now, extra_deliveries)
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
-        """Return at most `limit` changes of listed feeds in [begin, end), newest first."""
+        """Return at most `limit` changes of listed feeds from `begin` until before `end`, newest first."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM changes WHERE at >= ? AND at < ? AND listed ORDER BY at DESC, id DESC LIMIT ?",
@@ -136,17 +131,15 @@ class ChangeLog:
         return [_read(row) for row in rows]
 
     async def last_number(self) -> int:
-        """Return the number of the last change of a listed feed, or 0 without one. All changes are numbered from 1
-        on."""
+        """Return the number of the last change of a listed feed, or 0 without a change."""
         query = "SELECT id FROM changes WHERE listed ORDER BY id DESC LIMIT 1"
         row = await self._database.run(lambda db: db.execute(query).fetchone())
         return row[0] if row is not None else 0
 
     async def feeds_of_site(self, url: str) -> list[str]:
-        """Return at most SITE_FEEDS_MAX known feeds of a site, the last changed first.
+        """Return at most SITE_FEEDS_MAX known feeds of the site at `url` (normalised), the last changed first.
 
-        `url` is the site's normalised URL. A feed belongs to the site if its channel links to this URL, or if the
-        address of the feed is below this URL.
+        A feed belongs to the site if its channel links to `url`, or if its address is below `url`.
         """
         site = host_and_path(url)
         folder = site if site.endswith("/") else site + "/"
@@ -162,13 +155,13 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def forget(self, targets: Iterable[str]) -> None:
-        """Delete these targets from the table `known`, because the store no longer has them."""
+        """Delete targets that the store no longer has from the table `known`."""
         await self._database.run(
             lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(target,) for target in targets])
         )
 
     async def known_targets(self, after: str, limit: int) -> list[str]:
-        """Return the known targets that sort after the target `after`, in order, at most `limit`."""
+        """Return at most `limit` known targets that sort after `after`, in order."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT target FROM known WHERE target > ? ORDER BY target LIMIT ?", (after, limit)
@@ -177,8 +170,7 @@ class ChangeLog:
         return [row["target"] for row in rows]
 
     async def trim(self, now: Instant) -> None:
-        """Delete the changes that are older than RETENTION, and the oldest changes if there are more than
-        CHANGES_MAX."""
+        """Delete changes older than RETENTION, and the oldest above CHANGES_MAX."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM changes WHERE at < ?", (now - RETENTION,))
@@ -188,8 +180,7 @@ class ChangeLog:
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path of a normalised URL. The scheme is ignored, because a ping may name http for a feed with
-    https."""
+    """Return host and path of a normalised URL, because a ping may name http for a feed with https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
 

@@ -1,8 +1,7 @@
-"""changes.xml and the other lists of changes in the format of weblogs.com, version 2 (RSS Feed State).
+"""changes.xml and the other lists of changes, in the format of weblogs.com, version 2 (RSS Feed State).
 
-The times in a list are relative to the beginning of the current minute, or to the newest change if that is later. The
-bytes of a list therefore stay equal for up to a minute, so that conditional requests get a 304. A new change appears at
-once.
+Times are relative to the beginning of the current minute, or to a newer change. The bytes of a list therefore stay
+equal for up to a minute, so that conditional requests get a 304.
 """
 
 import calendar
@@ -23,8 +22,7 @@ SHORT_LIST: Seconds = 300
 """Seconds that shortChanges.xml covers: five minutes."""
 HOUR: Seconds = 3600
 ENTRIES_MAX = 5_000
-"""Maximum number of entries in one document. If there are more changes, the newest are listed. 5,000 entries take about
-800 KB."""
+"""Maximum number of entries in one document, the newest. 5,000 entries take about 800 KB."""
 
 _ARCHIVE = re.compile(r"(\d{4})/(\d{2})/(\d{2})/(\d{2})\.xml", re.ASCII)
 _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -32,7 +30,7 @@ _UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class WeblogEntry:
-    """One `weblog` element. Its URLs are public addresses."""
+    """One `weblog` element. Its URLs are public addresses of feedproxy."""
 
     name: str
     url: str
@@ -41,8 +39,7 @@ class WeblogEntry:
 
 
 def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
-    """Return the instant of a list's attribute `updated`, in whole seconds. An entry's `when` is its age at that
-    time."""
+    """Return the instant of a list's attribute `updated`, in whole seconds."""
     newest = max((math.ceil(change.at) for change in changes), default=0)
     return float(max(now // 60 * 60, min(newest, math.ceil(now))))
 
@@ -50,9 +47,8 @@ def reference_time(now: Instant, changes: Iterable[Change]) -> Instant:
 def parse_archive_hour(path: str) -> Instant | None:
     """Return the instant at which an archive's hour begins, or None if the path is invalid.
 
-    `2007/01/01/01.xml` is the first hour of that day, `24.xml` the last.
-
-    "All pings received in the first hour of January 1st 2007 would be archived in the file …/2007/01/01/01.xml."
+    `2007/01/01/01.xml` is the first hour of the day, and `24.xml` the last: "All pings received in the first hour of
+    January 1st 2007 would be archived in the file …/2007/01/01/01.xml."
     """
     match = _ARCHIVE.fullmatch(path)
     if match is None:
@@ -64,10 +60,10 @@ def parse_archive_hour(path: str) -> Instant | None:
 
 
 def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: int, minutes: bool) -> bytes:
-    """Return the document. The attribute `when` of an entry is its age at `updated`, at least 0.
+    """Return the document. An entry's attribute `when` is its age at `updated`, in minutes or (`minutes` is False)
+    seconds.
 
-    `minutes` selects the unit of `when`: minutes if true, seconds if false. `count` is the value of the document's
-    attribute `count`.
+    `count` is the value of the document's attribute `count`.
     """
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',
@@ -83,5 +79,5 @@ def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: i
 
 
 def entity_tag(body: bytes) -> str:
-    """Return a strong entity tag for the content of a response."""
+    """Return a strong entity tag for this content."""
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'

@@ -1,7 +1,5 @@
-"""Messages of the change notification service (CNWS, "a proposed specification for a very simple web service", 2003).
-
-publisher.py accepts subscriptions of other servers. subscriber.py subscribes at other publishers.
-"""
+"""Messages of the change notification service (CNWS, "a proposed specification for a very simple web service",
+2003)."""
 
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
@@ -17,11 +15,9 @@ NAME = "cnws"
 NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
 
 TITLE_MAX = 255
-"""Maximum number of characters in a title. "The title can be up to 255 characters in length, the description can be of
-any length."
-"""
+"""Maximum number of characters in a title: "The title can be up to 255 characters in length"."""
 DESCRIPTION_MAX = 4000
-"""Maximum number of characters in a description that is sent: "an excerpt from a post"."""
+"""Maximum number of characters in a description that feedproxy sends: "an excerpt from a post"."""
 CHANGES_MAX = 100
 """Maximum number of changes in one notification."""
 
@@ -36,7 +32,7 @@ class SubscriptionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A change of a resource. Title and description are optional."""
+    """A change of a resource. Title and description may be empty."""
 
     resource: str
     title: str = ""
@@ -72,18 +68,17 @@ def read_result(content: bytes) -> bool:
 
 
 def write_change(resource: str, at: Instant, title: str = "", description: str = "") -> bytes:
-    """Return the notification message for a change. Title and description are plain text."""
+    """Return the notification of a change. Title and description are plain text."""
     parts = [("resourceID", resource), ("changeTime", format_http_date(at)), *_optional_parts(title, description)]
     return _document("resourceChange", parts)
 
 
 def write_subscribe(resource: str, url: str) -> bytes:
-    """Return the subscription request for a resource. The publisher sends its notifications to `url`."""
+    """Return the request to send notifications of a resource's changes to `url`."""
     return _document("subscribe", [("resourceID", resource), ("notificationURL", url)])
 
 
 def write_result(status: bool, title: str = "", description: str = "") -> bytes:
-    """Return the result message for a subscription request or a notification."""
     return _document("result", [("status", str(status).lower()), *_optional_parts(title, description)])
 
 
@@ -105,7 +100,6 @@ def _text(element: Element, local: str) -> str:
 
 
 def _optional_parts(title: str, description: str) -> list[tuple[str, str]]:
-    """Return the elements for title and description, cut to their limits. Empty texts get no element."""
     texts = (("title", title[:TITLE_MAX].rstrip()), ("description", description[:DESCRIPTION_MAX].rstrip()))
     return [(name, text) for name, text in texts if text]
 

@@ -1,12 +1,8 @@
 """The publisher's side of CNWS: "a publisher server which adds the subscriber to a list of interested parties".
 
-The specification defines no verification of a subscriber, but says that a verification may be needed "to reduce the
-possibility for abuse". Here, a notificationURL at the caller's own address needs no verification. A notificationURL at
-another address gets a test notification. Its server must answer with a `result` of true, which only a CNWS server
-sends.
-
-The specification defines no end of a subscription either. Here, a subscription ends 40 days after the last `result` of
-true. "If any publisher has not issued a notification … within 30 days the subscriber should try and re-confirm".
+The specification leaves the verification of subscribers and the end of subscriptions open. In feedproxy, a
+notificationURL at the caller's own address needs no verification. The server of any other notificationURL gets a test
+notification, and must answer it with a `result` of true. A subscription ends 40 days after the last `result` of true.
 """
 
 import logging
@@ -34,12 +30,11 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
-"""Seconds from the last confirmation to the end of a subscription. A subscriber should confirm after 30 days, and has
-ten more days for the confirmation."""
+"""Seconds from the last confirmation to the end of a subscription. A subscriber should confirm after 30 days."""
 
 
 class SubscriberRejected(FeedproxyError):
-    """Raised if the verification of a subscriber failed."""
+    """Error for a subscriber that failed its verification."""
 
     status_hint = 403
     detail = "access"
@@ -49,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class Publisher:
-    """The CNWS publisher. It answers subscription requests, and makes and interprets notifications."""
+    """The CNWS publisher: it accepts subscriptions, and makes and interprets notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -57,8 +52,8 @@ class Publisher:
         SubscriberMaintenance(service, NAME)
 
     async def endpoint(self, call: Call) -> Response:
-        """Return the response of `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the subscription is
-        refused"."""
+        """Answer a subscription request at `/-/cnws`: "If the response is an error (HTTP, or FALSE) then the
+        subscription is refused"."""
         try:
             request = cnws_messages.read(call.content)
         except InvalidCall as error:
@@ -77,7 +72,7 @@ class Publisher:
         return generated_response(200, XML, cnws_messages.write_result(True, headlines.title, headlines.summary))
 
     async def subscribe(self, request: SubscriptionRequest, client: ClientContext) -> str:
-        """Verify and add a client's subscription. Return the target of its first feed.
+        """Verify a subscriber and store its subscription. Return the target of the first subscribed feed.
 
         Raises FeedproxyError if the subscription is refused.
         """
@@ -123,7 +118,8 @@ class Publisher:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the notification for a delivery, with the title and text of the newest item."""
+        """Return the notification of a change, with the title and text of the newest item, or None for a private
+        feed."""
         topic = delivery.request.topic
         if not may_notify(self._service, topic):
             return None
@@ -165,7 +161,6 @@ class Publisher:
         )
 
     async def _headlines(self, resource: Resource | None) -> Headlines | None:
-        """Return the headlines of a feed, or None if none are stored. A version is parsed only once."""
         stored = resource.feed_variant if resource is not None else None
         try:
             return await self._service.proxy.conversions.headlines(stored) if stored is not None else None

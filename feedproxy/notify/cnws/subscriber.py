@@ -1,8 +1,7 @@
-"""The subscriber's side of CNWS: subscriptions at the publisher that the operator names for a feed (`cnws_subscribe`).
+"""The subscriber's side of CNWS: subscriptions at publishers that the operator names (`cnws_subscribe`).
 
-"A server should normally only need to confirm (by re-subscribing) if there has been a service outage." And: "If any
-publisher has not issued a notification for a given resource within 30 days the subscriber should try and re-confirm the
-subscription." A notification about a resource without a subscription is answered with false.
+"If any publisher has not issued a notification for a given resource within 30 days the subscriber should try and
+re-confirm the subscription."
 """
 
 from feedproxy.clock import Seconds
@@ -30,12 +29,11 @@ from feedproxy.upstream.callback_client import AddressTrust
 CONFIRM_AFTER: Seconds = 30 * DAY
 """Seconds from the last push to the confirmation of a subscription."""
 SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
-"""Seconds from the last confirmation to the end of a subscription. After CONFIRM_AFTER seconds, two days remain for the
-confirmation and its retries."""
+"""Seconds from the last confirmation to the end of a subscription. Two days remain for a late confirmation."""
 
 
 class Subscriber:
-    """The CNWS subscriber. It subscribes at publishers, and answers their notifications."""
+    """The CNWS subscriber: it subscribes at publishers, and answers their notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -49,7 +47,7 @@ class Subscriber:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the publisher that the operator named for this feed, or None if there is no valid one."""
+        """Return the publisher that the operator named for the feed, or None without a valid publisher."""
         publisher_url = self._service.settings_for(resource.target).cnws_subscribe
         try:
             return SubscriptionTarget(uri.normalise(publisher_url), {}) if publisher_url else None
@@ -57,8 +55,6 @@ class Subscriber:
             return None
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the subscription request for a delivery. The publisher's address is trusted, because the operator
-        named the publisher."""
         settings = self._service.settings()
         if not settings.public_url:
             return None
@@ -81,7 +77,7 @@ class Subscriber:
         return await self.subscriptions.on_confirmed(subscription, "subscribed")
 
     async def endpoint(self, call: Call) -> Response:
-        """Return the response of `/-/push/cnws/…`: true if this proxy has a subscription to the changed resource."""
+        """Answer a notification at `/-/push/cnws/…`: true if feedproxy has a subscription to the changed resource."""
         try:
             message = cnws_messages.read(call.content)
         except InvalidCall:

@@ -1,9 +1,7 @@
-"""The queue of deliveries. It is durable, sends each delivery at least once, is fair to hosts, and retries a failing
-delivery for a limited time.
+"""The queue of deliveries: durable, fair to hosts, with retries for a limited time.
 
-A delivery stays in the queue until its outcome is recorded. After a crash it is sent again. Only the process that holds
-the database's lock sends deliveries. A process that acquires the lock therefore knows that no other process is sending,
-and may send every queued delivery that is due.
+A delivery stays in the queue until its outcome is recorded, and is sent again after a crash. Only the process that
+holds the database's lock sends deliveries.
 """
 
 import math
@@ -18,20 +16,21 @@ from feedproxy.notify.notification_protocol import Change, Delivered, Delivery, 
 from feedproxy.notify.subscription_table import remove_in
 
 RETRY_DELAY_MIN: Seconds = 10
-"""Delay before the first retry, in seconds. Each further failure doubles the delay, up to RETRY_DELAY_MAX. Each delay
-is then shortened by a random fraction of up to a half."""
+"""Delay before the first retry, in seconds. Each failure doubles the delay, up to RETRY_DELAY_MAX.
+
+A random fraction, up to one half, shortens each delay.
+"""
 
 RETRY_DELAY_MAX: Seconds = 7_200
-"""Longest delay between retries in seconds. A host that is available again gets the change within two hours."""
+"""Longest delay between two retries, in seconds."""
 
 
 def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, jitter: float) -> Instant | None:
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
-    "The publisher should keep retrying for a minimum of a 24 hour period, with a minimum of 1 retry at the end of that
-    period" (CNWS). The last try is therefore `retry_for` seconds after the instant `since`.
-
-    `jitter` is a random number in [0, 1). The nearer it is to 0, the more it shortens the delay.
+    The last try is `retry_for` seconds after `since`: "The publisher should keep retrying for a minimum of a 24 hour
+    period, with a minimum of 1 retry at the end of that period" (CNWS). `jitter` is a random number in [0, 1) that
+    shortens the delay, most at 0.
     """
     end = since + retry_for
     if now >= end:
@@ -42,8 +41,7 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
 
 
 CLOCK_TOLERANCE: Seconds = 60
-"""Seconds by which a recorded instant may lie in the future. An instant further ahead was recorded before the clock was
-set back."""
+"""Seconds by which a recorded instant may lie in the future. A later instant was recorded with a wrong clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +52,26 @@ class DeliveryOutcome:
     verdict: Verdict
     at: Instant
     next_try: Instant | None = None
-    """Instant of the next attempt after a Retry. None ends the delivery."""
+    """Instant of the next attempt, or None if the delivery has ended."""
     remove: bool = False
     started: Instant = math.inf
-    """Instant at which the attempt began. If a push has changed the subscription's `note` since then, the outcome does
-    not replace that note."""
+    """Instant at which the attempt began. The outcome does not replace a subscription's `note` from a later push."""
 
 
 class DeliveryQueue:
-    """The deliveries in the database that are not complete. Every method raises StoreError."""
+    """The unfinished deliveries in the database. Every method raises StoreError."""
 
     def __init__(self, database: NotificationDatabase) -> None:
         self._database = database
 
     async def add(self, *requests: DeliveryRequest, now: Instant) -> None:
-        """Enqueue deliveries. They are durable when the call returns."""
+        """Enqueue deliveries, which are durable when the call returns."""
         await self._database.run(lambda db: enqueue_in(db, requests, now))
 
     async def due(
         self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
     ) -> list[Delivery]:
-        """Return at most `limit` due deliveries without the excluded ones, the longest due first."""
+        """Return at most `limit` due deliveries, the longest due first, without the excluded ids and hosts."""
         ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
         query = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
         rows = await self._database.run(
@@ -111,7 +108,7 @@ class DeliveryQueue:
     async def failing_deliveries(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
         """Return at most `limit` deliveries with failed attempts, most attempts first.
 
-        Each is returned with the instant of its next attempt, and the reason of its last failure.
+        Each has the instant of its next attempt, and the reason of its last failure.
         """
         rows = await self._database.run(
             lambda db: db.execute(
@@ -121,7 +118,7 @@ class DeliveryQueue:
         return [(_read(row), row["due"], row["note"]) for row in rows]
 
     async def drop(self, number: int) -> bool:
-        """Delete the delivery with this id. Return False if it does not exist."""
+        """Delete the delivery with this id. Return False if no delivery has this id."""
         return await self._database.run(
             lambda db: db.execute("DELETE FROM deliveries WHERE id = ?", (number,)).rowcount > 0
         )
@@ -163,10 +160,7 @@ def enqueue_in(db: sqlite3.Connection, requests: Iterable[DeliveryRequest], now:
 
 
 def enqueue_for_subscribers(db: sqlite3.Connection, change: Change, now: Instant) -> int:
-    """Enqueue a delivery for each active subscription to the feed or its former URL. Return the number of deliveries.
-
-    A single SQL statement inserts all deliveries, because a feed may have thousands of subscribers.
-    """
+    """Enqueue a delivery for each active subscription to the feed or its former URL. Return their number."""
     values = (change.target, change.number, now, now, change.target, change.target, now)
     return db.execute(f"{_INSERT} {_FROM_SUBSCRIPTIONS}{_ON_CONFLICT}", values).rowcount
 

@@ -1,8 +1,6 @@
-"""The delivery worker: it sends the deliveries that are due, and records their outcomes.
+"""The delivery worker: it sends due deliveries, and records their outcomes.
 
-At most MAX_CONCURRENT deliveries are in memory, and at most MAX_PER_HOST of them are to one host. All others are rows
-in the database. Outcomes are recorded in batches, which saves commits. After a crash, some deliveries are sent twice,
-and none is lost.
+Outcomes are recorded in batches. After a crash, some deliveries are sent twice, and none is lost.
 """
 
 import asyncio
@@ -28,35 +26,38 @@ logger = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """Maximum number of deliveries in progress."""
 MAX_PER_HOST = 2
-"""Maximum number of concurrent requests to one host. A client may name callbacks at another party's host. The limit
-protects that host from too many requests."""
+"""Maximum number of concurrent requests to one host.
+
+A client may name callbacks at another party's host, which this limit protects.
+"""
 SLOW_CALL: Seconds = 5
-"""Duration in seconds from which a call marks its host as slow."""
+"""Duration in seconds from which a request marks its host as slow."""
 MAX_CONCURRENT_SLOW = 8
-"""Maximum number of concurrent calls to all slow hosts together. It applies separately to deliveries and to immediate
-requests (`request_now`). Without this limit, calls to 16 hosts that do not respond, MAX_PER_HOST to each host, would
-reach MAX_CONCURRENT."""
+"""Maximum number of concurrent requests to all slow hosts together.
+
+The limit applies separately to deliveries and to immediate requests (`request_now`). Without it, 16 hosts that do not
+respond would occupy all MAX_CONCURRENT places.
+"""
 SLOW_HOSTS_MAX = 512
-"""Maximum number of remembered slow hosts. The oldest is removed first."""
+"""Maximum number of hosts remembered as slow. The oldest is removed first."""
 
 MAX_CONCURRENT_REQUESTS = 32
 """Maximum number of immediate requests (`request_now`) in progress."""
 REQUESTS_WAITING_MAX = 256
-"""Maximum number of immediate requests (`request_now`) that wait because a limit of concurrent requests is reached."""
+"""Maximum number of immediate requests (`request_now`) that wait for a free place."""
 REQUEST_TIMEOUT: Seconds = 10
-"""Seconds within which an immediate request (`request_now`) must be answered. A client waits for the outcome of the
-request, usually for at most about 30 s."""
+"""Seconds within which an immediate request (`request_now`) must be answered, while a client waits for the outcome."""
 
 
 FAILED_REQUESTS_MAX = 50
-"""Maximum number of remembered failed subscription requests. The oldest is removed first."""
+"""Maximum number of failed subscription requests in memory. The oldest is removed first."""
 SUBSCRIPTION_REQUESTS = frozenset({"verify", "subscribe", "unsubscribe"})
-"""Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. Their failures are recorded in
-`failed_requests`, because the subscription may not exist."""
+"""Kinds of deliveries (`DeliveryRequest.what`) that create or end a subscription. `failed_requests` records their
+failures."""
 
 
 class Overloaded(FeedproxyError):
-    """Raised if too many immediate requests wait, for one host or in total."""
+    """Error for an immediate request that would exceed the number of waiting requests."""
 
     status_hint = 503
     detail = "busy"
@@ -64,7 +65,7 @@ class Overloaded(FeedproxyError):
 
 @dataclass(slots=True)
 class DeliveryCounts:
-    """Number of attempts since the start, by outcome."""
+    """Number of attempts since the process started, by outcome."""
 
     delivered: int = 0
     retried: int = 0
@@ -73,7 +74,7 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailedRequest:
-    """A subscription request of a subscriber or of this proxy that has failed and is not retried."""
+    """A subscription request, to or from feedproxy, that has failed finally."""
 
     at: Instant
     protocol: str
@@ -115,14 +116,13 @@ class DeliveryWorker:
 
     @property
     def running_count(self) -> int:
-        """Return the number of deliveries in progress."""
         return len(self._running)
 
     async def request_now(self, message: Message) -> Response:
-        """Send a challenge or test notification at once, because a client waits for the outcome. Return the response.
+        """Send a challenge or test notification at once, and return the response. A client waits for the outcome.
 
-        The request counts towards the limits of its host. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and
-        the errors of CallbackClient.
+        The limits per host apply. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
+        CallbackClient.
         """
         host = site_or_self(message.url)
         await self._wait_for_capacity(host)
@@ -143,13 +143,13 @@ class DeliveryWorker:
         self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
 
     def check(self, url: str) -> None:
-        """Check that a callback URL is valid and may be called. Raises Forbidden, BadTarget."""
+        """Check that a callback URL is valid and permitted. Raises Forbidden or BadTarget."""
         self._caller.check(url)
 
     async def resolves_to(self, url: str, address: str) -> bool:
         """Return whether the host of `url` resolves to the client's own `address`.
 
-        Raises Forbidden, BadTarget, Unreachable if the URL cannot be called.
+        Raises Forbidden, BadTarget, or Unreachable if the URL may not or cannot be called.
         """
         own = _normalise_address(address)
         return own in map(_normalise_address, await self._caller.resolve(url))
@@ -179,7 +179,6 @@ class DeliveryWorker:
         return sum(count for host, count in calls.items() if host in self._slow_hosts)
 
     async def _call(self, host: str, message: Message) -> Response:
-        """Send a message and record whether its host is slow. Return the response."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -194,7 +193,7 @@ class DeliveryWorker:
                     del self._slow_hosts[next(iter(self._slow_hosts))]
 
     async def run_once(self) -> None:
-        """Record outcomes, and start due deliveries up to the limits. Raises StoreError."""
+        """Record outcomes, and start due deliveries within the limits. Raises StoreError."""
         await self._record_outcomes()
         delivered = Counter(delivery.host for delivery, _ in self._running.values())
         hosts = self._requests_by_host + delivered
@@ -222,14 +221,14 @@ class DeliveryWorker:
     async def next_due(self) -> Instant | None:
         """Return the instant at which the next delivery is due, or None if the queue is empty.
 
-        The result is also None while a delivery is in progress, because the end of that delivery wakes the loop.
+        Also return None while a delivery is in progress, because its end wakes the loop.
         """
         return None if self._running or self._outcomes else await self._queue.next_due()
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for the deliveries in progress, and cancel those that are then unfinished.
+        """Wait at most `timeout` seconds for the deliveries in progress, and cancel the others.
 
-        The cancelled deliveries remain in the queue, and are sent again after the next start.
+        Cancelled deliveries remain in the queue, and are sent again after the next start.
         """
         tasks = [task for _, task in self._running.values()]
         if tasks:
@@ -323,7 +322,6 @@ class DeliveryWorker:
 
 
 def _normalise_address(address: str) -> str:
-    """Return an address in its canonical form. An IPv4-mapped IPv6 address becomes an IPv4 address."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

@@ -9,15 +9,15 @@ from feedproxy.http import uri
 from feedproxy.http.target_uri.url_redaction import has_secret
 
 NAME_MAX = 1024
-"""Maximum number of characters in a name, as at weblogs.com."""
+"""Maximum number of characters in a site's name, as at weblogs.com."""
 URL_MAX = 2048
 """Maximum number of characters in a URL. weblogs.com allowed 255, which is too few today."""
 TAGS_MAX = 1024
-"""Maximum number of characters of the tags in a ping. Further characters are ignored."""
+"""Maximum number of characters in a ping's tags. Further characters are ignored."""
 
 
 class InvalidCall(FeedproxyError):
-    """Raised if a call does not have the parameters of its method. The answer is then a fault."""
+    """Error for a call without the parameters of its method. The answer is a fault."""
 
     status_hint = 400
     detail = "bad-target"
@@ -26,9 +26,7 @@ class InvalidCall(FeedproxyError):
 
 
 class InvalidPing(FeedproxyError):
-    """Raised if a call has the right parameters, but invalid values. The answer is then `flerror` 1 with the text of
-    this error.
-    """
+    """Error for a call with invalid values. The answer has `flerror` 1 and the text of the error."""
 
     status_hint = 400
     detail = "bad-target"
@@ -36,11 +34,11 @@ class InvalidPing(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """A report that a site has changed. Its URLs are normalised. `page` and `feed` may be empty."""
+    """A report that a site has changed, with normalised URLs. `page` and `feed` may be empty."""
 
     name: str
     url: str
-    """URL of the site's home page. In a simple ping it may be the URL of the feed."""
+    """URL of the site's home page, or in a simple ping perhaps of its feed."""
     page: str = ""
     feed: str = ""
     tags: tuple[str, ...] = ()
@@ -50,14 +48,14 @@ class Ping:
         return [address for address in dict.fromkeys((self.feed, self.url, self.page)) if address]
 
     def has_public_address(self) -> bool:
-        """Return whether the site's URL contains no secret. A URL with a secret is not recorded."""
+        """Return whether the site's URL contains no secret. Only such a URL is recorded."""
         return not has_secret(self.url)
 
 
 def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.ping: "the name and url of the website or blog that has changed".
 
-    The definition of 2001 has two more parameters: the page to check, and a category. Raises InvalidCall, InvalidPing.
+    Two further parameters, page and category, come from the definition of 2001. Raises InvalidCall or InvalidPing.
     """
     name, url, *page_and_tags = _texts("weblogUpdates.ping", parameters, 2, 4)
     ping = ping_of(name, url)
@@ -69,7 +67,7 @@ def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
 def parse_extended_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
 
-    Raises InvalidCall, InvalidPing.
+    Raises InvalidCall or InvalidPing.
     """
     name, url, page, feed, *tags = _texts("weblogUpdates.extendedPing", parameters, 4, 5)
     ping = ping_of(name, url)

@@ -1,7 +1,6 @@
 """The receiver of pings by XML-RPC and HTTP GET.
 
-The response is the same for known and unknown sites, so that it does not disclose which feeds are read through the
-proxy.
+The response is the same for known and unknown sites, so that it does not disclose which feeds are read.
 """
 
 import html
@@ -38,16 +37,14 @@ class PingReceiver:
         self._service = service
 
     async def simple(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """Return the result of a call of weblogUpdates.ping."""
         return await self._respond(ping_messages.parse_simple_ping, parameters, call)
 
     async def extended(self, parameters: tuple[Any, ...], call: Call) -> dict[str, Any]:
-        """Return the result of a call of weblogUpdates.extendedPing."""
         return await self._respond(ping_messages.parse_extended_ping, parameters, call)
 
     async def page(self, call: Call) -> Response:
-        """Return the response of `/pingSiteForm?name=…&url=…`: "an HTML human readable page". An error has status 400,
-        429 or 503."""
+        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page". Its status is 200, 400, 429 or
+        503."""
         try:
             query = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:
@@ -68,7 +65,7 @@ class PingReceiver:
         )
 
     async def accept(self, ping: Ping, client: ClientContext) -> None:
-        """Enqueue the refreshes for which the ping of a client asks. Raises TooManyRequests, StoreError."""
+        """Enqueue the refreshes that a ping requests. Raises TooManyRequests or StoreError."""
         refresh_requests, settings, source = self._service.refresh_requests, self._service.settings(), client.address
         ping = replace(ping, url=self._resolve(ping.url, client), feed=self._resolve(ping.feed, client))
         targets = await refresh_requests.find_feeds(ping.feed) if ping.feed else []
@@ -82,7 +79,6 @@ class PingReceiver:
             await refresh_requests.enqueue_unknown(ping.feed or ping.url)
 
     def _resolve(self, address: str, client: ClientContext) -> str:
-        """Return the target of a gateway URL, or any other URL unchanged."""
         try:
             return named_address(self._service, address, client.base) if address else ""
         except BadTarget:

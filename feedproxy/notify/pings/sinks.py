@@ -1,4 +1,4 @@
-"""Ping sinks: servers that are pinged for every change of a publisher's own feeds (RSS Feed State, Pinging).
+"""Ping sinks: servers that feedproxy pings for every change of a publisher's own feeds (RSS Feed State, Pinging).
 
 A sink is a URL, which may have a prefix:
 
@@ -38,7 +38,7 @@ from feedproxy.upstream.callback_client import AddressTrust
 
 
 class SinkKind(StrEnum):
-    """The form in which a sink is pinged: HTTP GET, weblogUpdates.ping, or weblogUpdates.extendedPing."""
+    """The form of a sink's pings: HTTP GET, weblogUpdates.ping, or weblogUpdates.extendedPing."""
 
     GET = "get"
     SIMPLE = "simple"
@@ -46,11 +46,10 @@ class SinkKind(StrEnum):
 
 
 type PingSink = SinkAddress[SinkKind]
-"""The address of a ping sink. The URL of a sink for HTTP GET is a template."""
+"""The address of a ping sink: a URL, or for HTTP GET a template."""
 
 
 def read_ping_sink(text: str) -> PingSink:
-    """Parse one value of the option `ping_sinks` and return the sink. Raises UsageError."""
     sink = read_sink_address(
         text,
         prefixes=SinkKind,
@@ -70,7 +69,7 @@ def _example_url(kind: SinkKind, url: str) -> str:
 
 
 def expand_template(template: str, name: str, url: str, feed: str) -> str:
-    """Return the URL of a ping by HTTP GET: the template with the values inserted, percent-encoded ("URI encoded")."""
+    """Return the URL of a ping by HTTP GET: the template with percent-encoded values."""
     numbered = {"0": name, "1": url} if "{1}" in template else {"0": url}
     values = {"name": name, "url": url, "feed": feed or url, **numbered}
     for word, value in values.items():
@@ -79,8 +78,7 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 
 
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
-    """Return the ping for a site, or for one of its feeds. The sink's address is trusted, because the operator named
-    it."""
+    """Return the ping for a site, or for one of its feeds. The operator has named the sink, so it is trusted."""
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:
         return Message(
@@ -100,13 +98,13 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
-    """Return the delivery that the operator has requested: a ping of the sink about the site in `ping`."""
+    """Return a ping of the sink about the site in `ping`, which the operator has requested."""
     data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 
 
 def interpret_response(sink: PingSink, answer: Response | FeedproxyError) -> Verdict:
-    """Return the verdict on a sink's response. Failures of the server are retried. Refusals are final."""
+    """Return the verdict on a sink's response. Server errors are retried, and refusals are final."""
     if isinstance(answer, FeedproxyError):
         return Retry(str(answer))
     if answer.status == 429 or answer.status >= 500:
@@ -139,7 +137,7 @@ class PingSinks:
         self._resource = resource
 
     def extra_deliveries(self, change: Change) -> Iterable[DeliveryRequest]:
-        """Return a ping to each sink if the feed is listed and belongs to the upstream."""
+        """Return a ping to each sink for a listed feed of the upstream, and no ping for other feeds."""
         settings = self._settings()
         if change.listed and settings.public_url and is_upstream_target(change.target, settings):
             for sink in settings.ping_sinks:
@@ -165,7 +163,6 @@ class PingSinks:
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict on the sink's response."""
         return interpret_response(read_ping_sink(delivery.request.callback), answer)
 
     async def renew(self, subscription: Subscription) -> None:

@@ -1,6 +1,6 @@
-"""SOAP 1.1, as far as rssCloud needs it: a call with plain parameters, and a value or a fault in return.
+"""SOAP 1.1 for rssCloud: a call with plain parameters, and a value or a fault in return.
 
-Most libraries for SOAP need a WSDL, which rssCloud does not have. Envelopes of SOAP 1.2 are read, too.
+Envelopes of SOAP 1.2 are read, too.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ type ParameterValue = str | list[str]
 
 @dataclass(frozen=True, slots=True)
 class SoapCall:
-    """A call: its method and namespace, and the names and values of its parameters in order."""
+    """A call: its method and namespace, and its parameters as names and values in order."""
 
     method: str
     namespace: str
@@ -33,7 +33,7 @@ class SoapCall:
 
 
 def parse_document(content: bytes) -> Element:
-    """Return the root element of a document. Raises InvalidCall, also for a document type or entities."""
+    """Return the root element of a document. Raises InvalidCall for ill-formed XML, a document type or entities."""
     if is_excessive(content) or safe_length(content) < len(content):
         raise InvalidCall("the call has too many elements, attributes or lines")
     try:
@@ -50,14 +50,13 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def read_call(content: bytes) -> SoapCall:
-    """Return the call in an envelope. Raises InvalidCall."""
     method = _in_body(content)
     space, local = split_tag(method.tag)
     return SoapCall(local, space, tuple((split_tag(parameter.tag)[1], _value(parameter)) for parameter in method))
 
 
 def read_answer(content: bytes) -> str:
-    """Return the value of a response, or an empty string if it has none. Raises InvalidCall for a fault."""
+    """Return the value of a response, or "" without a value. Raises InvalidCall for a fault."""
     answer = _in_body(content)
     if split_tag(answer.tag)[1] == "Fault":
         message = " ".join(" ".join(answer.itertext()).split())
@@ -84,7 +83,6 @@ def write_response(call: SoapCall, value: bool) -> Response:
 
 
 def write_fault(message: str, *, client: bool = True) -> Response:
-    """Return a fault: "the SOAP HTTP server MUST issue an HTTP 500" (SOAP 1.1, section 6.2)."""
     code = "SOAP-ENV:Client" if client else "SOAP-ENV:Server"
     inner = f"<faultcode>{code}</faultcode><faultstring>{_text(message)}</faultstring>"
     return generated_response(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))

@@ -1,7 +1,6 @@
 """XML-RPC: the dispatcher of one endpoint, and reading and writing of calls.
 
-Python's xmlrpc.client reads and writes the values. Its own parser would expand entities. Calls are therefore read with
-defusedxml's parser, which refuses documents with a document type.
+Calls are parsed with defusedxml, because the parser of Python's xmlrpc.client expands entities.
 """
 
 import logging
@@ -20,23 +19,23 @@ from feedproxy.request.endpoint_registry import Call
 logger = logging.getLogger(__name__)
 
 CONTENT_MAX = 65_536
-"""Largest call in bytes. A ping has about 500, a subscription to a hundred feeds about 10,000."""
+"""Largest call in bytes. A subscription to a hundred feeds has about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Maximum number of occurrences in a call, by character. The more of these characters a call contains, the longer the
-call takes to parse, and calls are parsed in the event loop. A subscription to a hundred feeds has some hundreds of each
-character."""
+"""Maximum number of occurrences of characters in a call, which limits the time of its parsing in the event loop.
+
+A subscription to a hundred feeds has some hundreds of each character.
+"""
 
 NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
 """XML-RPC fault codes (Specification for Fault Code Interoperability)."""
 
 type Method = Callable[[tuple[Any, ...], Call], Awaitable[Any]]
-"""Function that returns the result of a call, a value that xmlrpc.client can write. It raises InvalidCall for wrong
-parameters."""
+"""Function that returns the result of a call, as a value for xmlrpc.client. It raises InvalidCall."""
 
 
 class XmlRpcDispatcher:
-    """Dispatcher that calls methods by name."""
+    """Dispatcher of calls to methods, by name."""
 
     def __init__(self) -> None:
         self._methods: dict[str, Method] = {}
@@ -66,7 +65,7 @@ class XmlRpcDispatcher:
 
 
 def is_excessive(content: bytes) -> bool:
-    """Return whether a document has so many tags, attributes or lines that parsing it may take too long."""
+    """Return whether a document has so many tags, attributes or lines that parsing may take too long."""
     return any(content.count(character) > limit for character, limit in CHARACTER_COUNTS_MAX.items())
 
 
@@ -110,7 +109,6 @@ def read_answer(content: bytes) -> Any:
 
 
 def write_response(value: Any) -> Response:
-    """Return the response with this value or fault."""
     if not isinstance(value, xmlrpc.client.Fault):
         value = (value,)
     else:
@@ -121,7 +119,7 @@ def write_response(value: Any) -> Response:
 
 
 def remove_unwritable(text: str) -> str:
-    """Return the text without the characters that XML does not allow."""
+    """Return the text without characters that XML does not allow."""
     return "".join(
         character
         for character in text

@@ -1,8 +1,6 @@
-"""The rssCloud aggregator: it registers at the `cloud` of feeds that this proxy serves, and receives notifications.
+"""The rssCloud aggregator: it registers at the `cloud` of feeds that feedproxy serves, and receives notifications.
 
-"By convention registrations expire after 25 hours. Workstations should register every 24 hours for each subscription to
-keep them current." And: "It will work for systems with non-fixed IP addresses if the workstation software re-registers
-at startup."
+"It will work for systems with non-fixed IP addresses if the workstation software re-registers at startup."
 """
 
 import xmlrpc.client
@@ -40,13 +38,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PROCEDURE = "rssCloud.notify"
-"""Name of the procedure that clouds call at this proxy by XML-RPC. By SOAP, they call it by the part after the dot."""
+"""Name of the procedure that clouds call at feedproxy by XML-RPC. In SOAP calls, the name is the part after the dot."""
 CHALLENGE_MAX = 256
 """Maximum number of characters in a cloud's challenge. A longer challenge is refused."""
 
 
 def cloud_of(resource: Resource) -> SubscriptionTarget | None:
-    """Return the cloud that a feed names, or None if the cloud's protocol is unknown or its address is invalid."""
+    """Return the cloud that a feed names, or None if its protocol is unknown or its address invalid."""
     cloud = resource.channel.cloud if resource.channel is not None else None
     # "protocol is xml-rpc, soap or http-post (case-sensitive)"
     if cloud is None or cloud.protocol not in tuple(NotificationMethod) or not cloud.domain.strip():
@@ -61,11 +59,11 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
 
 
 RENEW_AFTER: Seconds = 24 * 3600
-"""Seconds until a registration is renewed: "Workstations should register every 24 hours"."""
+"""Seconds until feedproxy renews a registration: "Workstations should register every 24 hours"."""
 
 
 class RssCloudAggregator:
-    """The aggregator. It registers at clouds and answers their calls."""
+    """The aggregator: it registers at clouds and answers their calls."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -74,7 +72,7 @@ class RssCloudAggregator:
         )
 
     def find_target(self, resource: Resource) -> SubscriptionTarget | None:
-        """Return the cloud to register at, or None for a private feed and for this proxy's own cloud."""
+        """Return the cloud to register at, or None for a private feed and for feedproxy's own cloud."""
         cloud = cloud_of(resource)
         if cloud is None:
             return None
@@ -85,7 +83,6 @@ class RssCloudAggregator:
         return None if cloud.callback.startswith(public) else cloud
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the registration request for a delivery, in the protocol of the cloud."""
         settings = self._service.settings()
         if not settings.public_url:
             return None
@@ -106,7 +103,7 @@ class RssCloudAggregator:
         return await self.subscriptions.on_confirmed(subscription, reason or "registered")
 
     async def endpoint(self, call: Call) -> Response:
-        """Return the response of `/-/push/rsscloud/…` to a challenge, or to a notification in any protocol."""
+        """Answer a challenge or a notification at `/-/push/rsscloud/…`."""
         subscription = await self.subscriptions.find_by_callback(call.path.rpartition("/")[2])
         if call.request.method == "GET":
             return self._answer_challenge(call, subscription)
@@ -131,8 +128,7 @@ class RssCloudAggregator:
         return plain_text(200, token)
 
     async def _answer_call(self, content: bytes, subscription: Subscription | None) -> Response:
-        """Return the response to a notification by XML-RPC or SOAP: "one parameter, the url of the channel that
-        changed"."""
+        """Answer a notification by XML-RPC or SOAP: "one parameter, the url of the channel that changed"."""
         if soap.split_tag(soap.parse_document(content).tag)[1] == "Envelope":
             soap_call = soap.read_call(content)
             texts = [value for _, value in soap_call.parameters if isinstance(value, str)]
@@ -188,7 +184,6 @@ def registration(subscription: Subscription, settings: Settings) -> Message:
 
 
 def _registration_result(method: NotificationMethod, answer: Response) -> tuple[bool, str]:
-    """Return whether the registration succeeded, and the cloud's message. Raises InvalidCall."""
     if method.is_form:
         if not 200 <= answer.status < 300:
             return False, f"status {answer.status}"

@@ -1,10 +1,9 @@
-"""The rssCloud server: aggregators register here for feeds, and are notified of changes after a verification.
+"""The rssCloud server: it registers aggregators for feeds, and notifies them of changes.
 
-A callback at the caller's own address is verified by a test notification. The definition of 2003 allows no other
-address: "A workstation cannot make a registration call on behalf of another." Later versions of rssCloud also allow a
-callback at another host (`domain`). That host must send a response that an arbitrary web server would not send: it must
-repeat a challenge (http-post) or return true (XML-RPC, SOAP). The client waits for the outcome of the verification. The
-request to the callback is therefore sent at once (DeliveryWorker.request_now), and does not survive a restart.
+A callback at the caller's own address is verified by a test notification. Later versions of rssCloud also allow a
+callback at another host (`domain`). Such a host must repeat a challenge (http-post) or return true (XML-RPC, SOAP),
+which an arbitrary web server would not do. The client waits for the outcome, so the verification is sent at once
+(`DeliveryWorker.request_now`).
 """
 
 import logging
@@ -48,7 +47,7 @@ METHODS = ("pleaseNotify", "rssPleaseNotify")
 
 
 class RssCloudServer:
-    """The rssCloud server. It answers registrations and pings, and makes and interprets notifications."""
+    """The rssCloud server: it answers registrations and pings, and makes and interprets notifications."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -59,14 +58,14 @@ class RssCloudServer:
     # -- registration
 
     async def by_rpc(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Return the result of `rssCloud.pleaseNotify` or `xmlStorageSystem.rssPleaseNotify`.
+        """Answer a call of `rssCloud.pleaseNotify` or `xmlStorageSystem.rssPleaseNotify`. Raises MalformedCall.
 
-        "It returns true if it was able to do the registration, false otherwise." Raises MalformedCall.
+        "It returns true if it was able to do the registration, false otherwise."
         """
         return await self._try_register(rsscloud_messages.from_parameters, parameters, call)
 
     async def by_form(self, call: Call) -> Response:
-        """Return the response of `/-/pleaseNotify`."""
+        """Answer a registration by form at `/-/pleaseNotify`."""
         accept = call.request.fields.combined("accept") or ""
         try:
             await self.register(rsscloud_messages.from_form(call.content), call.client)
@@ -75,7 +74,7 @@ class RssCloudServer:
         return rsscloud_messages.write_result("notifyResult", True, REGISTERED, accept)
 
     async def by_soap(self, call: Call) -> Response:
-        """Return the response of `/-/soap` to a registration or a ping."""
+        """Answer a registration or a ping at `/-/soap`."""
         try:
             soap_call = soap.read_call(call.content)
             if soap_call.method in METHODS:
@@ -91,7 +90,8 @@ class RssCloudServer:
             return soap.write_fault(str(error))
 
     async def register(self, registration: Registration, client: ClientContext) -> None:
-        """Verify and register a client's callback. Raises FeedproxyError if the registration is refused."""
+        """Verify a client's callback and store its registration. Raises FeedproxyError if the registration is
+        refused."""
         service, now = self._service, self._service.clock.now()
         settings = service.settings()
         if not self._rate_limiter.allow(client.address, now, settings.source_limit):
@@ -153,25 +153,23 @@ class RssCloudServer:
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Return the result of `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall."""
+        """Answer a call of `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise MalformedCall("invalid ping: expected one parameter, the URL of the changed feed")
         await self._accept_ping(parameters[0], call.client)
         return True
 
     async def hello(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Return true, the result of `rssCloud.hello`."""
         return True
 
     async def ping_by_form(self, call: Call) -> Response:
-        """Return the response of `/-/ping`."""
         accept = call.request.fields.combined("accept") or ""
         url = next((value for name, value in rsscloud_messages.parse_form(call.content) if name.lower() == "url"), "")
         reason = await self._accept_ping(url, call.client)
         return rsscloud_messages.write_result("result", not reason, reason or THANKS, accept)
 
     async def _accept_ping(self, url: str, client: ClientContext) -> str:
-        """Accept or refuse a ping. Return the reason for the refusal, or an empty string after an accepted ping."""
+        """Accept or refuse a ping. Return the reason of a refusal, or "" for an accepted ping."""
         try:
             await self._ping_receiver.accept(ping_messages.ping_of("", url), client)
         except (InvalidPing, TooManyRequests) as error:
@@ -183,7 +181,7 @@ class RssCloudServer:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the notification for a delivery, in the protocol of the registration."""
+        """Return the notification of a change, in the protocol of the registration."""
         if not may_notify(self._service, delivery.request.topic):
             return None
         data = subscription.data
@@ -193,7 +191,7 @@ class RssCloudServer:
         )
 
     async def interpret(self, subscription: Subscription, answer: Response | FeedproxyError) -> Verdict:
-        """Return the verdict on a response. Failures are retried for a day. Then the subscription is removed."""
+        """Return the verdict on a response. Failures are retried for a day, and then the subscription is removed."""
         if isinstance(answer, Forbidden):
             return Refused(str(answer), remove=True)
         if isinstance(answer, FeedproxyError):

@@ -1,7 +1,4 @@
-"""rssCloud messages by XML-RPC, SOAP and http-post (the `cloud` element of RSS 2.0, 2003).
-
-cloud.py accepts registrations. aggregator.py registers at other clouds.
-"""
+"""rssCloud messages by XML-RPC, SOAP and http-post (the `cloud` element of RSS 2.0, 2003)."""
 
 import json
 import re
@@ -24,24 +21,24 @@ NAME = "rsscloud"
 
 
 URLS_MAX = 100
-"""Maximum number of feeds in one registration. Each registration causes one verification, for any number of feeds."""
+"""Maximum number of feeds in one registration, which causes only one verification."""
 
 FAULT_CODE = 4
-"""Fault code that implementations of rssCloud use for all faults."""
+"""Fault code in all faults of rssCloud, as other implementations have it."""
 
 SOAP_NAMESPACE = "http://www.soapware.org/"
 
 _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
-"""A valid name of a procedure, both as an XML-RPC method and as a SOAP element."""
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
-"""Names of a cloud's own procedures, without their prefix. The procedure of a callback must not have one of these
-names: any cloud answers a call of `ping` with true, so the answer to a test notification would not prove that the
-server is an aggregator."""
+"""Names of a cloud's own procedures, without prefix, which a callback must not have.
+
+Any cloud answers a call of `ping` with true, so the answer would not prove that the server is an aggregator.
+"""
 
 
 class NotificationMethod(StrEnum):
-    """The protocol by which a cloud sends notifications. The names are case-sensitive."""
+    """The protocol by which a cloud sends notifications. Values are case-sensitive."""
 
     HTTP_POST = "http-post"
     HTTPS_POST = "https-post"  # an extension of current servers
@@ -50,18 +47,17 @@ class NotificationMethod(StrEnum):
 
     @property
     def is_form(self) -> bool:
-        """Return whether notifications are sent as HTML forms (http-post)."""
         return self in (NotificationMethod.HTTP_POST, NotificationMethod.HTTPS_POST)
 
 
 class MalformedCall(InvalidCall):
-    """Raised if a call does not have the parameters of its procedure."""
+    """Error for a call without the parameters of its procedure."""
 
     fault_code = FAULT_CODE
 
 
 class RegistrationRefused(FeedproxyError):
-    """Raised if a registration is refused. The answer to the client is then false."""
+    """Error for a refused registration. The client's answer is false."""
 
     status_hint = 403
     detail = "access"
@@ -69,7 +65,7 @@ class RegistrationRefused(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The registration of an aggregator. An empty `domain` stands for the caller's own address."""
+    """The registration of an aggregator. An empty `domain` means the caller's own address."""
 
     method: NotificationMethod
     procedure: str
@@ -93,7 +89,7 @@ class Registration:
 def registration(
     procedure: str, port: object, path: str, protocol: str, urls: Sequence[str], domain: str = ""
 ) -> Registration:
-    """Check the parameters of a registration and return it. Raises RegistrationRefused."""
+    """Return the registration with these parameters. Raises RegistrationRefused for an invalid parameter."""
     if protocol not in tuple(NotificationMethod):
         raise RegistrationRefused(
             f"invalid protocol {protocol[:40]!r}: expected one of {', '.join(NotificationMethod)}"
@@ -123,7 +119,7 @@ def registration(
 
 
 def from_parameters(parameters: Sequence[Any]) -> Registration:
-    """Return the registration of an XML-RPC call. Raises MalformedCall, RegistrationRefused.
+    """Return the registration of an XML-RPC call. Raises MalformedCall or RegistrationRefused.
 
     The parameters are "the name of the procedure … the TCP port … the path to its responder, a string indicating which
     protocol to use … and a list of urls", and a domain in current servers.
@@ -141,9 +137,9 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
 
 
 def from_soap(call: SoapCall) -> Registration:
-    """Return the registration of a SOAP call. Its parameters are found by name, or else by order.
+    """Return the registration of a SOAP call, with parameters found by name, or else by order.
 
-    Raises MalformedCall, RegistrationRefused.
+    Raises MalformedCall or RegistrationRefused.
     """
     order = ("notifyprocedure", "port", "path", "protocol", "urllist", "domain")
     values = {name.lower(): value for name, value in call.parameters}
@@ -153,7 +149,7 @@ def from_soap(call: SoapCall) -> Registration:
 
 
 def from_form(content: bytes) -> Registration:
-    """Return the registration of a form with protocol, port, path, url1 … urlN, and optionally domain and procedure.
+    """Return the registration of a form with protocol, port, path, url1 … urlN, and perhaps domain and procedure.
 
     Raises RegistrationRefused.
     """
@@ -169,7 +165,7 @@ def from_form(content: bytes) -> Registration:
 
 
 def parse_form(content: bytes) -> list[tuple[str, str]]:
-    """Return the names and values of a form in order, or an empty list if the form is invalid."""
+    """Return the names and values of a form in order. An invalid form gives an empty list."""
     try:
         return parse_qsl(
             content.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=URLS_MAX + 20, separator="&"
@@ -182,7 +178,7 @@ def parse_form(content: bytes) -> list[tuple[str, str]]:
 
 
 def notification(method: NotificationMethod, callback: str, procedure: str, url: str, agent: str) -> Message:
-    """Return the notification message: "the cloud calls back to the procedure … with one parameter, the url"."""
+    """Return a notification: "the cloud calls back to the procedure … with one parameter, the url"."""
     lines = [("User-Agent", agent)]
     if method.is_form:
         lines.append(("Content-Type", "application/x-www-form-urlencoded"))
@@ -195,17 +191,17 @@ def notification(method: NotificationMethod, callback: str, procedure: str, url:
 
 
 def challenge(callback: str, url: str, token: str, agent: str) -> Message:
-    """Return the challenge for a callback at another host (`domain`). The response must repeat the token."""
+    """Return the challenge for a callback at another host (`domain`). The response must repeat `token`."""
     separator = "&" if "?" in callback else "?"
     query = f"url={quote_plus(url)}&challenge={quote_plus(token)}"
     return Message("GET", f"{callback}{separator}{query}", Fields([("User-Agent", agent)]))
 
 
 def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bool = False) -> str:
-    """Return the reason why a notification failed, or an empty string if it succeeded.
+    """Return the reason why a notification failed, or "" if it succeeded.
 
-    With `strictly`, the response to an XML-RPC or SOAP call must contain the value true: "The workstation returns
-    true." Without `strictly`, only false or a fault is a failure.
+    With `strictly`, an XML-RPC or SOAP response must contain the value true. Without `strictly`, only false or a fault
+    counts as a failure.
     """
     if not 200 <= answer.status < 300:
         return f"status {answer.status}"
@@ -226,7 +222,7 @@ def failure_reason(method: NotificationMethod, answer: Response, *, strictly: bo
 
 
 def write_result(element: str, success: bool, message: str, accept: str) -> Response:
-    """Return `<notifyResult success="…" msg="…"/>` as a response, or JSON if the client accepts it."""
+    """Return `<notifyResult success="…" msg="…"/>`, or JSON if the client accepts JSON."""
     if "application/json" in accept:
         body, media_type = json.dumps({"success": success, "msg": message}), "application/json"
     else:

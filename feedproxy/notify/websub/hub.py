@@ -1,8 +1,7 @@
 """The WebSub hub at `/-/hub`: it verifies subscription requests, and sends feeds to subscribers.
 
-Until the subscriber's callback has answered the challenge, a request is only a delivery in the queue. It causes one GET
-of the callback, and leaves an existing subscription unchanged. A queued delivery names the feed. The feed's content is
-read from the store when the delivery is sent.
+A request causes one GET of the callback, as a delivery in the queue. Until the callback has answered the challenge, an
+existing subscription stays unchanged. The content of a delivery is read from the store when it is sent.
 """
 
 import json
@@ -42,21 +41,19 @@ from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.store.resource import Resource
 
 VERIFICATION_TRIES = 3
-"""Number of attempts to send a verification or a denial to a callback that cannot be reached. The first response is
-final."""
+"""Number of attempts to send a verification or a denial to an unreachable callback. The first response is final."""
 
 DENY = "deny"
-"""The kind of delivery that informs a subscriber of the end of its subscription."""
+"""The kind of delivery that tells a subscriber of the end of its subscription."""
 
 NO_FEED = "there is no public feed at that URL"
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds that is granted. A shorter lease would have to be renewed more often than most feeds are
-polled."""
+"""Shortest lease in seconds that the hub grants, which limits the frequency of renewals."""
 
 
 class Hub:
-    """The hub. It answers requests, and makes and interprets deliveries."""
+    """The hub: it answers requests, and makes and interprets deliveries."""
 
     def __init__(self, service: NotificationService) -> None:
         self._service = service
@@ -66,7 +63,7 @@ class Hub:
     # -- requests
 
     async def answer(self, call: Call) -> Response:
-        """Return the response of `POST /-/hub`. Errors are described "in the response body as plain text"."""
+        """Answer `POST /-/hub`. Errors are described "in the response body as plain text"."""
         try:
             return await self._answer(call)
         except TooManyRequests as error:
@@ -114,7 +111,7 @@ class Hub:
         return plain_text(202, "the request will be verified")
 
     async def _accept_publish(self, request: PublishRequest, source: str, base: str) -> None:
-        """Accept a publish request as a ping: fetch the feeds that the store has, and ignore other topics."""
+        """Accept a publish request as a ping: fetch its stored feeds, and ignore other topics."""
         refresh_requests, feeds = self._service.refresh_requests, list[str]()
         for topic in request.topics:
             try:
@@ -195,7 +192,7 @@ class Hub:
         return Message("POST", request.callback, Fields(lines), body)
 
     async def _decoded_body(self, stored: StoredResponse, limit: int) -> bytes | None:
-        """Return the content without its content coding, or None if it is invalid or has more than `limit` bytes."""
+        """Return the content without its content coding, or None if it is invalid or exceeds `limit` bytes."""
         label, body = stored.content.main_body
         if label == "identity":
             return body
@@ -273,9 +270,9 @@ class Hub:
 
 
 def _copy_to_send(resource: Resource) -> StoredResponse | None:
-    """Return the stored variant of the feed that suits a request without a client's fields, or else the newest variant.
+    """Return the variant for a request without special fields, or else the newest variant of the feed.
 
-    Return None if the origin now restricts access to the feed (401 or 451): the copy is no longer for all clients.
+    Return None if the origin restricts access to the feed (401 or 451), because the copy is then not for all clients.
     """
     stored = default_copy(resource) or resource.feed_variant
     if stored is None or stored.authorized or is_restricted(resource):
@@ -284,7 +281,7 @@ def _copy_to_send(resource: Resource) -> StoredResponse | None:
 
 
 def _final_message(subscription: Subscription) -> DeliveryRequest:
-    """Return the delivery that ends a subscription. A hub may deny "at any point (even if it was previously accepted)"
+    """Return the denial that ends a subscription. A hub may deny "at any point (even if it was previously accepted)"
     (WebSub, section 5.2)."""
     topic = subscription.topic
     return DeliveryRequest(NAME, DENY, topic, subscription.callback, data=subscription.data.get("topic", topic))
@@ -305,9 +302,8 @@ def _is_unsubscription(delivery: Delivery) -> bool:
 
 
 def granted_lease(requested: int | None, longest: int) -> int:
-    """Return the lease to grant in seconds: the `requested` one, at least LEASE_MIN and at most `longest` seconds.
-
-    A request without a lease gets `longest` seconds.
+    """Return the lease to grant in seconds: the `requested` lease within LEASE_MIN and `longest`, or `longest` by
+    default.
 
     "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
     """

@@ -1,4 +1,4 @@
-"""The protocol `websub`: a hub for this proxy's subscribers, and a subscriber at other hubs."""
+"""The protocol `websub`: a hub for feedproxy's subscribers, and a subscriber at other hubs."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from feedproxy.notify.websub.subscriber_callback import SubscriberCallback
 from feedproxy.notify.websub.websub_messages import NAME
 
 _SUBSCRIBER_REQUESTS = frozenset({"subscribe", "unsubscribe"})
-"""Kinds of deliveries (`DeliveryRequest.what`) that the subscriber sends. The hub sends `verify`, `notify`, `deny`."""
+"""Kinds of deliveries (`DeliveryRequest.what`) that the subscriber sends. All other kinds belong to the hub."""
 
 
 class WebSub:
@@ -25,7 +25,6 @@ class WebSub:
     name = NAME
     retry_for = DAY
     remove_on_failure = False
-    """Always False: "The hub MUST keep the subscription active until the end of the lease duration"."""
 
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self.hub = Hub(service)
@@ -33,21 +32,17 @@ class WebSub:
         self.subscriber_callback = SubscriberCallback(service, self.subscriber, key)
 
     def extra_deliveries(self, change: Change) -> tuple[DeliveryRequest, ...]:
-        """Return no deliveries: only subscribers are notified."""
         return ()
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the message of a delivery."""
         role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
         return await role.message(delivery, subscription)
 
     async def interpret(
         self, delivery: Delivery, subscription: Subscription | None, answer: Response | FeedproxyError
     ) -> Verdict:
-        """Return the verdict on a response."""
         role = self.subscriber if delivery.request.what in _SUBSCRIBER_REQUESTS else self.hub
         return await role.interpret(delivery, subscription, answer)
 
     async def renew(self, subscription: Subscription) -> None:
-        """Renew a lease at a hub."""
         await self.subscriber.renew(subscription)

@@ -1,7 +1,6 @@
-"""Discovery of a feed's hubs and of its topic URL (WebSub, section 4).
+"""Discovery of a feed's hubs and topic URL (WebSub, section 4), in Link fields and in the feed's document.
 
-"Subscribers MUST check for HTTP Link headers first. In the absence of HTTP Link headers, and if the topic is an XML
-based feed or an HTML page, subscribers MUST check for embedded link elements." HTML pages are not searched here.
+"Subscribers MUST check for HTTP Link headers first."
 """
 
 from dataclasses import dataclass
@@ -13,19 +12,19 @@ from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
 HUBS_MAX = 5
-"""Maximum number of hubs of one feed that are tried in turn."""
+"""Maximum number of hubs of one feed that feedproxy tries, one after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredHubs:
-    """The topic as the publisher names it, and its hubs, those with https first."""
+    """The topic as the publisher names it, and its hubs, https first."""
 
     topic: str
     hubs: tuple[str, ...] = ()
 
 
 def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
-    """Return the hubs and the topic that a feed names, in its response fields or in its document."""
+    """Return the topic and the hubs that a feed names, in its response fields or its document."""
     links = parse_links(fields)
     hubs = [link.href for link in links if "hub" in link.rels] or list(channel.hubs)
     selves = [link.href for link in links if "self" in link.rels]
@@ -38,10 +37,10 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
 
 
 def prefer_https(hub: str, tries: int) -> str:
-    """Return the URL for the next request to a hub. `tries` is the number of failed requests.
+    """Return the URL for a request to a hub after `tries` failed requests.
 
-    The first request uses https, "even if the URL is advertised as HTTP". Further requests use the URL unchanged. So
-    does the first request if the URL has a port, or a host that is not a domain name.
+    The first request to a domain name without a port uses https, "even if the URL is advertised as HTTP". All other
+    requests use the URL unchanged.
     """
     if tries or not hub.startswith("http://"):
         return hub

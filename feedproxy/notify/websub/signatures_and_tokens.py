@@ -4,15 +4,14 @@ import hmac
 import secrets
 
 SEAL_LENGTH = 16
-"""Number of hexadecimal digits (64 bits) in a seal: a shortened HMAC of a token, at the token's end
-(`sealed_token`)."""
+"""Number of hexadecimal digits (64 bits) of the HMAC at the end of a sealed token (`sealed_token`)."""
 
 METHODS = ("sha1", "sha256", "sha384", "sha512")
 """Recognised names of hash algorithms (WebSub, section 7.1.1)."""
 
 
 def challenge(nonce: str, attempt: int) -> str:
-    """Return a "random, single-use hub.challenge" for this attempt at a verification. Each attempt has another one."""
+    """Return a "random, single-use hub.challenge" for this attempt at a verification."""
     return hmac.new(nonce.encode(), str(attempt).encode(), "sha256").hexdigest()
 
 
@@ -22,10 +21,8 @@ def signature(secret: str, body: bytes, method: str) -> str:
 
 
 def is_signed(value: str | None, secret: str, body: bytes) -> bool:
-    """Return whether X-Hub-Signature is valid for this secret and body. The comparison takes constant time.
-
-    Without a secret no signature is valid.
-    """
+    """Return whether X-Hub-Signature is valid for this secret and body, in constant time. An empty secret gives
+    False."""
     method, _, digest = (value or "").strip().partition("=")
     if not secret or method.lower() not in METHODS or not digest.isascii():
         return False
@@ -39,7 +36,7 @@ def token() -> str:
 
 
 def sealed_token(key: bytes) -> str:
-    """Return a random token that ends in its seal, an HMAC by `key`. `is_sealed` recognises it without the database."""
+    """Return a random token that ends in an HMAC by `key`. `is_sealed` recognises the token without the database."""
     nonce = secrets.token_urlsafe(24)
     return nonce + _seal(key, nonce)
 

@@ -1,17 +1,12 @@
-"""The WebSub subscriber: it subscribes at the hubs of feeds that are read here, and renews and ends these
-subscriptions.
+"""The WebSub subscriber: it subscribes at the hubs of feeds that clients read.
 
 If a feed has readers and names hubs, the subscriber requests a subscription at one hub after another, until a hub
-accepts. If the feed later has no readers, or names other hubs, the subscriber ends the subscription. It checks feeds
-every SWEEP_INTERVAL seconds, and when their content changes. A subscription that was lost by a restart, an outage or an
-expired lease is therefore requested again.
+accepts. If the feed has no more readers, or names other hubs, it unsubscribes. It checks feeds every SWEEP_INTERVAL
+seconds, and when their content changes.
 
-Each request to a hub has a callback URL of its own that cannot be guessed: `/-/push/websub/ID.TOKEN` ("changed when
-subscriptions are renewed"). Only the last verified token is valid; a request with an earlier token gets a 410.
-subscriber_callback.py answers the requests to these URLs.
-
-A subscription has two secrets. A hub at an https URL gets `https_secret`. A hub that can be reached only by http gets
-the other one, because others can read it on the way.
+Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN` ("changed when subscriptions are renewed"). Only
+the last verified token is valid. A subscription has two secrets: `https_secret` for hubs at https URLs, and another for
+hubs at http URLs, because a listener on the network can read it.
 """
 
 from collections.abc import Callable
@@ -51,21 +46,19 @@ LEASE: Seconds = 10 * DAY
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
-"""Number of feeds that are checked in one iteration of the service's loop. These checks delay deliveries by some tenths
-of a second."""
+"""Number of feeds checked in one iteration of the service's loop. The checks take some tenths of a second."""
 RECHECK_FOR: Seconds = 60
-"""Seconds for which a new feed is checked repeatedly. The first check finds no reader, because the first reader is
-counted only after the response."""
+"""Seconds for which a new feed is checked repeatedly, because its first reader is counted only after the response."""
 PENDING_CHECKS_MAX = 10_000
-"""Maximum number of feeds that wait for their check. Further feeds are checked at the next check of all feeds."""
+"""Maximum number of feeds that wait for their check. Further feeds wait for the next check of all feeds."""
 VERIFICATION_TIMEOUT: Seconds = DAY
-"""Seconds within which a hub must verify a request. A hub that refused is tried again after this time."""
+"""Seconds within which a hub must verify a request, and after which a hub that refused is tried again."""
 REDIRECTS_MAX = 3
 """Maximum number of redirects of one request to a hub."""
 
 
 class Subscriber:
-    """The subscriber. It decides which feeds to subscribe to, and sends the requests to hubs."""
+    """The subscriber: it decides which feeds to subscribe to, and sends the requests to hubs."""
 
     def __init__(self, service: NotificationService, key: Callable[[], bytes]) -> None:
         self._service = service
@@ -94,7 +87,7 @@ class Subscriber:
             self._without_hub.add(resource.target)
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
-        """Check at once a feed that is no longer public, because a hub must not know of private feeds."""
+        """Check at once a feed that is no longer public, because hubs must not know of private feeds."""
         target = event.target
         if (
             self._service.can_receive_calls
@@ -129,7 +122,6 @@ class Subscriber:
         await self._continue_sweep()
 
     async def _sweep(self) -> None:
-        """Check all subscriptions now, and schedule the check of all feeds with readers for the next iterations."""
         after = 0
         while page := await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, after=after):
             after = page[-1].id
@@ -145,7 +137,7 @@ class Subscriber:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
-        """Subscribe to a feed or unsubscribe, as required. Return False if the feed has a hub but no readers yet."""
+        """Subscribe or unsubscribe, as required. Return False if the feed has a hub but no readers yet."""
         subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
         discovered = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:
@@ -174,7 +166,7 @@ class Subscriber:
         return True
 
     def _discover(self, target: str, resource: Resource | None) -> DiscoveredHubs:
-        """Return the hubs at which to subscribe to a feed: no hubs if the proxy must not subscribe to this feed."""
+        """Return the hubs at which to subscribe to a feed: none if feedproxy must not subscribe to the feed."""
         settings = self._service.settings_for(target)
         no_hubs = DiscoveredHubs(target)
         if resource is None or resource.channel is None or not settings.push_subscribe:
@@ -216,7 +208,6 @@ class Subscriber:
             self._pending_checks.pop(target, None)
 
     async def _request_lease(self, subscription: Subscription) -> None:
-        """Enqueue the hub request that creates or renews a subscription."""
         data = {name: value for name, value in subscription.data.items() if name not in ("failed", "hops")}
         data |= {
             "hub": subscription.callback,
@@ -232,7 +223,7 @@ class Subscriber:
         )
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
-        """Enqueue the unsubscription. The subscription remains until the hub has verified it, at most for a day."""
+        """Enqueue an unsubscription. The subscription stays until the hub has verified the request, at most a day."""
         now, service = self._service.clock.now(), self._service
         await service.proxy.admin.end_push_lease(subscription.topic)
         if not subscription.data.get("key"):
@@ -254,7 +245,7 @@ class Subscriber:
             await self._request_lease(current)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the request to a hub for a delivery."""
+        """Return the request to a hub for a delivery, or None to drop the delivery."""
         if subscription is None or not self._service.can_receive_calls:
             return None
         settings, data, mode = self._service.settings(), subscription.data, Mode(delivery.request.what)
@@ -313,7 +304,7 @@ class Subscriber:
         return Refused(reason)
 
     async def mark_failed(self, subscription: Subscription, reason: str, *, at_once: bool = False) -> None:
-        """Exclude a hub for a day. A running lease stays until its end, unless `at_once` is set."""
+        """Exclude a hub for a day. Its running lease stays valid, unless `at_once` is set."""
         now = self._service.clock.now()
         subscription = await self._service.subscriptions.get(subscription.id) or subscription
         keeps = subscription.state is State.ACTIVE and subscription.expires > now and not at_once
@@ -334,7 +325,7 @@ class Subscriber:
 
 
 def covers_topic(service: NotificationService, target: str, topic: str) -> bool:
-    """Return whether the rules allow content that a hub sends for `topic` to be served under `target`."""
+    """Return whether the rules permit serving content that a hub sends for `topic` under `target`."""
     try:
         return may_serve_under(service.settings_for(target), service.settings_for(uri.normalise(topic)))
     except BadTarget:

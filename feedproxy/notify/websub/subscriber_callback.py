@@ -1,8 +1,8 @@
-"""Callback URLs of this proxy's subscriptions, `/-/push/websub/ID.TOKEN`: verifications, denials, and pushed feeds.
+"""Callback URLs of feedproxy's subscriptions, `/-/push/websub/ID.TOKEN`: verifications, denials, and pushed feeds.
 
-The URL cannot be guessed. Pushed content is used if it is the whole feed (refresh/policy/pushed_content.py) and is
-signed with the secret that the hub got by https. If the feed itself is fetched by http, the secret that a hub gets by
-http suffices. If a condition is not met, the push causes one fetch, as a ping does.
+Pushed content replaces the copy if it is the whole feed (refresh/policy/pushed_content.py) and signed with the secret
+that the hub got by https. For feeds fetched by http, the secret that a hub got by http suffices. Any other push causes
+one fetch, as a ping does.
 """
 
 import hmac
@@ -27,22 +27,20 @@ from feedproxy.notify.websub.websub_messages import Mode
 from feedproxy.request.endpoint_registry import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
-"""Maximum number of bytes that are read of a push to an unknown callback URL before it is refused."""
+"""Maximum number of bytes read of a push to an unknown callback URL before the push is refused."""
 
 LEASE_MAX: Seconds = 90 * DAY
-"""Longest lease in seconds. A longer lease that a hub grants is shortened to LEASE_MAX."""
+"""Longest lease in seconds. A hub's longer lease counts as LEASE_MAX."""
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds. A shorter lease that a hub grants is prolonged to LEASE_MIN, which limits the frequency of
-renewals."""
+"""Shortest lease in seconds. A hub's shorter lease counts as LEASE_MIN, which limits the frequency of renewals."""
 
 RENEWAL_MARGIN_MAX: Seconds = DAY
-"""Longest time in seconds from the renewal of a lease to its end. A lease of less than ten days is renewed when a tenth
-of it remains."""
+"""Longest time in seconds between the renewal of a lease and its end. A short lease is renewed after nine tenths."""
 
 
 class SubscriberCallback:
-    """Endpoint for the requests that hubs send to this proxy's callback URLs."""
+    """Endpoint for the requests that hubs send to feedproxy's callback URLs."""
 
     def __init__(self, service: NotificationService, subscriber: Subscriber, key: Callable[[], bytes]) -> None:
         self._service = service
@@ -51,10 +49,8 @@ class SubscriberCallback:
         self._rate_limiter = RateLimiter()
 
     def content_max(self, path: str) -> int:
-        """Return the largest content of a push in bytes.
-
-        It is `buffer_max` for a callback URL that this proxy has made, and UNKNOWN_CONTENT_MAX for any other path.
-        """
+        """Return the largest content of a push in bytes: `buffer_max`, or UNKNOWN_CONTENT_MAX for an unknown callback
+        URL."""
         return (
             self._service.settings().buffer_max
             if signatures_and_tokens.is_sealed(self._key(), path.rpartition(".")[2])
@@ -62,7 +58,7 @@ class SubscriberCallback:
         )
 
     async def answer(self, call: Call) -> Response:
-        """Return the response to a verification or denial (GET), or to a content distribution (POST)."""
+        """Answer a verification or denial (GET), or a content distribution (POST)."""
         try:
             subscription, token = await self._find(call.path)
             if call.request.method == "POST":
@@ -84,10 +80,6 @@ class SubscriberCallback:
     # -- GET
 
     async def _answer_verification(self, call: Call, subscription: Subscription | None, token: str) -> Response:
-        """Return the response to a verification or denial.
-
-        "The subscriber MUST confirm that the hub.topic corresponds to a pending subscription".
-        """
         try:
             parameters = {name: values[0] for name, values in parse_qs(call.query, max_num_fields=100).items()}
         except ValueError:
@@ -130,7 +122,7 @@ class SubscriberCallback:
     # -- POST
 
     async def _receive(self, call: Call, subscription: Subscription | None, token: str) -> Response:
-        """Return the response to a push. A 2xx "SHOULD only indicate receipt of the message"."""
+        """Answer a push. A 2xx "SHOULD only indicate receipt of the message"."""
         if subscription is None or subscription.data.get("wanted") == Mode.UNSUBSCRIBE:
             return plain_text(410, "there is no such subscription")
         if not _is_equal_token(token, subscription.data.get("key", "")):
@@ -160,7 +152,7 @@ class SubscriberCallback:
         return accepted
 
     async def _apply_content(self, call: Call, subscription: Subscription) -> str:
-        """Apply pushed content. Return the reason why it is not used, or an empty string if it is used."""
+        """Apply pushed content. Return the reason why it is not used, or "" if it is used."""
         if not covers_topic(self._service, subscription.topic, subscription.data.get("topic", subscription.topic)):
             return "the topic has other readers than the feed"
         fields = call.request.fields

@@ -1,7 +1,4 @@
-"""WebSub requests to hubs, as forms: subscriptions and publish requests (W3C Recommendation, 23 January 2018).
-
-subscriber.py sends these requests to other hubs. hub.py receives them from subscribers and publishers.
-"""
+"""WebSub requests to hubs, as forms: subscriptions and publish requests (W3C Recommendation, 23 January 2018)."""
 
 import re
 from dataclasses import dataclass, field
@@ -17,8 +14,7 @@ NAME = "websub"
 FORM = "application/x-www-form-urlencoded"
 
 SECRET_MAX = 200
-"""Number of bytes below which a hub.secret must stay. "This parameter MUST be less than 200 bytes in length" (WebSub,
-section 5.1)."""
+"""Number of bytes below which a hub.secret must stay (WebSub, section 5.1)."""
 
 ADDRESS_MAX = 2048
 """Maximum number of characters in a callback URL."""
@@ -28,7 +24,7 @@ TOPICS_MAX = 50
 """Maximum number of topics in one publish request."""
 
 _PERCENT = re.compile(r"%(2D|2E|5F|7E|3[0-9]|[46][1-9A-F]|[57][0-9A])", re.IGNORECASE)
-"""Matches a percent-encoded character that need not be encoded (RFC 3986, section 2.3)."""
+"""Pattern of a percent-encoded character that need not be encoded (RFC 3986, section 2.3)."""
 
 
 class Mode(StrEnum):
@@ -41,7 +37,7 @@ class Mode(StrEnum):
 
 
 class InvalidRequest(FeedproxyError):
-    """Raised if a request to a hub is invalid."""
+    """Error for an invalid request to a hub."""
 
     detail = "websub"
 
@@ -69,7 +65,7 @@ class PublishRequest:
 
 
 def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | PublishRequest:
-    """Return the request to a hub. Raises InvalidRequest.
+    """Return the request that a form contains. Raises InvalidRequest.
 
     "Hubs MUST ignore additional request parameters they do not understand."
     """
@@ -119,8 +115,8 @@ def read_callback(text: str) -> str:
 def with_parameters(callback: str, **parameters: str | int) -> str:
     """Return the callback with hub.* parameters appended.
 
-    "Hubs MUST preserve the query string during subscription verification by appending new parameters to the end of
-    the list using the & (ampersand) character to join."
+    "Hubs MUST preserve the query string during subscription verification by appending new parameters to the end of the
+    list using the & (ampersand) character to join."
     """
     query = urlencode({f"hub.{name}": value for name, value in parameters.items()})
     join = "?" if "?" not in callback else "" if callback.endswith(("?", "&")) else "&"
@@ -133,7 +129,6 @@ def link_field(hub: str, topic: str) -> str:
 
 
 def write_form(**parameters: str | int) -> bytes:
-    """Return hub.* parameters as the body of a request to a hub."""
     return urlencode({f"hub.{name}": value for name, value in parameters.items()}).encode()
 
 
