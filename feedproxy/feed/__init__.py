@@ -1,4 +1,1 @@
-"""Feed formats: detection, channel, schedule, self link, redirect documents, and conversion.
-
-This package does not depend on the cache.
-"""
+"""Feed formats: detection, channel, schedule, self link, redirect documents, and conversion."""

@@ -1,11 +1,8 @@
-"""Autodiscovery: find the feeds of a page, and the address that a feed states for subscriptions.
+"""Autodiscovery: the feeds that a page names, and the address that a feed states for subscriptions.
 
-A page names its feeds by links with `rel=alternate` and the media type of a feed, in its head or in the field Link of
-its response. A feed names its own address by its self link, and its page by the channel's link. A client can therefore
-get from a saved feed to its page, and from there to the feed's current address: "So, we can always find where the feed
-originated, even after we've moved it" (USM).
-
-A page is parsed without a tree, up to BYTES_MAX. Addresses that are not valid http or https URLs are ignored.
+A page names feeds by links with `rel=alternate` and the media type of a feed, in its head or in the field Link. A feed
+names its own address by its self link, and its page by the channel's link. Addresses that are not valid http or https
+URLs are ignored.
 """
 
 import re
@@ -29,17 +26,16 @@ FEED_TYPES = (
     "application/rdf+xml",
     "application/x-cdf",
 )
-"""Media types of feeds. They identify a page's links to feeds, and clients that prefer feeds to pages (Accept)."""
+"""Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Media types that feeds share with other documents. Links with these types count only in a page that has no link with
-a type in FEED_TYPES."""
+"""Media types that feeds share with other documents. They count only in a page without a type of FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
-"""Number of bytes of a page that are parsed. In known pages, the head with the links ends within 200 KB."""
+"""Number of bytes of a page that are parsed. In known pages, the head ends within 200 KB."""
 
 FEEDS_MAX = 32
-"""Maximum number of feeds that are read from one page. Known pages name a dozen, one for each section."""
+"""Maximum number of feeds read from one page. Known pages name a dozen, one for each section."""
 
 _LINKS_MAX = 10_000
 _PIECE = 32 * 1024
@@ -49,8 +45,7 @@ _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-
 _META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""Matches addresses of WordPress's API. Pages of WordPress link to this API with the type application/json, but it has
-no feeds."""
+"""Pattern of addresses of WordPress's API, which are no feeds. Pages link to them with the type application/json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class DiscoveredFeed:
 
 
 def is_page(body: bytes) -> bool:
-    """Return True if the document is HTML. Its media type is ignored."""
+    """Return True if the document is HTML, whatever its media type."""
     return detect_kind(body) is DocumentKind.HTML
 
 
@@ -72,8 +67,8 @@ def discover_feeds(
 ) -> tuple[DiscoveredFeed, ...]:
     """Return the feeds that a page names, in the page's order.
 
-    `links` are those in the field Link of the page's response, and come first. `address` is the page's normalised
-    address. It is empty for a saved page, in which relative links are ignored.
+    `links` are those of the response's field Link, and come first. `address` is the page's normalised address, or ""
+    for a saved page, in which relative links are ignored.
     """
     page = _parse_page(body, content_type)
     from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]
@@ -84,10 +79,10 @@ def discover_feeds(
 
 
 def self_address(channel: Channel, base: str = "") -> str:
-    """Return the address that the feed names for subscriptions. Return an empty text if it names none.
+    """Return the address that the feed names for subscriptions, or "".
 
-    "The value "self" is preferred … The value "start" is also acceptable" (USM). `base` is the address of the feed.
-    If `base` is empty, relative addresses are ignored.
+    "The value "self" is preferred … The value "start" is also acceptable" (USM). `base` is the address of the feed. An
+    empty `base` means that relative addresses are ignored.
     """
     for link in sorted(channel.self_links, key=_rank):
         if address := _resolve(base, link.href):
@@ -96,10 +91,10 @@ def self_address(channel: Channel, base: str = "") -> str:
 
 
 def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
-    """Return the new address that a podcast announces (itunes:new-feed-url).
+    """Return the new address that a podcast announces (itunes:new-feed-url), or "".
 
-    Return an empty text if it announces none, or one of `addresses`, its present ones: hosts of podcasts often name
-    the present address. The first of `addresses` is the base of a relative address.
+    An announcement of one of `addresses`, the present addresses, gives "". The first of `addresses` is the base of a
+    relative address.
     """
     present = {uri.without_fragment(address) for address in addresses}
     address = _resolve(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""
@@ -107,13 +102,15 @@ def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
 
 
 def page_address(channel: Channel, base: str = "") -> str:
-    """Return the address of the feed's page. Return an empty text if the feed names no http or https URL."""
+    """Return the address of the feed's page, or "" if the feed names no http or https URL."""
     return _resolve(base, channel.link)
 
 
 def strip_feed_scheme(text: str) -> str:
-    """Return an address without the obsolete scheme `feed`: `feed:https://…` becomes `https://…`, and `feed://…`
-    becomes `http://…`."""
+    """Return an address without the obsolete scheme `feed`.
+
+    `feed:https://…` becomes `https://…`, and `feed://…` becomes `http://…`.
+    """
     text = _FEED_SCHEME.sub("", text.strip(), count=1)
     return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 
@@ -126,8 +123,7 @@ def prefers_feeds(accept: str | None) -> bool:
 
 
 _OFFERS = ("text/html", "application/xhtml+xml", *FEED_TYPES)
-"""The media types from which a client's Accept field chooses. Those of pages are first, so that a client without a
-preference gets the page."""
+"""The media types from which Accept chooses, pages first: a client without a preference gets the page."""
 
 
 # -- parsing a page
@@ -135,8 +131,6 @@ preference gets the page."""
 
 @dataclass(frozen=True, slots=True)
 class _LinkElement:
-    """A link as written in the page."""
-
     href: str
     rels: tuple[str, ...]
     type: str
@@ -144,7 +138,7 @@ class _LinkElement:
 
 
 class _StopParsing(Exception):
-    """Raised when the rest of the page need not be parsed."""
+    """Raised in the parser target to end the parsing of a page early."""
 
 
 class _PageTarget:
@@ -156,7 +150,7 @@ class _PageTarget:
         self._links = 0
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
-        """Collect the base address and the links to feeds at a start tag."""
+        """Collect the base address, and the links to feeds."""
         if tag == "base":
             self.base = self.base or (attributes.get("href") or "").strip()
         elif tag in ("link", "a", "area") and "rel" in attributes:
@@ -224,7 +218,7 @@ def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
 
 
 def _resolve(base: str, reference: str) -> str:
-    """Return the normalised address. Return an empty text if it is not a valid http or https URL."""
+    """Return the normalised address, or "" if it is not a valid http or https URL."""
     reference = strip_feed_scheme(reference)
     if not reference:
         return ""

@@ -1,12 +1,8 @@
 """The rate at which a feed's content changes, with a prior for feeds with a short history.
 
-Changes are modelled as a Poisson process with a Gamma prior for its rate (PRIOR_CHANGES in PRIOR_EXPOSURE).
-Observations are weighted by exp(-age / MEMORY), so the rate follows a feed that changes more or less often than before.
-Only changes of content count (content_digest.py). The first changes are taken from the dates of the document's entries
-(publication_history.py).
-
-A `ChangeRate` consists of two sums and the instant for which they are valid, so an update or a query takes constant
-time.
+Changes are modelled as a Poisson process with a Gamma prior for its rate. An observation has the weight exp(-age /
+MEMORY), so the rate follows a feed that becomes faster or slower. A `ChangeRate` consists of two sums and an instant,
+so an update takes constant time.
 """
 
 import math
@@ -18,20 +14,21 @@ from feedproxy.clock import Instant, Seconds
 
 PRIOR_CHANGES = 0.25
 PRIOR_EXPOSURE: Seconds = 1.5 * 3600
-"""Seconds of observation in the prior. A quarter of a change (PRIOR_CHANGES) in an hour and a half is a rate of one
-change in six hours. Of the feeds surveyed in May 2026, one in five changes more often. The time is short, so that a
-few observed changes outweigh the prior: the rates of feeds differ by orders of magnitude."""
+"""Seconds of observation in the prior, with PRIOR_CHANGES (a quarter of a change): one change in six hours.
+
+One in five of the feeds surveyed in May 2026 changes more often. The time is short, so that a few observed changes
+outweigh the prior.
+"""
 
 MEMORY: Seconds = 30 * 86_400
-"""Seconds after which the weight of an observation has fallen to 1/e. A month averages over weekdays and weekends, and
-is short enough to follow changes between seasons."""
+"""Seconds after which the weight of an observation is 1/e: a month, to average over weekdays and weekends."""
 
 _FORM = struct.Struct("<ddd")
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeRate:
-    """Weighted number of observed changes, and weighted seconds of observation, as of the instant `at`."""
+    """Weighted number of observed changes, and weighted seconds of observation, at the instant `at`."""
 
     changes: float = 0.0
     exposure: Seconds = 0.0
@@ -39,7 +36,6 @@ class ChangeRate:
 
     @property
     def per_second(self) -> float:
-        """Return the posterior mean of the rate, in changes per second. It is always positive."""
         return (PRIOR_CHANGES + self.changes) / (PRIOR_EXPOSURE + self.exposure)
 
     @property
@@ -48,19 +44,19 @@ class ChangeRate:
         return 1 / self.per_second
 
     def observe(self, changes: float, now: Instant) -> "ChangeRate":
-        """Return the rate at the instant `now`, with this number of further changes since the instant `at`."""
+        """Return the rate at the instant `now`, with `changes` further changes since the instant `at`."""
         elapsed = max(0.0, now - self.at)
         decay = math.exp(-elapsed / MEMORY)
         exposure = self.exposure * decay + MEMORY * (1 - decay)
         return ChangeRate(self.changes * decay + changes, exposure, max(now, self.at))
 
     def dump(self) -> bytes:
-        """Return the rate as 24 bytes, which `load` reads."""
+        """Return the rate as 24 bytes for `load`."""
         return _FORM.pack(self.changes, self.exposure, self.at)
 
 
 def load(data: bytes) -> ChangeRate:
-    """Return the rate that `ChangeRate.dump` wrote. Raises ValueError if the data is invalid."""
+    """Return the rate that `ChangeRate.dump` wrote. Raises ValueError for invalid data."""
     try:
         changes, exposure, at = _FORM.unpack(data)
     except struct.error as error:
@@ -73,9 +69,8 @@ def load(data: bytes) -> ChangeRate:
 def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
-    `since` is the instant at which the feed was first fetched, or None. Observation begins with the oldest change, if
-    that is earlier than `since`. The oldest change is then not counted, because the time without changes before it is
-    unknown.
+    `since` is the instant of the feed's first fetch, or None. Observation begins at `since` or the oldest change. An
+    oldest change before `since` is not counted, because the time before it is unknown.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])
@@ -86,7 +81,7 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
-    """Return the expected staleness in seconds of a copy of this age: the time since the first change that it lacks.
+    """Return the expected staleness of a copy of this age, in seconds: the time since the first change that it lacks.
 
     With r changes per second, the time t from the copy to the first change has the density r exp(-r t). The mean of
     max(0, age - t) is therefore age - (1 - exp(-r age)) / r.
@@ -100,7 +95,7 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 
 
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
-    """Return the age in seconds at which a copy has this expected staleness: the inverse of `expected_staleness`."""
+    """Return the age in seconds at which a copy has this expected staleness, in seconds."""
     if staleness <= 0:
         return 0.0
     # Newton's method for an increasing, convex function converges monotonically from above. The function is above its

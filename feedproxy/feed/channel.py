@@ -17,9 +17,7 @@ class Kind(StrEnum):
 
     @property
     def format_name(self) -> str:
-        """Return the name of the format as people write it. RSS 1.0 (RDF) has the same name as the other versions of
-        RSS.
-        """
+        """Return the usual name of the format. RSS 1.0 (RDF) has the name of all versions of RSS."""
         return {Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed"}.get(self, self.upper())
 
 
@@ -35,32 +33,31 @@ class Period(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The times at which the publisher wants the feed to be fetched.
-
-    Invalid hints are left out and named in `notes`.
-    """
+    """The publisher's hints for the times of fetches. Invalid hints are only named in `notes`."""
 
     ttl: int | None = None
     """Minutes for which the feed may be cached (RSS 2.0)."""
     skip_hours: frozenset[int] = frozenset()
-    """Hours to skip, 0 to 23, in GMT (RSS 0.91, 2.0)."""
+    """Hours to skip, 0 to 23, in GMT."""
     skip_days: frozenset[int] = frozenset()
     """Days to skip, in GMT; 0 is Monday."""
     period: Period | None = None
     frequency: int = 1
     base: Instant | None = None
-    """Value of sy:updateBase: the instant from which the periods of the syndication module are counted."""
+    """sy:updateBase: the instant from which the periods of the syndication module are counted."""
     interval: Seconds | None = None
-    """Value of CDF's SCHEDULE INTERVALTIME, in seconds."""
+    """SCHEDULE INTERVALTIME of CDF, in seconds."""
     notes: tuple[str, ...] = ()
     finished: bool = False
-    """True if the publisher states that the feed will not be updated any more: `expired` of JSON Feed, itunes:complete,
-    or `complete` of podcast:updateFrequency."""
+    """True if the publisher states that the feed has ended.
+
+    The statement is `expired` in JSON Feed, itunes:complete, or `complete` of podcast:updateFrequency.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class SelfLink:
-    """A link that names the feed's own address (USM; RFC 4287, section 4.2.7)."""
+    """A link to the feed's own address (USM; RFC 4287, section 4.2.7)."""
 
     rel: str
     href: str
@@ -70,8 +67,6 @@ class SelfLink:
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """The five attributes of rssCloud's element, as written."""
-
     domain: str
     port: str
     path: str
@@ -85,10 +80,10 @@ class Channel:
 
     kind: Kind
     version: str
-    """Version of the format: `2.0`, `0.91`, `1.0`, `0.3`, `1.1`; empty if the document does not declare it."""
+    """Version of the format, such as `2.0`, or empty if the document declares no version."""
     well_formed: bool
-    """True if the document has no syntax error. If only the channel was parsed (feed/parse/channel_scan.py), errors
-    within items are not detected."""
+    """True if the document has no syntax error. A scan of the channel (feed/parse/channel_scan.py) ignores errors in
+    items."""
     title: str = ""
     link: str = ""
     schedule: Schedule = field(default_factory=Schedule)
@@ -96,8 +91,10 @@ class Channel:
     hubs: tuple[str, ...] = ()
     cloud: Cloud | None = None
     new_feed_url: str = ""
-    """Text of itunes:new-feed-url: the address to which a podcast has moved, or that of the document itself."""
+    """Text of itunes:new-feed-url: the new address of a podcast, or its present address."""
     items: int = 0
     content_digest: str = ""
-    """Digest of the content in hexadecimal; two documents with the same digest have the same content. If only the
-    channel was parsed, the field contains a marker for a digest that is computed later (feed/content_digest.py)."""
+    """Digest of the content, in hexadecimal. Documents with the same digest have the same content.
+
+    After a scan of the channel, a marker stands for the digest (feed/content_digest.py).
+    """

@@ -1,16 +1,12 @@
-"""Content digest: two documents with the same digest have the same content.
+"""Content digest: documents with the same digest have the same content.
 
-These parts are not content: the channel's lastBuildDate, pubDate and updated, the generator, comments, white space
-between elements, and the order of attributes and namespace declarations. The `source` of an Atom entry, which describes
-the feed that the entry was taken from, is treated like a channel. In an aggregated feed, `source` changes with every
-new entry of that other feed. The input of the digest is the sequence of an XML processor's events, with expanded names
-and sorted attributes.
+Some parts are not content: lastBuildDate, pubDate and updated of the channel, the generator, comments, white space
+between elements, and the order of attributes. Namespace prefixes do not matter. The `source` of an Atom entry counts as
+a channel.
 
-Computing the digest takes longer than the rest of parsing, and it is needed only when a second version has different
-bytes. Until then, the hash of the bytes represents the digest (`pending_digest`).
-
-A recovering parser may drop an item of an ill-formed document, even the new one. The digest of such a document is
-therefore made from its text. The parts that are not content are found by pattern and left out.
+Computing the digest takes most of the time of parsing, and is needed only for a second version with other bytes. Until
+then, a hash of the bytes stands for the digest (`pending_digest`). The digest of an ill-formed document is made from
+its text, because a recovering parser may drop items.
 """
 
 import hashlib
@@ -31,16 +27,14 @@ _VOLATILE_KEYS = frozenset(("generator", "date_modified", "updated"))  # these m
 _NON_ELEMENTS = (etree._Comment, etree._ProcessingInstruction, etree._Entity)
 
 _DIGEST_BYTES = 16
-"""Length of the digest, in bytes. Sixteen bytes exclude accidental collisions. Deliberate collisions do no harm: a
-publisher that forces one hides only its own update."""
+"""Length of the digest, in bytes. Accidental collisions are excluded. A deliberate collision hides only the publisher's
+own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""Maximum size of an ill-formed text that is searched by pattern, in bytes. The largest ill-formed feed of the
-corpus has 0.4 MB."""
+"""Maximum size of an ill-formed text that is searched by pattern, in bytes. The largest in the corpus has 0.4 MB."""
 
 _ENCODING_PIECE = 256 * 1024
-"""Number of characters that are encoded in one call. If a whole text of 12 MB were encoded in one call, it would be in
-memory three times."""
+"""Number of characters encoded in one call, which limits the memory for a large text."""
 
 # Characters that cannot occur in XML separate the parts of the digested text.
 START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"
@@ -56,14 +50,12 @@ _PENDING = "bytes:"
 
 
 def pending_digest(content_hash: str) -> str:
-    """Return a marker that stands for the digest until the digest is computed. `content_hash` is the hash of the
-    content's bytes.
-    """
+    """Return a marker that stands for the digest until it is computed. `content_hash` is a hash of the bytes."""
     return _PENDING + content_hash
 
 
 def pending_hash(digest: str) -> str | None:
-    """Return the content hash in a marker made by `pending_digest`. Return None for a computed digest."""
+    """Return the content hash of a marker from `pending_digest`, or None for a computed digest."""
     return digest.removeprefix(_PENDING) if digest.startswith(_PENDING) else None
 
 
@@ -80,7 +72,7 @@ class ContentDigest:
         self._update(parts)
 
     def finish(self, root: Element) -> str:
-        """Return the digest in hexadecimal. The items must have been removed from `root`."""
+        """Return the digest in hexadecimal. The caller has removed the items from `root`."""
         parts: list[str] = []
         for before in root.itersiblings(preceding=True):
             _add_non_element(before, parts)
@@ -100,7 +92,7 @@ class ContentDigest:
 def digest_of_text(data: bytes) -> str:
     """Return the digest of an ill-formed document in UTF-8.
 
-    In a document above _PATTERN_SEARCH_MAX, the parts that are not content are not left out.
+    All parts of a document above _PATTERN_SEARCH_MAX count as content.
     """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
@@ -121,7 +113,7 @@ def _strip_comments(data: bytes) -> bytes:
 
 
 def digest_of_json(feed: dict[str, object]) -> str:
-    """Return the digest of a JSON Feed. The order of members and white space are ignored."""
+    """Return the digest of a JSON Feed. The order of members and white space do not matter."""
     stable = {key: value for key, value in feed.items() if key not in _VOLATILE_KEYS}
     return hashlib.blake2b(canonical_json(stable), digest_size=_DIGEST_BYTES).hexdigest()
 
@@ -132,9 +124,6 @@ def canonical_json(value: object) -> bytes:
 
 
 def _add_channel(element: Element, parts: list[str], depth: int) -> None:
-    """Append the channel, or the root element around the channel, to `parts`. Text directly in these two elements is
-    not content.
-    """
     _add_start(element, parts, without=_VOLATILE_ATTRIBUTES)
     for child in element:
         if isinstance(child, _NON_ELEMENTS):
@@ -180,6 +169,5 @@ def _add_text(text: str | None, parts: list[str], *, between: bool) -> None:
 
 
 def _add_non_element(node: Element, parts: list[str]) -> None:
-    """Append a processing instruction or an entity reference to `parts`. Comments are ignored."""
     if not isinstance(node, etree._Comment):
         parts += (REFERENCE, getattr(node, "target", ""), node.text or "")

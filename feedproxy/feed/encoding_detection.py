@@ -1,11 +1,8 @@
 """Detection of a document's encoding, and conversion to UTF-8.
 
-According to XML 1.0, appendix F, a byte order mark decides, then the pattern of zero bytes, then the declaration. The
-`charset` of Content-Type counts only if all are missing: many servers add the same charset to every file, while
-declarations in feeds are mostly correct. JSON is in UTF-8 and has no charset (RFC 8259, sections 8.1 and 11).
-
-Documents are decoded by Python's codecs. libxml2 lacks some encodings that occur in feeds, and its versions treat wrong
-declarations differently.
+As in XML 1.0, appendix F, the byte order mark decides first, then the pattern of zero bytes, then the declaration. The
+`charset` of Content-Type is the last resort, because many servers add the same charset to every file. JSON is in UTF-8
+(RFC 8259, section 8.1).
 """
 
 import codecs
@@ -33,24 +30,23 @@ _ZERO_BYTE_PATTERNS = (
 )
 
 _PLAIN = re.compile(rb"[\x01-\x7f]{4}")
-"""Matches the beginning of a document in ASCII, which has neither a byte order mark nor zero bytes."""
+"""Pattern of a document's beginning in ASCII, which has neither a byte order mark nor zero bytes."""
 
 _DECLARATION = re.compile(rb"""<\?xml\s[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9._:\-]{1,40})["']""")
 
 _FEED_ROOT = re.compile(rb"<(?:[\w.\-]+:)?(?:rss|rdf|feed|channel)[\s>]", re.IGNORECASE)
-"""Matches the start of a feed. A declaration after it is text of an item."""
+"""Pattern of the start of a feed. A declaration after the start is text of an item."""
 
 _JSON_START = re.compile(rb"\s*[{\[]")
 
 _HIGH_CONTROLS = re.compile(rb"[\x80-\x9f]")
-"""Matches bytes that are control characters in encodings of ISO 8859, and letters or quotation marks in the encodings
-of Windows."""
+"""Pattern of bytes that are control characters in ISO 8859, and letters or quotation marks in Windows encodings."""
 
 _ISO_8859 = frozenset({"latin_1", "iso8859_9", "iso8859_11", "tis_620"})
-"""Encodings that decode the bytes of _HIGH_CONTROLS without an error, to control characters."""
+"""Encodings that decode the bytes of _HIGH_CONTROLS to control characters."""
 
 _DECLARATION_SEARCH_MAX = 1024
-"""Number of bytes that are searched for a declaration. Warnings of PHP may precede it."""
+"""Number of bytes that are searched for a declaration, which warnings of PHP may precede."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +56,9 @@ class Utf8Text:
     data: bytes
     """The document in UTF-8, without a byte order mark."""
     encoding: str
-    """Python's name of the codec that decoded the original document, such as `utf_16_le`."""
+    """Python's name of the original document's codec, such as `utf_16_le`."""
     sound: bool
-    """True if the document's encoding is known, and every byte was valid in it."""
+    """True if the document's encoding is known, and every byte was valid."""
 
 
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
@@ -82,7 +78,7 @@ def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
 
 
 def declared_encoding(body: bytes) -> str | None:
-    """Return the encoding in the XML declaration, as written. Return None if there is none."""
+    """Return the encoding in the XML declaration, as written, or None."""
     match = _DECLARATION.search(body, 0, _DECLARATION_SEARCH_MAX)
     if match is None or _FEED_ROOT.search(body, 0, match.start()):
         return None
@@ -90,7 +86,7 @@ def declared_encoding(body: bytes) -> str | None:
 
 
 def to_utf8(body: bytes, charset: str | None = None) -> Utf8Text:
-    """Convert `body` to UTF-8 and return the text. Invalid bytes are replaced; then `sound` is False.
+    """Return `body` in UTF-8. Invalid bytes are replaced, and make `sound` False.
 
     `charset` is the parameter of Content-Type.
     """
@@ -128,10 +124,9 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 
 
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
-    """Return a document that should be in UTF-8, but has invalid bytes.
+    """Return a document that should be in UTF-8, but has invalid bytes, which are replaced.
 
-    In most such documents, a text was cut within a character: the invalid bytes are replaced. If there are more invalid
-    bytes than valid characters beyond ASCII, the document is in the encoding of Windows.
+    A document with more invalid bytes than valid characters beyond ASCII is decoded by the encoding of Windows.
     """
     text = body.decode("utf-8", "replace")
     invalid_count = text.count("\ufffd")

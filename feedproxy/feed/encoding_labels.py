@@ -1,7 +1,7 @@
 """Closed list of charset and encoding labels, with the codec of each.
 
-`codecs.lookup` is not safe for labels from documents: it accepts codecs that are not encodings of documents
-(`unicode_escape`, `rot13`), searches a module for each new label, and caches unknown labels permanently.
+`codecs.lookup` is not safe for labels from documents: it accepts codecs that are not encodings (`rot13`), and caches
+unknown labels permanently.
 """
 
 from encodings import normalize_encoding
@@ -54,7 +54,7 @@ _ASCII_INCOMPATIBLE = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "
 
 
 def codec_of(label: str) -> str | None:
-    """Return Python's name of the codec for `label`, such as `utf_16_le`. Return None for an unknown label."""
+    """Return Python's name of the codec for `label`, such as `utf_16_le`, or None for an unknown label."""
     if len(label) > _LABEL_MAX:
         return None
     name = normalize_encoding(label.strip().lower())
@@ -65,16 +65,14 @@ def codec_of(label: str) -> str | None:
 
 
 def is_wide(codec: str) -> bool:
-    """Return True if every character takes at least two bytes in the codec."""
     return codec.startswith(("utf_16", "utf_32"))
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec that publishers mean when they name this one. It is the same codec, or one with more
-    characters."""
+    """Return the codec that publishers mean by this one: the same, or one with more characters."""
     return _SUPERSETS.get(codec, codec)
 
 
 def is_ascii_compatible(codec: str) -> bool:
-    """Return True if all decoders of this encoding agree on all characters of ASCII."""
+    """Return True if all decoders of this encoding agree on the characters of ASCII."""
     return codec not in _ASCII_INCOMPATIBLE

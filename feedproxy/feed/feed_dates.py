@@ -1,7 +1,7 @@
-"""Parsing of dates in feeds, which is lenient, and formatting of dates for each format.
+"""Lenient parsing of dates in feeds, and formatting of dates for each format.
 
-Dates have the form of RFC 822 in RSS, of RFC 3339 in Atom, and of the W3C's profile of ISO 8601 in Dublin Core. Each
-form occurs in the other formats, too. An invalid date counts as absent: a guess would put an item into the wrong year.
+The forms of RFC 822, RFC 3339 and ISO 8601 (W3C profile) are read in every format. An invalid date counts as absent: a
+guess would put an item into the wrong year.
 """
 
 import math
@@ -14,7 +14,7 @@ _TIME = (
     r"(?P<hour>\d{1,2})(?:[:.]?(?P<minute>\d\d)(?:[:.]?(?P<second>\d\d)(?:[.,]\d+)?)?)?(?: ?(?P<half>[AP]M)\b)?"
     r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?)?"
 )
-"""Matches a time with its zone: `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00`, `13:00:00 GMT+0100`, `120000Z`."""
+"""Pattern of a time with its zone: `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00`, `120000Z`."""
 
 _FORMS = tuple(
     re.compile(form, re.IGNORECASE)
@@ -41,13 +41,13 @@ _ZONES = {
 """Offsets of named zones from GMT, in hours. Any other name counts as GMT: "SHOULD all be considered equivalent to
 "-0000"" (RFC 2822, section 4.3)."""
 _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
-"""Range of valid dates in Unix seconds: 1900 to 2200. Dates outside it are placeholders."""
+"""Range of valid dates in Unix seconds: 1900 to 2200. Dates outside the range are placeholders."""
 
 
 def parse(text: str) -> int | None:
-    """Return the instant of a feed's date in whole Unix seconds. Return None if the date is invalid.
+    """Return the instant of a feed's date in whole Unix seconds, or None for an invalid date.
 
-    A date without a zone is in GMT, and a date without a day is the first of the month or year.
+    A date without a zone is in GMT. A date without a day is the first of the month or year.
     """
     text = " ".join(_COMMENT.sub(" ", text).split())
     if len(text) > 80:
@@ -83,9 +83,8 @@ def _instant(parts: dict[str, str | None]) -> int | None:
 
 
 def _year(digits: str) -> int:
-    """Return the year. The two digits 00 to 49 stand for 2000 to 2049. To 50 to 99, and to three digits, 1900 is added
-    (RFC 2822, section 4.3).
-    """
+    """Return the year: 00 to 49 mean 2000 to 2049, other numbers of two or three digits 1900 and later (RFC 2822,
+    4.3)."""
     year = int(digits)
     if len(digits) > 3:
         return year
@@ -93,10 +92,8 @@ def _year(digits: str) -> int:
 
 
 def rfc822(instant: int) -> str:
-    """Return the date in the form of RSS: `Sat, 21 Nov 2026 08:00:00 GMT`."""
     return format_http_date(instant)
 
 
 def rfc3339(instant: int) -> str:
-    """Return the date in the form of Atom, JSON Feed and Dublin Core: `2026-11-21T08:00:00Z`."""
     return format_rfc3339(instant)

@@ -1,8 +1,4 @@
-"""Detection of a document's kind from its first bytes.
-
-The media type is ignored: an HTML page sent as application/rss+xml is a page, and a feed after a warning of PHP is a
-feed.
-"""
+"""Detection of a document's kind from its first bytes, whatever its media type."""
 
 import re
 from enum import StrEnum
@@ -10,8 +6,7 @@ from enum import StrEnum
 from feedproxy.feed.encoding_detection import to_utf8
 
 _SEARCH_MAX = 64 * 1024
-"""Number of bytes that are searched for the root element. In known feeds, comments before it (licences, greetings)
-are shorter."""
+"""Number of bytes that are searched for the root element. Comments such as licences may precede it."""
 
 _SPACE = re.compile(rb"\s*")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
@@ -24,7 +19,7 @@ _HIDDEN_START = re.compile(rb"<\?xml\s|" + _FEED_ROOT.pattern, re.IGNORECASE)
 
 
 class DocumentKind(StrEnum):
-    """Kinds of documents, by syntax: XML and JSON may be feeds or not."""
+    """Kinds of documents, by syntax. XML and JSON may be feeds or not."""
 
     EMPTY = "empty"
     XML = "xml"
@@ -34,12 +29,11 @@ class DocumentKind(StrEnum):
 
 
 def detect_kind(body: bytes) -> DocumentKind:
-    """Return the kind of document in `body`, in any encoding, from its first 64 KiB."""
+    """Return the kind of a document in any encoding, from its first 64 KiB."""
     return detect_utf8_kind(to_utf8(body[:_SEARCH_MAX]).data)
 
 
 def detect_utf8_kind(data: bytes) -> DocumentKind:
-    """Return the kind of a document in UTF-8."""
     if not data[:_SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
         return DocumentKind.EMPTY
     if data.startswith((b"{", b"["), _skip_space(data)):
@@ -51,9 +45,9 @@ def detect_utf8_kind(data: bytes) -> DocumentKind:
 
 
 def find_document_start(data: bytes) -> int | None:
-    """Return the offset of the XML or HTML document in `data` (UTF-8). Return None if there is none.
+    """Return the offset of the XML or HTML document in `data` (UTF-8), or None.
 
-    White space or text may precede it, such as a warning of the program that wrote the feed.
+    White space or text may precede the document, such as a warning of the program that wrote the feed.
     """
     start = _skip_space(data)
     root = _skip_prolog(data, start)

@@ -1,8 +1,7 @@
-"""Subscription lists: OPML of any version is read, OPML 2.0 is written.
+"""Subscription lists: reader of OPML of any version, and writer of OPML 2.0.
 
-"An OPML subscription list is a possibly multiple-level list of subscriptions to feeds": outlines with an address are
-feeds, outlines without are folders. Lists are as untrusted as feeds and are parsed with the same restrictions
-(xml_parser.py): in pieces, without entities, within limits. An invalid outline is skipped.
+"An OPML subscription list is a possibly multiple-level list of subscriptions to feeds". Outlines with an address are
+feeds, and outlines without an address are folders. Lists are parsed as untrusted, as feeds are (xml_parser.py).
 """
 
 import contextlib
@@ -24,13 +23,13 @@ from feedproxy.feed.xml_parser import Element, attributes, escape_bare_ampersand
 from feedproxy.http import uri
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"
-"""Media type of a list. No type is registered. The examples of OPML 2.0 have this type."""
+"""Media type of a list, as in the examples of OPML 2.0. No type is registered."""
 
 FEEDS_MAX = 10_000
 """Maximum number of feeds in one list. The largest lists in use have some thousands."""
 
 DEPTH_MAX = 8
-"""Maximum number of levels of folders. Feeds of deeper folders are put into the last level."""
+"""Maximum number of levels of folders. Feeds of deeper folders go to the last level."""
 
 _PIECE = 64 * 1024
 _NAME_MAX = 200
@@ -39,8 +38,6 @@ _ADDRESS_MAX = 2048
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A feed of a list: its normalised address, title, page, and folders, the outermost first."""
-
     address: str
     title: str = ""
     page: str = ""
@@ -49,10 +46,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionList:
-    """A subscription list.
-
-    `skipped_count` is the number of feeds that were left out: duplicates, and feeds without a valid http or https URL.
-    """
+    """A subscription list. `skipped_count` is the number of omitted duplicates and invalid addresses."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -60,10 +54,7 @@ class SubscriptionList:
 
 
 def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
-    """Return the list in `body`, which has no content coding. Return None if it is not OPML.
-
-    The content never causes an exception.
-    """
+    """Return the list in `body`, which has no content coding, or None if it is not OPML. Raises no exception."""
     text = to_utf8(body, charset).data
     start = find_document_start(text)
     if start is None:
@@ -92,8 +83,10 @@ def read(body: bytes, charset: str | None = None) -> SubscriptionList | None:
 
 
 def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes:
-    """Return the list as OPML in UTF-8. A folder is written at the position of its first feed. `changed` becomes the
-    date of the list."""
+    """Return the list as OPML in UTF-8. `changed` becomes the date of the list.
+
+    A folder has the position of its first feed.
+    """
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
     put(head, "", "title", _name(listing.title) or "Subscriptions")
@@ -111,17 +104,14 @@ def write(listing: SubscriptionList, *, changed: Instant | None = None) -> bytes
 
 
 def merge(before: Iterable[Subscription], more: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """Return the feeds of both lists without duplicates, at most FEEDS_MAX.
-
-    A duplicate is taken from the later list.
-    """
+    """Return the feeds of both lists, at most FEEDS_MAX. A duplicate is taken from the later list."""
     feeds = {feed.address: feed for feed in before}
     feeds.update((feed.address, feed) for feed in more)
     return tuple(feeds.values())[:FEEDS_MAX]
 
 
 class _ListParser:
-    """Parser of one document. Its input is the events of lxml's pull parser."""
+    """Parser of one document, from the events of lxml's pull parser."""
 
     def __init__(self) -> None:
         self._is_opml: bool | None = None
@@ -132,13 +122,11 @@ class _ListParser:
         self._commented_depth = 0
 
     def listing(self) -> SubscriptionList | None:
-        """Return the list. Return None if the document is not OPML."""
         return (
             SubscriptionList(self._title, tuple(self._feeds.values()), self._skipped_count) if self._is_opml else None
         )
 
     def consume(self, parser: "etree.XMLPullParser") -> bool:
-        """Process the parser's events. Return False if the rest of the document is not needed."""
         return all(
             self._on_event(str(event), element)
             for event, element in parser.read_events()
@@ -200,7 +188,7 @@ def _name(text: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Return the normalised address. Return an empty text if it is not a valid http or https URL."""
+    """Return the normalised address, or "" if it is not a valid http or https URL."""
     if not text or len(text) > _ADDRESS_MAX:
         return ""
     try:

@@ -1,6 +1,6 @@
-"""Parser of pasted feed addresses: with `feed:`, without a scheme, percent-encoded, or in the gateway's form.
+"""Parser of pasted feed addresses: with `feed:`, without a scheme, percent-encoded, or of the gateway.
 
-No request is sent, so an address without a scheme is assumed to be https.
+An address without a scheme counts as https.
 """
 
 import re
@@ -11,14 +11,14 @@ from feedproxy.feed.autodiscovery import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3
-"""Maximum number of layers of percent-encoding, and of gateway prefixes, that are removed."""
+"""Maximum number of removed layers of percent-encoding, and of gateway prefixes."""
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"
-"""Characters around an address that are often copied together with it by mistake."""
+"""Characters that are often copied together with an address by mistake."""
 
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
-"""Matches the beginning of an address that was percent-encoded as a whole, including its first colon."""
+"""Pattern of the beginning of an address that was percent-encoded as a whole."""
 
 _FEED_PREFIX = re.compile(r"\Afeed:/?(?=https?:)", re.IGNORECASE)
 _FEED_SCHEME = re.compile(r"feed:/*", re.IGNORECASE)
@@ -30,7 +30,7 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 def read(text: str, own: str = "") -> str:
     """Return the normalised target of a pasted address. Raises BadTarget.
 
-    `own` is this proxy's own address without a trailing slash; it is removed from gateway addresses.
+    `own` is feedproxy's own address without a trailing slash, which precedes gateway addresses.
     """
     target = _read(text)
     for _ in range(LAYERS_MAX):
@@ -55,7 +55,7 @@ def unwrap(target: str, prefix: str = "/-/") -> str:
 
 
 def has_scheme(text: str) -> bool:
-    """Return True if a pasted address has the scheme `feed:`, `http:` or `https:`, percent-encoded or not."""
+    """Return True if an address has the scheme `feed:`, `http:` or `https:`, percent-encoded or not."""
     text = _clean(text)
     return _HTTP.match(text) is not None or _FEED_SCHEME.match(text) is not None
 
@@ -83,7 +83,7 @@ def _trim(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Decode an address that was percent-encoded as a whole, such as `https%3A%2F%2Fexample.com`.
+    """Return an address without the percent-encoding of the whole, such as `https%3A%2F%2Fexample.com`.
 
     A query after a literal `?` was added after the encoding, and is not decoded.
     """

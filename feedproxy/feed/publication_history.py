@@ -1,10 +1,7 @@
 """Publication history of a feed before its first fetch, from the dates of its entries.
 
-With the history, a polling interval is known after a single fetch (change_rate.py). Without the history, feedproxy
-would poll too often or too seldom for weeks.
-
-The dates are found by pattern, without parsing the document: a missing or additional date does no harm, and invalid
-dates are ignored.
+With the history, feedproxy can choose a polling interval after one fetch (change_rate.py). The dates are found by
+pattern, without parsing the document. A missing or additional date does no harm.
 """
 
 import re
@@ -14,7 +11,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.feed_dates import parse
 
 ENTRIES_MAX = 64
-"""Maximum number of dates that are read. The newest come first, and old ones say little about the current rate."""
+"""Maximum number of dates. The newest usually come first, and old dates say little about the current rate."""
 
 SAME_PUBLICATION: Seconds = 120
 """Seconds within which several entries count as one publication."""
@@ -32,10 +29,10 @@ _UPDATED = re.compile(
 
 
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
-    """Return the instants at which entries of this document were published, oldest first, none after `now`.
+    """Return the instants at which entries of a document were published, oldest first, none after `now`.
 
-    The result is empty if there are fewer than two instants, because a single date is often that of the document. Dates
-    are found only in ASCII-compatible encodings.
+    A single date gives an empty result, because it is often that of the document. Dates are found only in
+    ASCII-compatible encodings.
     """
     first = _FIRST.search(document)
     if first is None:

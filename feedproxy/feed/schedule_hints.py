@@ -1,16 +1,14 @@
-"""Expiry of a stored copy according to the feed's own hints. All functions are pure, and all times are GMT.
+"""Expiry of a stored copy according to the feed's own hints, in GMT.
 
-RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes and that it only needs
-to refresh from source when the TTL is exceeded". The syndication module is "similar to TTL", a schedule of updates.
-skipHours and skipDays tell readers "when to avoid reading the RSS feed".
+RSS Feed State: `ttl` "is telling the RSS reader that the feed data is good for so many minutes". skipHours and skipDays
+tell readers "when to avoid reading the RSS feed".
 
-ttl, the syndication module and CDF's interval define an expiry, counted from the time of the fetch; the latest of them
-applies. skipHours and skipDays define no expiry of their own: an expiry in skipped hours moves to the end of these
-hours. If the expiry has passed and the present lies in skipped hours, the copy may answer until their end. Both kinds
-of hints are limited, because a hint of months is a mistake.
+Of `ttl`, the syndication module and CDF's interval, the latest expiry counts, from the time of the fetch. An expiry in
+skipped hours moves to the end of these hours, and an expired copy may answer during skipped hours. All hints are
+limited, because a hint of months is a mistake.
 
-A feed that is finished "will [not] ever update again" (JSON Feed 1.1, `expired`), so its copy lasts for the longest
-time that a hint may give. The next fetch finds out whether the statement was withdrawn.
+The copy of a finished feed lasts for the longest time that a hint may give. The next fetch finds out whether the
+publisher has withdrawn the statement.
 """
 
 import math
@@ -57,11 +55,11 @@ def hint_expiry(
     hint_max: Seconds,
     skip_max: Seconds,
 ) -> HintExpiry | None:
-    """Return the expiry according to the hints if it is later than HTTP's. Return None otherwise.
+    """Return the expiry according to the hints, or None if HTTP's is later.
 
-    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None
-    if HTTP gives none. A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most
-    `skip_max` seconds from their beginning. The expiry may be in the past: then the copy is stale.
+    `base` is the instant from which the copy's age counts. `expires` is the end of HTTP's freshness lifetime, or None.
+    A hint extends at most `hint_max` seconds beyond `base`. Skipped hours count for at most `skip_max` seconds from
+    their beginning. An expiry in the past means that the copy is stale.
     """
     longest = max(_lifetime_expiries(schedule, base, hint_max), key=lambda expiry: expiry.until, default=None)
     if longest and expires is not None and longest.until <= expires:
@@ -81,7 +79,7 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
 
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """Return the first instant, not earlier than `instant`, at which the feed may be fetched."""
+    """Return the first instant from `instant` on at which the feed may be fetched."""
     if not schedule.skip_hours and not schedule.skip_days:
         return instant  # a plan of the next refresh asks some 50 times
     for _ in range(_WEEK_HOURS):
@@ -92,11 +90,10 @@ def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
 
 
 def next_update(schedule: Schedule, after: Instant) -> Instant | None:
-    """Return the first update later than the instant `after` in the syndication module's schedule. Return None without
-    such a schedule.
+    """Return the first update after `after` in the syndication module's schedule, or None without a schedule.
 
-    Without sy:updateBase, the schedule starts at the instant `after`. Months and years are those of the calendar,
-    divided into sy:updateFrequency equal parts.
+    Without sy:updateBase, the schedule starts at `after`. Months and years are those of the calendar, divided into
+    sy:updateFrequency equal parts.
     """
     if schedule.period is None:
         return None
@@ -154,7 +151,7 @@ def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hin
 def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
     """Return for every hour of the week, from Monday 00:00 GMT on, True if it is skipped.
 
-    If all hours are skipped, none counts as skipped.
+    A schedule that skips all hours skips none.
     """
     week = tuple(day in skip_days or hour in skip_hours for day in range(7) for hour in range(24))
     return (False,) * _WEEK_HOURS if all(week) else week
@@ -165,8 +162,6 @@ def _week_hour(instant: Instant) -> int:
 
 
 def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[Instant, Instant]:
-    """Return the start and end of the period of `months` that contains `instant`, in a schedule that began at
-    `anchor`."""
     start, moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=at) for at in (anchor, instant))
     periods = ((moment.year - start.year) * 12 + moment.month - start.month) // months
     if _months_later(start, periods * months) > moment:
@@ -176,6 +171,5 @@ def _calendar_period(anchor: Instant, instant: Instant, months: int) -> tuple[In
 
 
 def _months_later(start: datetime, months: int) -> datetime:
-    """Return the same day of a later month, or its last day if the month is shorter (31 January, 28 February)."""
     year, month = divmod(start.year * 12 + start.month - 1 + months, 12)
     return start.replace(year=year, month=month + 1, day=min(start.day, monthrange(year, month + 1)[1]))

@@ -1,13 +1,10 @@
 """Safe parser of untrusted XML: no network, no DTD, no entities, limited depth and size, no exceptions.
 
-Feeds are often nearly well-formed, so libxml2 recovers from faults; then `well_formed` is False. Protection against
-hostile documents:
+libxml2 recovers from faults, and `well_formed` is then False. Hostile documents meet these limits:
 
-- Entities remain references (resolve_entities), and external entities are never opened (load_dtd, no_network). libxml2
-  still expands entities in attribute values. While huge_tree is off, libxml2 limits this expansion, the depth (256
-  elements) and single texts (10 MB).
-- Documents are parsed in pieces, and `parse_streaming` removes each item once it is processed. The tree in memory is
-  that of the channel without items. Parsing ends if that tree becomes too large.
+- Entities remain references (resolve_entities), and external entities are never opened (load_dtd, no_network). Without
+huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
+- Documents are parsed in pieces. `parse_streaming` removes each processed item, and ends if the tree becomes too large.
 """
 
 import re
@@ -30,42 +27,37 @@ SY = "http://purl.org/rss/1.0/modules/syndication/"
 type Element = etree._Element
 
 _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "sy": SY}
-"""The namespaces that prefixes without a declaration stand for."""
+"""The namespaces that undeclared prefixes stand for."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Maximum size of a document that is parsed into one tree, in bytes. Most feeds are smaller. Parsing into one tree
-takes a third of the time of `parse_streaming`."""
+"""Maximum size of a document that is parsed into one tree, in bytes, in a third of the time of `parse_streaming`."""
 
 _PIECE = 64 * 1024
-"""Number of bytes passed to the parser in one call. Most feeds are one piece; items are removed after each piece."""
+"""Number of bytes passed to the parser in one call. Items are removed after each call."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
-"""Number of bytes without a `>` after which the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX). Only attacks
-and pictures in attributes have so many."""
+"""Number of bytes without a `>` after which the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX)."""
 
 _TAG_MAX = 4 * 1024 * 1024
-"""Maximum length of one tag, in bytes. Attributes may contain pictures, and an attribute is in memory four times
-while it is parsed."""
+"""Maximum length of one tag, in bytes. Attributes may contain pictures, and take four times their size while parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` without a `>` between them. In well-formed XML, a second `<` before the next `>` occurs only in
-CDATA or a comment."""
+"""Maximum number of `<` without a `>` between them. In well-formed XML, they occur only in CDATA and comments."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Number of bytes that are parsed for each node of the tree before the nodes are counted again. Counting therefore
-takes a small part of the time.
-"""
+"""Number of bytes parsed for each node of the tree before the nodes are counted again."""
 
 ATTRIBUTES_MAX = 256
-"""Maximum number of attributes that are read from one element; later ones are ignored. To find a value, lxml searches
-all attributes before it, so the time grows with the square of their number. Known feeds have a dozen."""
+"""Maximum number of attributes that are read from one element. Known feeds have a dozen.
+
+lxml finds a value by a linear search, so the time grows with the square of the number.
+"""
 
 _NAMESPACE_MAX = 256
-"""Maximum length of a namespace name, in bytes. In the tree, each element of a namespace repeats its name in full.
-Known names have less than a hundred."""
+"""Maximum length of a namespace name, in bytes. Each element in the tree repeats the name of its namespace."""
 
 _NAMESPACES_MAX = 10_000
 """Maximum number of prefix declarations in one document. Feeds that repeat them in each entry have some thousands."""
@@ -98,33 +90,33 @@ _REFERENCE = re.compile(r"&\w+;")
 
 _NO_REFERENCE = rb"(?!(?:[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
 _BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
-"""Matches an ampersand that begins no reference."""
+"""Pattern of an ampersand that begins no reference."""
 _AMPERSAND_IN_CONTENT = re.compile(
     rb"[<&](?:(?<=&)()"
     + _NO_REFERENCE
     + rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
 )
-"""Matches an ampersand that begins no reference, and sets the first group. Without this group, the match is a CDATA
-section, a comment or an instruction, in which an ampersand is allowed."""
+"""Pattern of an ampersand that begins no reference, with an empty first group.
+
+A match without this group is a CDATA section, a comment or an instruction, in which an ampersand is allowed.
+"""
 
 _BARE_AMPERSANDS_MAX = 10_000
 """Maximum number of ampersands without a reference that are read as text in one document."""
 
 _ERROR_LEVEL = 2
-"""Value of etree.ErrorLevels.ERROR. From this level on, a document is not (namespace-)well-formed."""
+"""etree.ErrorLevels.ERROR, from which on a document is not (namespace-)well-formed."""
 
 
 @dataclass(frozen=True, slots=True)
 class XmlTree:
-    """A document as a tree, without its items."""
-
     root: Element
     well_formed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SmallDocument:
-    """A document and its items. The items are in its tree until `strip` is called."""
+    """A document and its items, which are in the tree until `strip` is called."""
 
     document: XmlTree
     items: list[Element]
@@ -135,9 +127,9 @@ class SmallDocument:
 
 
 def parse_small(text: Utf8Text) -> SmallDocument | None:
-    """Parse a small document into one tree. Return None for a document that `parse_streaming` could parse differently.
+    """Parse a small document into one tree, or return None if `parse_streaming` could parse it differently.
 
-    Such a document has a fault, a document type, items in two places, or nested items.
+    The reasons are a fault, a document type, items in two places, or nested items.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -165,9 +157,9 @@ def parse_small(text: Utf8Text) -> SmallDocument | None:
 
 
 def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTree | None:
-    """Call `on_item` with every complete item and remove it afterwards. Return the tree without items.
+    """Call `on_item` with every complete item and remove it. Return the tree without items.
 
-    An item may be used only during the call. A nested item is part of the outer one. Comments are left out. Return None
+    An item must not be used after the call. A nested item is part of the outer item. Comments are left out. Return None
     if the root element is not that of a feed.
     """
     start = find_document_start(text.data) or 0
@@ -185,11 +177,10 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
 
 
 def escape_bare_ampersands(data: bytes) -> bytes:
-    """Return a document in UTF-8 in which ampersands that begin no reference are replaced by `&amp;`.
+    """Return a document in UTF-8 with `&amp;` for ampersands that begin no reference, at most _BARE_AMPERSANDS_MAX.
 
-    The first _BARE_AMPERSANDS_MAX ampersands are replaced. They make a document ill-formed (XML 1.0, section 2.4), but
-    are common in addresses. libxml2 would drop each of them with the name behind it: `?a=1&b=2` would become `?a=1=2`,
-    which is another address. A well-formed document is returned unchanged.
+    Bare ampersands are ill-formed (XML 1.0, section 2.4), but common in addresses. libxml2 would read `?a=1&b=2` as
+    `?a=1=2`. A well-formed document is returned unchanged.
     """
     pieces, done = list[bytes](), 0
     matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
@@ -203,8 +194,6 @@ def escape_bare_ampersands(data: bytes) -> bytes:
 
 
 class _StreamParser:
-    """Pull parser of one document. It removes items once they are processed."""
-
     def __init__(self, on_item: Callable[[Element], None]) -> None:
         self.root: Element | None = None
         self._on_item = on_item
@@ -269,11 +258,11 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 
 
 def safe_length(data: bytes) -> int:
-    """Return the number of bytes before the first construct that occurs only in attacks. These bytes are safe to parse.
+    """Return the number of bytes before the first construct that occurs only in attacks.
 
-    These constructs are huge tags, namespace declarations that exceed a limit or refer to entities, and attribute
-    defaults in a document type. The parser buffers a tag up to its `>`, so a huge tag would need much memory although
-    it is parsed in pieces. Attribute defaults would be added to every element.
+    These constructs are huge tags, attribute defaults in a document type, and namespace declarations that exceed a
+    limit or refer to entities. The parser keeps a tag in memory up to its `>`, and adds attribute defaults to every
+    element.
     """
     end = _safe_namespaces_length(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
@@ -284,7 +273,7 @@ def safe_length(data: bytes) -> int:
 def _safe_namespaces_length(data: bytes) -> int:
     """Return the offset of the first namespace declaration that exceeds a limit or refers to a declared entity.
 
-    Return the length of `data` if there is none.
+    Return the length of `data` without such a declaration.
     """
     at, prefixes, has_entities = 0, 0, None
     # Searching backwards takes a third of the time, and in most feeds the last declaration is near the beginning.
@@ -323,15 +312,12 @@ def _safe_tags_length(data: bytes) -> int:
 
 
 def _is_displaced(data: bytes, start: int) -> bool:
-    """Return True if text that XML does not allow precedes the document.
-
-    "document ::= prolog element Misc*", and the declaration comes first in the prolog (XML 1.0, section 2.1).
-    """
+    """Return True if text that XML does not allow precedes the document (XML 1.0, section 2.1)."""
     return start > 0 and (data.startswith(b"<?xml", start) or not data[:start].isspace())
 
 
 def qualified_name(element: Element) -> tuple[str, str]:
-    """Return the namespace and the local name. An undeclared prefix counts as its customary namespace."""
+    """Return the namespace and the local name. An undeclared prefix stands for its customary namespace."""
     tag = element.tag
     if tag.startswith("{"):
         namespace, _, local = tag[1:].partition("}")
@@ -352,7 +338,7 @@ def named_children(parent: Element, name: str) -> list[Element]:
 
 
 def text_of(element: Element) -> str:
-    """Return all character data of an element, without surrounding white space. CDATA counts, comments do not.
+    """Return all character data of an element with its CDATA, without surrounding white space and comments.
 
     An HTML entity counts as its character. RSS 0.91 declares HTML entities in a DTD, which is not loaded.
     """

@@ -1,12 +1,11 @@
-"""XML redirect documents: a feed has moved or ended. Publishers that cannot set a status code use them (RSS Feed
+"""XML redirect documents: a feed has moved or ended. They are for publishers that cannot set a status code (RSS Feed
 State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-The document is to be "treated the same as HTTP 301"; an empty newLocation means the same as 410. Move and end take
-effect at once, so parsing is strict: the document must be well-formed, without namespace and document type, and must
-contain exactly one newLocation and nothing else. The specification's own sample, with an unclosed newLocation, is
-therefore ignored.
+The document is to be "treated the same as HTTP 301"; an empty newLocation means 410. Move and end take effect at once,
+so parsing is strict: one well-formed newLocation, without namespace and document type, and nothing else. The
+specification's own sample is ill-formed, and therefore ignored.
 """
 
 import re
@@ -26,7 +25,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The feed has moved to `location`: an http or https URI, or a reference to resolve against the old one."""
+    """The feed has moved to `location`: an http or https URI, or a reference relative to the old one."""
 
     location: str
 
@@ -37,10 +36,7 @@ class Gone:
 
 
 def read(body: bytes) -> Moved | Gone | None:
-    """Read a redirect document and return its statement. Return None for any other document.
-
-    The content never causes an exception.
-    """
+    """Return the statement of a redirect document, or None for any other document. Raises no exception."""
     if len(body) > _DOCUMENT_MAX or b"redirect" not in body[:_SEARCH_MAX].replace(b"\0", b""):
         return None
     text = to_utf8(body)
@@ -73,7 +69,7 @@ class _NotRedirect(Exception):
 
 
 class _RedirectReader:
-    """Handlers for expat's events that collect the text of each newLocation in the root element."""
+    """Handlers for expat's events that collect the text of each newLocation."""
 
     def __init__(self) -> None:
         self.locations: list[str] = []
@@ -101,7 +97,7 @@ class _RedirectReader:
 
 
 def make_document(location: str | None) -> bytes:
-    """Return the redirect document for a feed that has moved to `location`, or has ended if it is None.
+    """Return the redirect document for a feed that has moved to `location`, or has ended if `location` is None.
 
     Raises ValueError if the address cannot be written in XML.
     """

@@ -1,5 +1,3 @@
-"""Text that may be HTML: detection, conversion to plain text, and resolution of links."""
-
 import re
 from copy import deepcopy
 from html import escape, unescape
@@ -21,7 +19,7 @@ _ELEMENTS = (
     "thead time title tr track tt u ul var video wbr"
 )
 _TAG = re.compile(rf"</?(?:{_ELEMENTS.replace(' ', '|')})(?:[\s/][^<>]*)?>|<(?:a|img|iframe)\s|<!--", re.IGNORECASE)
-"""Matches an HTML tag, but not `List<String>`, which occurs in titles."""
+"""Pattern of an HTML tag. It does not match `List<String>`, which occurs in titles."""
 
 _ANY_TAG = re.compile(r"<(?:!--.*?(?:-->|\Z)|/?[a-zA-Z][^<>]*>)", re.DOTALL)
 _SILENT = re.compile(r"<(script|style|template|noscript)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
@@ -30,25 +28,25 @@ _BREAK = re.compile(
 )
 _ATTRIBUTE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:(\s*+=\s*+)("[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\s>]*+))?+""")
 _START = re.compile(rf"<[a-zA-Z][^\s/>]*+((?:[\s/]++|{_ATTRIBUTE.pattern})*+)")
-"""Matches a start tag with its attributes, up to the closing `>`, as a browser reads it (HTML, section 13.2.5)."""
+"""Pattern of a start tag up to the closing `>`, as a browser reads it (HTML, section 13.2.5)."""
 _ADDRESSES = frozenset(["href", "src", "srcset", "poster", "cite", "longdesc", "background", "data", "action"])
 _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
-"""Matches an address in the attribute `srcset`, and the descriptors or the comma after it."""
+"""Pattern of an address in the attribute `srcset`, and the descriptors or the comma after the address."""
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
-"""Maximum length of HTML that is searched by pattern, in characters. The largest item of the test corpus has a tenth of
-this length."""
+"""Maximum length of HTML that is searched by pattern, in characters: ten times the largest item of the corpus."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum number of namespaces of a text, multiplied by the number of its child elements. Each child is serialised
-alone and repeats all namespaces, so this product determines the size of the result.
+"""Maximum product of the namespaces of a text and its child elements.
+
+Each child is serialised with all namespaces, so the product determines the size of the result.
 """
 
 
 def make_text(value: str, *, is_html: bool) -> Text | None:
-    """Return the value as a text of the model. HTML without a tag becomes plain text. Return None if it is empty."""
+    """Return the value as a text of the model, or None if it is empty. HTML without a tag becomes plain text."""
     value = valid_text(value).strip()
     if not value:
         return None
@@ -58,12 +56,12 @@ def make_text(value: str, *, is_html: bool) -> Text | None:
 
 
 def as_html(text: Text) -> str:
-    """Return the text as HTML. Line breaks of plain text remain line feeds."""
+    """Return the text as HTML. Line breaks remain line feeds."""
     return text.value if text.type == "html" else escape(text.value, quote=False)
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element that may contain text or HTML, as in RSS. Text that looks like HTML is escaped."""
+    """Return the text for an element that may contain text or HTML, as in RSS, and escape text that looks like HTML."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)
@@ -82,12 +80,12 @@ def to_plain(text: Text | None) -> str:
 
 
 def to_line(text: Text | None) -> str:
-    """Return the text without markup in one line."""
+    """Return the text in one line, without markup."""
     return " ".join(to_plain(text).split())
 
 
 def resolve(base: str, reference: str) -> str:
-    """Resolve a reference against `base` (RFC 3986, section 5). Return it unchanged if `base` is empty."""
+    """Return a reference resolved against `base` (RFC 3986, section 5), or unchanged if `base` is empty."""
     reference = valid_text(reference).strip()
     if not base or not reference or _SCHEME.match(reference):
         return reference
@@ -98,7 +96,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def resolve_html(base: str, html: str) -> str:
-    """Return HTML in which relative addresses are absolute; everything else is unchanged."""
+    """Return the HTML with absolute addresses in place of relative ones."""
     if not base or len(html) > _PLAIN_MAX:
         return html
 
@@ -144,13 +142,12 @@ def is_web(address: str) -> bool:
 
 
 def is_iri(address: str) -> bool:
-    """Return True if the address is an IRI as Atom requires: with a scheme, and without spaces and forbidden
-    characters."""
+    """Return True for an IRI as Atom requires it: with a scheme, without spaces and forbidden characters."""
     return bool(_SCHEME.match(address)) and not re.search(r'[\s<>"{}|\\^`]', address)
 
 
 def inner_html(element: Element) -> str:
-    """Return the content of an element as HTML: its text if it has no child elements, otherwise its markup."""
+    """Return the content of an element as HTML: its markup, or its text if it has no child elements."""
     if not any(isinstance(child.tag, str) for child in element):
         return text_of(element)
     copy = deepcopy(element)

@@ -1,8 +1,7 @@
 """The model of a feed, independent of its format. Every rendering is made from it.
 
-Terms are those of RSS (channel, item, ttl, cloud), and Atom's for parts that only Atom has (rights, contributors, the
-rel of a link). The model is canonical: links are absolute, dates are instants, HTML without a tag is text, and nothing
-is stated twice. Two documents can therefore be compared, and parsing a rendering gives the model again
+Terms are those of RSS (channel, item, ttl, cloud), and of Atom for parts that only Atom has. The model is canonical:
+links are absolute, dates are instants, and nothing is stated twice. Reading a rendering gives the same model
 (tests/feed/convert).
 """
 
@@ -15,8 +14,7 @@ from feedproxy.feed.channel import Cloud, Kind, Schedule
 class Node:
     """An unchanged element of a vocabulary that is not part of the model.
 
-    `attributes` are sorted, with names in Clark's notation ({namespace}local). `content` contains texts and elements in
-    order.
+    Names of `attributes` are in Clark's notation ({namespace}local), sorted. `content` has texts and elements in order.
     """
 
     namespace: str
@@ -25,17 +23,15 @@ class Node:
     content: "tuple[str | Node, ...]" = ()
 
     def attribute(self, name: str) -> str:
-        """Return the value of an attribute, without surrounding white space. Return an empty text if it is absent."""
         return next((value.strip() for key, value in self.attributes if key == name), "")
 
     @property
     def text(self) -> str:
-        """Return all text in the element and in the elements that it contains, without surrounding white space."""
         return "".join(part if isinstance(part, str) else part.text for part in self.content).strip()
 
     @property
     def children(self) -> "tuple[Node, ...]":
-        """Return the elements that the element contains directly."""
+        """Return the direct child elements."""
         return tuple(part for part in self.content if isinstance(part, Node))
 
 
@@ -50,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person, such as an author. Fields without a value in the document are empty."""
+    """A person, such as an author. Unknown fields are empty."""
 
     name: str = ""
     email: str = ""
@@ -85,7 +81,7 @@ class Enclosure:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category. `scheme` is RSS's domain. `label` is the displayed name if it differs from the term."""
+    """A category. `scheme` is RSS's domain. `label` is the displayed name, or empty if it equals the term."""
 
     term: str
     scheme: str = ""
@@ -94,8 +90,6 @@ class Category:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The channel's picture. `title` and `link` are empty if they equal those of the channel."""
-
     url: str
     title: str = ""
     link: str = ""
@@ -106,8 +100,6 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """RSS's text input field."""
-
     title: str
     description: str
     name: str
@@ -116,8 +108,6 @@ class TextInput:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """The program that wrote the feed."""
-
     name: str = ""
     uri: str = ""
     version: str = ""
@@ -127,9 +117,9 @@ class Generator:
 class _Statements:
     """The fields that channels and items have in common.
 
-    `summary` is the channel's description, or the synopsis of an item that also has content. Instants are in whole
-    seconds. `language` is a tag of BCP 47, `direction` is `ltr` or `rtl`; both are empty if not given. `members` are
-    JSON Feed's custom objects: name, and value as JSON.
+    `summary` is the channel's description, or the synopsis of an item with content. Instants are in whole seconds.
+    `language` is a tag of BCP 47, and `direction` is `ltr` or `rtl`; both may be empty. `members` are JSON Feed's
+    custom objects, as names and JSON texts.
     """
 
     id: str = ""
@@ -149,17 +139,15 @@ class _Statements:
 
     @property
     def link(self) -> str:
-        """Return the address of the channel's or item's page, or an empty text if there is none."""
         return next((link.href for link in self.links if link.rel == "alternate"), "")
 
     def first_href(self, rel: str) -> str:
-        """Return the address of the first link with the relation `rel`, or an empty text if there is none."""
         return next((link.href for link in self.links if link.rel == rel), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item(_Statements):
-    """An item. `is_permalink` says that its id is the address of its page."""
+    """An item. `is_permalink` is True if its id is the address of its page."""
 
     is_permalink: bool = False
     content: Text | None = None
@@ -169,12 +157,12 @@ class Item(_Statements):
     image: str = ""
     banner: str = ""
     source: "Feed | None" = None
-    """The channel from which the item was taken, without its items."""
+    """The channel from which the item was taken, without items, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed(_Statements):
-    """A channel with its items. `kind` and `version` are those of the document from which it was read."""
+    """A channel with its items. `kind` and `version` are those of the original document."""
 
     kind: Kind = field(default=Kind.RSS, compare=False)
     version: str = field(default="", compare=False)
@@ -190,5 +178,4 @@ class Feed(_Statements):
 
     @property
     def address(self) -> str:
-        """Return the feed's own address, or an empty text if the feed has no self link."""
         return self.first_href("self")

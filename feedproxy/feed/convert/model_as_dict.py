@@ -1,6 +1,6 @@
 """Conversion of the model to plain data and back: dictionaries, lists, texts and whole numbers.
 
-Names are those of the model's fields. Empty fields are left out; instants are in seconds since 1970.
+Names are those of the model's fields. Empty fields are omitted, and instants are in Unix seconds.
 """
 
 import dataclasses
@@ -32,21 +32,20 @@ def to_data(value: Any) -> Data:
 
 
 def nonempty_fields(value: Any, names: Iterable[str]) -> dict[str, Data]:
-    """Return the named fields that differ from their defaults, by name. The values have the form of `to_data`."""
+    """Return the named fields that differ from their defaults, in the form of `to_data`."""
     fields = {field.name: field for field in dataclasses.fields(value)}
     changed = (name for name in names if getattr(value, name) != _default(fields[name]))
     return {name: to_data(getattr(value, name)) for name in changed}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    """Return the field's default value. For a required field, return `MISSING`, which equals no value."""
     if field.default_factory is not dataclasses.MISSING:
         return field.default_factory()
     return field.default
 
 
 def from_data[T](kind: type[T], data: Any) -> T:
-    """Return a value of type `kind`, made from the result of `to_data`. Raises ValueError if the data is invalid."""
+    """Return a value of type `kind` from the result of `to_data`. Raises ValueError for invalid data."""
     try:
         return _build(kind, data)  # type: ignore[no-any-return] # `_build` returns a `kind`
     except (TypeError, KeyError, AttributeError, RecursionError) as error:

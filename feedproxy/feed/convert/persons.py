@@ -1,4 +1,4 @@
-"""Persons: their form in RSS, and the merging of duplicates."""
+"""Persons: their form in RSS, and merging of duplicates."""
 
 import re
 from collections.abc import Iterable
@@ -13,14 +13,13 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""Maximum number of persons with the same name or email address with which a person is compared. It bounds the time for
-a feed that repeats a name thousands of times."""
+"""Maximum number of persons with the same name or email address that are compared, which limits the time."""
 
 
 def parse(text: str) -> Person | None:
-    """Parse `email (name)`, the form of RSS 2.0, or `name <email>`, `email` or `name`.
+    """Return the person that a text names, or None for an empty text.
 
-    Return None for an empty text.
+    The forms are `email (name)`, as in RSS 2.0, `name <email>`, `email` and `name`.
     """
     text = " ".join(text.split())
     if match := _WITH_NAME.fullmatch(text):
@@ -33,7 +32,7 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """Return the form of RSS 2.0: `email (name)`, or the part that is known."""
+    """Return the person as RSS 2.0 requires: `email (name)`, or the known part."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri
@@ -45,8 +44,9 @@ def is_email(text: str) -> bool:
 
 
 def without_repeated_name(person: Person) -> Person:
-    """Return the person without its name if the name repeats the email address, the URI or the picture's address. A
-    name that is itself an email address becomes the email address of a person that has none.
+    """Return the person without a name that only repeats the email address, the URI or the picture's address.
+
+    A name that is an email address becomes the email address, if that is empty.
     """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
@@ -56,10 +56,8 @@ def without_repeated_name(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Return the persons without duplicates.
-
-    Persons with the same name or email are merged, unless their other fields differ.
-    """
+    """Return the persons without duplicates. Persons with the same name or email are merged, unless other fields
+    differ."""
     merged: list[Person] = []
     positions: dict[tuple[str, str], list[int]] = {}
     for person in persons:

@@ -13,7 +13,7 @@ from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, XML
 from feedproxy.feed.xml_parser import Element, attributes, qualified_name
 
 _ILLEGAL = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Matches characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""
+"""Pattern of characters that XML 1.0 does not allow (section 2.2), and lone surrogates."""
 
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)
@@ -27,18 +27,17 @@ def valid_text(text: str) -> str:
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the usual name of a namespace for an older or misspelt name (ALIASES), and any other name unchanged."""
+    """Return the usual name of a namespace for an older or misspelt name (ALIASES), or the name unchanged."""
     return ALIASES.get(namespace, namespace)
 
 
 def without_rss_namespace(namespace: str) -> str:
-    """Return the namespace, or an empty text for a namespace of RSS 1.0 or 2.0. Elements in these namespaces are RSS's
-    own."""
+    """Return the namespace, or "" for a namespace of RSS 1.0 or 2.0."""
     return "" if namespace in (RSS1, RSS2) else namespace
 
 
 def make_node(element: Element, depth: int = 0) -> Node | None:
-    """Convert an element to a node. Return None if its prefix is unknown or it is nested too deeply."""
+    """Return the node of an element, or None if its prefix is unknown or it is nested too deeply."""
     namespace, local = qualified_name(element)
     namespace = without_rss_namespace(canonical_namespace(namespace))
     if depth > _DEPTH_MAX or not is_writable_name(namespace, local):
@@ -60,7 +59,7 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
 
 
 def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
-    """Join adjacent texts, remove white space between elements and around a single text, and return the content."""
+    """Return the content with joined texts, and without white space between elements and around a single text."""
     joined: list[str | Node] = []
     for is_text, run in groupby(content, key=_is_text):
         pieces = list(run)
@@ -90,7 +89,7 @@ def _is_text(part: "str | Node") -> bool:
 
 
 def is_writable_name(namespace: str, local: str) -> bool:
-    """Return True if an element with this name can be written: the name is valid, and its namespace is known."""
+    """Return True if an element with this name can be written: a valid name in a known namespace."""
     if namespace.endswith(":") and namespace[:-1].isidentifier():
         return False  # an undeclared prefix without a customary meaning
     return bool(_NAME.fullmatch(local)) and (not namespace or _is_namespace(namespace))
@@ -119,7 +118,7 @@ def _key(key: str) -> str:
 def add(parent: Element, node: Node, bare: str = "") -> None:
     """Write a node into a document.
 
-    Elements without a namespace get the namespace `bare`. It is empty if the document has no default namespace.
+    An element without a namespace gets the namespace `bare`.
     """
     element = etree.SubElement(parent, clark_name(node.namespace or bare, node.name))
     for key, value in node.attributes:
@@ -136,14 +135,13 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""Maximum number of namespaces of one feed that are not part of the model. Known feeds have five."""
+"""Maximum number of namespaces of one feed outside the model. Known feeds have five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes without those that would increase the number of `namespaces` beyond NAMESPACES_MAX.
+    """Return the nodes with at most NAMESPACES_MAX namespaces, which limits the time of writing.
 
-    `namespaces` are the namespaces of earlier nodes. Those of the returned nodes are added to this set. The limit
-    bounds the time of writing, because each element is looked up among all namespaces that the root declares.
+    `namespaces` are the namespaces of earlier nodes. The function adds those of the returned nodes.
     """
     parts = []
     for node in nodes:
@@ -162,7 +160,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the namespaces in these nodes by prefix: the customary prefix of a namespace, or else a generated one."""
+    """Return the namespaces of these nodes by prefix, the customary or a generated prefix."""
     prefixes: dict[str, str] = {}
     _collect(nodes, prefixes)
     return {prefix: namespace for namespace, prefix in prefixes.items()}

@@ -1,13 +1,10 @@
 """Delta of a feed: the document without the entries that the client already has.
 
-This is the instance manipulation `feed` (RFC 3229): a complete, well-formed document in the format and encoding of the
-whole feed. A feed reader that merges entries by their ids needs nothing else. Only the known entries are removed, with
-the white space (in JSON the comma) between them. In RSS 1.0, each `rdf:li` that names a removed item is removed, too,
-because the document must contain every item that an `rdf:li` names.
+This is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed. Only
+the known entries are removed, with the white space or comma between them, and in RSS 1.0 the `rdf:li` that name them.
 
-In complete feeds (RFC 5005; Simple List Extensions), a missing entry means that the publisher has removed it. They have
-no delta, because a feed reader would delete all entries that the delta leaves out. Signed feeds have no delta, because
-the signature would become invalid.
+Two kinds of feeds have no delta. In a complete feed (RFC 5005; Simple List Extensions), a missing entry means that the
+publisher has removed it. A delta of a signed feed would invalidate the signature.
 """
 
 from collections.abc import Collection, Iterator
@@ -33,11 +30,10 @@ class Delta:
 def make_delta(
     body: bytes, channel: Channel, base: Collection[tuple[str, str]], *, charset: str | None = None
 ) -> Delta | None:
-    """Return `body` without the entries in `base`: the identities and digests of an earlier version's entries.
+    """Return `body` without the entries in `base`, or None for a complete or signed feed.
 
-    `channel` is the channel parsed from `body`, and `charset` the parameter of Content-Type. Without new entries, the
-    delta is the channel alone. Without entries in `base`, it is `body`. Return None for a complete or signed feed, and
-    if `find_entries` would return None.
+    `base` has the identities and digests of an earlier version's entries. `channel` is the channel of `body`, and
+    `charset` the parameter of Content-Type. Also return None if `find_entries` does.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:
@@ -59,8 +55,9 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges to remove: every item for which `keeps` is False, and every `rdf:li` that names such an
-    item, each with the white space before it.
+    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names one of them.
+
+    Each range includes the white space before it.
     """
     kept_names = {item.name for item, keep in zip(outline.items, keeps, strict=True) if keep}
     cut_names = {item.name for item in outline.items} - kept_names
@@ -76,7 +73,7 @@ def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tupl
 def _json_cuts(items: tuple[ItemSpan, ...], keeps: list[bool]) -> Iterator[tuple[int, int]]:
     """Yield the byte ranges to remove: every item for which `keeps` is False, with one comma.
 
-    Items before the first remaining item are removed with the comma after them, later items with the comma before them.
+    Items before the first kept item are removed with the comma after them, later items with the comma before them.
     """
     first = keeps.index(True) if True in keeps else len(items)
     if first:

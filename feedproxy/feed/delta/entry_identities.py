@@ -1,13 +1,11 @@
 """Entries of a feed: identity, digest and byte range of each.
 
-The identity of an entry is made from its name: `guid`, `id` or `rdf:about`, or else its link. The identity of an entry
-without a name is made from its content. If several entries have the same name, the identity of the last one is made
-from the name alone, and the identities of the others from name and content. A new entry, which usually comes first,
-therefore leaves the identities of the others unchanged.
+The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. Without a name, it is a
+hash of the content. If several entries have the same name, the last one has the hash of the name, and the others the
+hash of name and content. New entries usually come first, so they leave the identities of older entries unchanged.
 
-Identity and digest are hashes of eight bytes each. Sixteen bytes of each entry are stored (`pack`), and show later
-whether the entry is new or changed. Only entries of one feed are compared. Two different entries agree in both hashes
-once in 2¹²⁸ pairs; a publisher that forces a collision hides only its own entry.
+Identity and digest have eight bytes each, and are stored for later versions (`pack`). A publisher that forces a
+collision hides only its own entry.
 """
 
 from collections import Counter
@@ -28,20 +26,19 @@ class IdentifiedEntry:
     """An entry of a feed. Its bytes are `body[start:end]`, in the document's own encoding."""
 
     identity: str
-    """Identity in hexadecimal; unique in the document."""
+    """Identity in hexadecimal, unique in the document."""
     digest: str
-    """Digest in hexadecimal; it stays the same as long as the content of the entry does."""
+    """Digest of the entry's content, in hexadecimal."""
     start: int
     end: int
 
 
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[IdentifiedEntry, ...] | None:
-    """Return the entries of a feed's document, in order.
+    """Return the entries of a feed's document, in order, or None if exact byte ranges cannot be found.
 
-    `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
-    one. Return None for CDF, for more than ENTRIES_MAX items, and for a document in which the byte ranges would not be
-    exact. Such a document is ill-formed, declares entities, has items in an unexpected place, or has bytes that
-    decoding and encoding do not restore.
+    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type. The result is None for
+    CDF, for more than ENTRIES_MAX items, and for a document that is ill-formed, declares entities, has items in an
+    unexpected place, or changes when it is decoded and encoded.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:
@@ -57,7 +54,6 @@ def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -
 
 
 def find_items(body: bytes, channel: Channel, charset: str | None) -> tuple[EncodedDocument, Outline] | None:
-    """Return the document and its items with their offsets in UTF-8. Return None if the offsets would not be exact."""
     if not channel.well_formed or channel.kind is Kind.CDF or channel.items > ENTRIES_MAX:
         return None
     document = open_document(body, charset)
@@ -91,17 +87,17 @@ def assign_identities(all_items: Sequence[ItemSpan]) -> list[str]:
 
 
 def pack(version: Iterable[IdentifiedEntry]) -> bytes:
-    """Return the identity and digest of each entry, sixteen bytes each, for storage with a version."""
+    """Return the identity and digest of each entry, sixteen bytes per entry."""
     return b"".join(bytes.fromhex(entry.identity + entry.digest) for entry in version)
 
 
 def unpack_identities(packed: bytes) -> tuple[str, ...]:
-    """Return the identities of packed entries, in the document's order."""
+    """Return the identities in the result of `pack`, in the document's order."""
     return tuple(packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), 2 * HASH_BYTES))
 
 
 def unpack(packed: bytes) -> frozenset[tuple[str, str]]:
-    """Return identity and digest of each packed entry. Raises ValueError if the length is no multiple of 16 bytes."""
+    """Return identity and digest of each entry in the result of `pack`. Raises ValueError for a wrong length."""
     if len(packed) % (2 * HASH_BYTES):
         raise ValueError(f"invalid packed entries of {len(packed)} bytes: expected a multiple of {2 * HASH_BYTES}")
     hashes = [packed[at : at + HASH_BYTES].hex() for at in range(0, len(packed), HASH_BYTES)]

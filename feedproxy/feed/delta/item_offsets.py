@@ -1,8 +1,6 @@
 """Offsets, names and digests of the items of an XML feed.
 
-expat parses the UTF-8 form once. Outside the items, only the elements that matter for removing items are collected. The
-content of an item is digested by the rules of the whole feed's digest (feed/content_digest.py): white space between
-elements, comments, prefixes and the order of attributes are ignored.
+expat parses the UTF-8 form once. The digest of an item follows the rules of feed/content_digest.py.
 """
 
 import hashlib
@@ -21,7 +19,7 @@ _MEMBER = RDF + _SEPARATOR + "_"
 _ABOUT = RDF + _SEPARATOR + "about"
 _RESOURCE = RDF + _SEPARATOR + "resource"
 _MEMBERS_DEPTH = 5
-"""Depth of `rdf:li`, with which RSS 1.0 lists items: rdf:RDF, channel, items, rdf:Seq, rdf:li."""
+"""Depth of `rdf:li`, which lists the items of RSS 1.0: rdf:RDF, channel, items, rdf:Seq, rdf:li."""
 
 _EXHAUSTIVE = frozenset(
     (
@@ -34,17 +32,15 @@ _EXHAUSTIVE = frozenset(
 )
 
 HASH_BYTES = 8
-"""Length of the stored hash of an entry's name, and of its content, in bytes (feed/delta/entry_identities.py)."""
+"""Length of the hash of an entry's name, and of its content, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemSpan:
-    """An item. Offsets are in bytes of the UTF-8 form."""
-
     start: int
     end: int
     name: str
-    """Name of the item, with its kind before it: `id …`, `link …`; empty if the item has none."""
+    """Name of the item, with its kind before it: `id …` or `link …`. Empty if the item has no name."""
     digest: str
     """Digest of the item's whole content, in hexadecimal."""
 
@@ -70,14 +66,13 @@ class Outline:
 
 
 def hash_entry(content: bytes) -> str:
-    """Return the hash of an entry's name or content, in hexadecimal."""
     return hashlib.blake2b(content, digest_size=HASH_BYTES).hexdigest()
 
 
 def find(utf8: bytes, kind: Kind) -> Outline | None:
     """Return the items of a well-formed feed of the format `kind`.
 
-    Return None if the document does not have the structure of this format, or declares entities.
+    Return None if the document has another structure, or declares entities.
     """
     finder = _ItemFinder(utf8, kind)
     try:
@@ -148,15 +143,13 @@ class _ItemFinder:
         return start + len(tag_at(self.utf8, start))
 
     def end_of(self, start: int, behind_tag: int) -> int:
-        """Return the offset after the element that has just ended. The element begins at `start`, and its start tag
-        ends at `behind_tag`.
-        """
+        """Return the offset after the element that has just ended. Its start tag ends at `behind_tag`."""
         if self.utf8.endswith(b"/>", start, behind_tag):
             return behind_tag
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item. This finder, not the item's reader, handles the next events."""
+        """Add a complete item, and handle the next events here."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -265,14 +258,11 @@ class _ItemReader:
 
 
 def _is_alternate(link: dict[str, str]) -> bool:
-    """Return True if the link leads to a page. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287,
-    section 4.2.7.2"""
+    """Return True if the link leads to a page. "If the 'rel' attribute is not present … 'alternate'" (RFC 4287, section
+    4.2.7.2)."""
     return "alternate" in link.get("rel", "alternate").lower().split()
 
 
 def qualify_name(kind: str, text: str) -> str:
-    """Return a name with its kind before it, so that an id never equals a link.
-
-    Return an empty text for an empty name.
-    """
+    """Return a name with its kind before it, so that no id equals a link. An empty name gives ""."""
     return f"{kind} {text.strip()}" if text.strip() else ""

@@ -1,7 +1,7 @@
 """Offsets, names and digests of the items of a JSON Feed.
 
-The standard library's decoder reports where a value ends, but not where the values inside it end. This module therefore
-scans the outer object and its list of items, and the decoder reads their values.
+The standard library's decoder does not report where inner values end. This module therefore scans the outer object and
+its list of items, and decodes the values.
 """
 
 import json
@@ -18,7 +18,7 @@ type _Span = tuple[int, int, object]
 
 
 def find(utf8: bytes) -> Outline | None:
-    """Return the items of a well-formed feed. Return None if the document does not have the structure of JSON Feed."""
+    """Return the items of a well-formed feed, or None if the document is not a JSON Feed."""
     try:
         return _find(utf8.decode())
     except (ValueError, RecursionError):
@@ -26,7 +26,6 @@ def find(utf8: bytes) -> Outline | None:
 
 
 def _find(text: str) -> Outline:
-    """Return the items of a feed. Raises ValueError and RecursionError."""
     spans = _item_spans(text)
     offsets = iter(_to_utf8_offsets(text, [offset for start, end, _ in spans for offset in (start, end)]))
     items = []
@@ -38,7 +37,6 @@ def _find(text: str) -> Outline:
 
 
 def _name(item: dict[str, object]) -> str:
-    """Return the id, or the url if there is no id. A number as id is converted to text (JSON Feed 1.1, items)."""
     return qualify_name("id", _text(item.get("id"))) or qualify_name("link", _text(item.get("url")))
 
 
@@ -47,7 +45,6 @@ def _text(value: object) -> str:
 
 
 def _item_spans(text: str) -> list[_Span]:
-    """Return the start, end (in characters) and value of every item. Raises ValueError."""
     item_lists: list[list[_Span]] = []
 
     def member(at: int) -> int:
@@ -72,7 +69,6 @@ def _item_spans(text: str) -> list[_Span]:
 
 
 def _scan_list(text: str, at: int, brackets: str, read: Callable[[int], int]) -> int:
-    """Call `read` for each value of a comma-separated list. Return the offset after the closing bracket."""
     opening, closing = brackets[0], brackets[1]
     at = _skip(text, _expect(text, at, opening))
     if text.startswith(closing, at):
@@ -97,7 +93,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _to_utf8_offsets(text: str, offsets: Sequence[int]) -> list[int]:
-    """Convert ascending offsets in characters to offsets in the UTF-8 form."""
+    """Return offsets in the UTF-8 form for ascending offsets in characters."""
     if text.isascii():
         return list(offsets)
     utf8_offsets, position, previous = [], 0, 0

@@ -1,11 +1,9 @@
-"""Addition of the proxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
+"""Addition of feedproxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
-A hub is added next to the self link (self_link.py): as `atom:link` in the channel of RSS 1.0 and 2.0, as `link` in
-Atom, as a member of `hubs` in JSON Feed. A cloud is added to RSS 0.92 to 2.0. The publisher's hubs remain ("subscribers
-may subscribe to one or more of the advertised hubs", WebSub, section 4). A publisher's cloud also remains, and no
-second one is added. No other byte changes.
-
-RSS 0.90, RSS 0.91 and CDF have no element for a hub. `add_link_fields` adds the field Link for every format.
+A hub is added as `atom:link` to RSS 1.0 and 2.0, as `link` to Atom, and as a member of `hubs` to JSON Feed. A cloud is
+added to RSS 0.92 to 2.0, unless the feed has one. The publisher's hubs remain: "subscribers may subscribe to one or
+more of the advertised hubs" (WebSub, section 4). No other byte changes. The field Link names the hub of every format
+(`add_link_fields`).
 """
 
 import json
@@ -33,10 +31,9 @@ class Announcement:
 
 
 def announce(body: bytes, channel: Channel, announcement: Announcement, *, charset: str | None = None) -> EditResult:
-    """Return the document with the announced hub and cloud added.
+    """Return the document with the announced hub and cloud.
 
-    `channel` is the channel parsed from `body`. `charset` is the parameter of the origin's Content-Type, if there is
-    one.
+    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None.
     """
     hub = announcement.hub if announcement.hub and announcement.hub not in channel.hubs and _allows_hub(channel) else ""
     cloud = announcement.cloud if _allows_cloud(channel) and not channel.cloud else None
@@ -55,7 +52,7 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
-    """Return the fields of a response with Link lines for the hub and, if it is missing, for the feed's own address.
+    """Return a response's fields with Link lines for the hub and, if missing, for the feed's own address.
 
     "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
     """
@@ -75,7 +72,6 @@ def _allows_hub(channel: Channel) -> bool:
 
 
 def _allows_cloud(channel: Channel) -> bool:
-    """Return True for RSS 0.92 to 2.0, which have the element `cloud`. RSS 1.0 does not have it."""
     return channel.kind is Kind.RSS and channel.version.startswith(("0.92", "0.93", "0.94", "2"))
 
 
@@ -120,10 +116,9 @@ def _element(
 
 
 def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:
-    """Return the offset at which to insert a link: after the channel's own `link`, or else after a self link or the
-    channel's start tag.
+    """Return the offset at which to insert a link: after the channel's `link`, a self link, or the channel's start tag.
 
-    Some feed readers use the first element `link` as the address of the page, so the inserted link must follow it.
+    Some feed readers use the first element `link` as the address of the page, so the new link must follow that element.
     """
     if offsets.own_link is not None:
         return offsets.own_link
@@ -157,10 +152,9 @@ def _edit_json(document: EncodedDocument, hub: str) -> list[Edit]:
 
 
 def _find_hubs(text: str, at: int) -> int | None:
-    """Return the offset of the first element in the list of hubs of a JSON object.
+    """Return the offset of the first element in the list of hubs of a JSON object, or None without a list.
 
-    `at` is the offset of the object's first member. Return None if the object has no member `hubs`. Raises ValueError
-    if `hubs` is not a list, or the text is not JSON.
+    `at` is the offset of the object's first member. Raises ValueError if `hubs` is not a list, or the text is not JSON.
     """
     decoder = json.JSONDecoder()
     while text[at := _skip_space(text, at)] != "}":

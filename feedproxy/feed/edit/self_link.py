@@ -1,21 +1,16 @@
 """Addition or correction of the self link of a feed (USM, Atom Link Construct).
 
-The self link states the address for subscriptions, which a feed reader cannot know otherwise when it opens a saved
-file. The link is inserted directly after the channel's own `link`, because some feed readers use the first `link` of
-any namespace ("The <channel/atom:link> Bug"). In a channel without `link`, it is inserted directly after the start tag.
-No other byte changes.
+The self link states the address for subscriptions, which a feed reader cannot know when it opens a saved file. A new
+link follows the channel's own `link`, because some feed readers use the first `link` of any namespace. No other byte
+changes.
 
-In the mode `add`, a link is added if the feed has none. A relative address is replaced, because a feed reader cannot
-resolve it: "The RSS file may have been downloaded and saved in a new location."
+The mode `add` adds a missing link, and replaces a relative address: "The RSS file may have been downloaded and saved in
+a new location." The mode `correct` also corrects href, type, namespace and rel. An equivalent address (RFC 3986,
+section 6.2.2) is correct. In RSS, a wrong title is corrected ("The title attribute should be set to the title of the
+RSS channel"), and a missing type is added. In RSS 1.0, the type application/rdf+xml "is specifically allowed".
 
-In the mode `correct`, href, type, namespace and rel of each self link are also corrected. An equivalent address
-(RFC 3986, section 6.2.2) counts as correct. In RSS, a title that differs from the channel's is corrected ("The title
-attribute should be set to the title of the RSS channel"). A missing title is not added: "RSS readers can safely ignore
-this attribute." A missing type is added in RSS (USM), but not in Atom, in which the type is advisory (RFC 4287, section
-4.2.7.3). In RSS 1.0, the type application/rdf+xml "is specifically allowed".
-
-Some documents are not edited: formats without a self link (RSS 0.90 and 0.91, CDF), JSON Feed, signed documents,
-ill-formed documents, documents with entities of their own, and documents in an unknown encoding.
+Some documents are not edited: RSS 0.90 and 0.91, CDF, JSON Feed, signed or ill-formed documents, documents with
+entities of their own, and documents in an unknown encoding.
 """
 
 import re
@@ -43,7 +38,7 @@ ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """A document after editing, with the changes made, or the reason why there are none."""
+    """An edited document with its changes, or the unchanged document with the reason."""
 
     body: bytes
     changes: tuple[str, ...] = ()
@@ -52,7 +47,7 @@ class EditResult:
 
 @dataclass(frozen=True, slots=True)
 class _LinkForm:
-    """The correct form of a self link in one format. `rels` and `types` are all accepted values of its attributes.
+    """The correct form of a self link in one format. `rels` and `types` are the accepted values.
 
     `rel` and the first of `types` are written.
     """
@@ -83,9 +78,8 @@ def apply_self_link(
 ) -> EditResult:
     """Return the document with a self link to `href`, an absolute URI.
 
-    `channel` is the channel parsed from `body`. `mode` is `add`, `correct` or `off`. If `link_text` is True, an element
-    that is added to RSS contains the page's address as text. `charset` is the parameter of the origin's Content-Type,
-    if there is one.
+    `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. `mode` is
+    `add`, `correct` or `off`. With `link_text`, a new element in RSS contains the page's address as text.
     """
     if reason := _refusal_reason(channel, href, mode):
         return EditResult(body, reason=reason)
@@ -124,7 +118,7 @@ def apply_self_link(
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
-    """Return True if it is clear without parsing that `apply_self_link` changes nothing."""
+    """Return True if `apply_self_link` would change nothing, as far as is known without parsing."""
     return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
 
 
@@ -145,7 +139,6 @@ def _refusal_reason(channel: Channel, href: str, mode: str) -> str:
 
 
 def _is_verbatim(body: bytes, channel: Channel, href: str, mode: str) -> bool:
-    """Return True if the feed has a single self link, with the same bytes as the link that `mode` would write."""
     at = body.find(b'rel="self"')
     if len(channel.self_links) != 1 or at < 0:
         return False
@@ -197,9 +190,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and the declaration to add. The declaration is empty if the channel already
-    has a prefix for this namespace.
-    """
+    """Return a prefix for Atom's namespace, and its declaration, or "" if the prefix is already declared."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""
@@ -219,10 +210,6 @@ def plain_title(title: str) -> str:
 def _correct_links(
     document: EncodedDocument, links: Iterable[tuple[LinkTag, _LinkForm]], href: str, title: str | None
 ) -> tuple[list[Edit], tuple[str, ...]]:
-    """Return the edits that give each link its correct form, and descriptions of the edits.
-
-    `title` is the title of an RSS channel (USM), or None for Atom.
-    """
     edits: list[Edit] = []
     changes: list[str] = []
     for link, form in links:
@@ -234,7 +221,7 @@ def _correct_links(
 
 
 def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield the corrections of a link: a name for each, and the name and value of the attribute to set."""
+    """Yield the corrections of a link: a name for each, and the name and value of the attribute."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:
@@ -248,7 +235,7 @@ def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -
 
 
 def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
-    """Return the edit that sets an attribute. A new attribute is inserted after the element's name."""
+    """Return the edit that sets an attribute. A new attribute follows the element's name."""
     name_end = 1 + len(link.name.encode())
     for match in _ATTRIBUTE.finditer(tag, name_end):
         if match[1] == name.encode():
@@ -259,7 +246,7 @@ def _set_attribute(tag: bytes, link: LinkTag, name: str, value: str) -> Edit:
 
 
 def _is_usable(href: str | None) -> bool:
-    """Return True for an absolute address, which a feed reader can use when it opens a saved file."""
+    """Return True for an absolute address, which works in a saved file."""
     return _ABSOLUTE.match((href or "").strip()) is not None
 
 

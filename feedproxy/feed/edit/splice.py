@@ -1,12 +1,10 @@
 """Editing of a document in its own encoding, which leaves all other bytes unchanged.
 
-Offsets are in bytes of the document's UTF-8 form, as in the standard library's parser. They are mapped to the
-document's own encoding, in which only the new text is encoded. The result is decoded and compared with the expected
-text; if they differ, the document is not changed. This check covers encodings with states (ISO-2022-JP) and encodings
-with several codes for one character.
+Offsets in the UTF-8 form are mapped to the document's encoding. The result is decoded and compared with the expected
+text. A difference, as in encodings with states (ISO-2022-JP), means that the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, feed readers differ in the encoding that they use.
-Then only ASCII is written, with references for all other characters: ASCII has the same bytes in both encodings.
+If Content-Type and the XML declaration name different encodings, only ASCII is written, because feed readers differ in
+the encoding that they use.
 """
 
 import codecs
@@ -26,11 +24,10 @@ class EncodedDocument:
     codec: str
     utf8: bytes
     is_certain: bool = True
-    """True if the first bytes show the encoding, or if Content-Type and the document do not name different ones."""
+    """True if the first bytes show the encoding, or Content-Type and the document do not contradict each other."""
 
     @property
     def is_utf8(self) -> bool:
-        """Return True if the body is in UTF-8."""
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:
@@ -50,10 +47,7 @@ class EncodedDocument:
 
 
 def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
-    """Return the document with its encoding. Return None if it has invalid bytes.
-
-    `charset` is the parameter of Content-Type.
-    """
+    """Return the document with its encoding, or None for invalid bytes. `charset` is that of Content-Type."""
     text = to_utf8(body, charset)
     if not text.sound:
         return None
@@ -100,7 +94,7 @@ def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
 def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
     """Convert ranges of the UTF-8 form to ranges of the document's bytes, including the byte order mark.
 
-    The ranges must be in order and must not overlap. Return None if a range does not contain the same text in both.
+    The ranges must be in order and must not overlap. Return None if a range has another text in the document.
     """
     mark = len(document.mark)
     if document.is_utf8:
@@ -117,7 +111,6 @@ def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]])
 
 
 def _to_body_offsets(document: EncodedDocument, offsets: Sequence[int]) -> list[int]:
-    """Return the offsets in the body for ascending offsets in the UTF-8 form. Raises UnicodeError."""
     own_offsets, position, previous = [], 0, 0
     encoder = codecs.getincrementalencoder(document.codec)()
     for offset in offsets:

@@ -1,8 +1,7 @@
-"""Offsets of the channel's start tag, of its own link and of its self links in a feed's document.
+"""Offsets of the channel's start tag, its own link and its self links in a document.
 
-expat parses the UTF-8 form only as far as needed: most feeds have these elements before their first item. Namespaces
-are not resolved, so that prefixes stay as written. This module tracks the declarations of the root, the channel and the
-link. The caller must know that the document is well-formed, including namespaces (`Channel.well_formed`).
+expat parses the UTF-8 form, usually up to the first item, without resolving namespaces. The caller must know that the
+document is well-formed (`Channel.well_formed`).
 """
 
 import re
@@ -23,8 +22,6 @@ _TAG = re.compile(rb"""<[^\s/>"'=]++(?:[^"'>]++|"[^"]*+"|'[^']*+')*+>""")
 
 @dataclass(frozen=True, slots=True)
 class LinkTag:
-    """A link of the channel that names the feed's own address: the offsets of its start tag, and its attributes."""
-
     start: int
     end: int
     name: str
@@ -47,14 +44,14 @@ class ChannelOffsets:
     scope: Mapping[str, str]
     """Namespaces by prefix inside the channel. The default namespace has the prefix ""."""
     start: int | None
-    """Offset after the channel's start tag; None for a channel without content."""
+    """Offset after the channel's start tag, or None for a channel without content."""
     own_link: int | None
-    """Offset after the channel's own link; None if it has none."""
+    """Offset after the channel's own link, or None without a link."""
     self_links: tuple[LinkTag, ...]
 
 
 class EditRefused(Exception):
-    """Raised if a document must not be edited. The message is the reason, such as "the document is signed"."""
+    """Error for a document that must not be edited. The message is the reason, such as "the document is signed"."""
 
 
 def tag_at(utf8: bytes, start: int) -> bytes:
@@ -66,14 +63,14 @@ def tag_at(utf8: bytes, start: int) -> bytes:
 
 
 class _StopParsing(Exception):
-    """Raised when the rest of the document need not be parsed."""
+    """Raised in a handler to end the parsing of a document early."""
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in an Atom feed if `atom` is True, otherwise in an RSS feed.
+    """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for an ill-formed or other document.
 
-    Return None if the document is not a well-formed feed of this format. With `whole`, the search continues after the
-    first item. With `every`, all self links are collected. Raises EditRefused, for example for a signed document.
+    `whole` continues the search after the first item. `every` collects all self links. Raises EditRefused, for example
+    for a signed document.
     """
     finder = _ChannelFinder(utf8, atom=atom, whole=whole, every=every)
     try:
@@ -184,10 +181,7 @@ class _ChannelFinder:
 
 
 def _relation(rel: str) -> str:
-    """Return the relation `self` or `start` if the attribute contains it, alone or among other relations.
-
-    Return an empty text otherwise.
-    """
+    """Return the relation `self` or `start` if the attribute contains one of them, or ""."""
     relations = [relation.removeprefix(_RELATION_REGISTRY).lower() for relation in rel.split()]
     return next((relation for relation in ("self", "start") if relation in relations), "")
 

@@ -1,9 +1,7 @@
-"""The media type of a feed's responses, which together with the self link (self_link.py) lets one click subscribe
-(USM).
+"""The media type of a feed's responses, with which one click in a browser subscribes (USM).
 
-The Universal Subscription Mechanism requires a media type for which feed readers are registered. A browser passes only
-a temporary file to the feed reader. Therefore the channel must also contain a link with the feed's address. feedproxy
-adds media type and link to feeds that lack them.
+A browser chooses a feed reader by the media type, and passes only a temporary file to it. The feed must therefore also
+contain its own address (self_link.py).
 """
 
 import re
@@ -23,7 +21,7 @@ _TYPES = {
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""Maximum length of a declared Content-Type for which the result is cached, in characters."""
+"""Maximum length of a declared Content-Type with a cached result, in characters."""
 
 
 def media_type_of(
@@ -31,10 +29,10 @@ def media_type_of(
 ) -> str:
     """Return the Content-Type with which to serve a feed.
 
-    `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset remains
-    unless it is unknown (`utf-9`) or contradicts the byte order mark. No charset is added, because without it the
-    document's own declaration counts (RFC 7303, section 3). Other parameters remain if the type stays the same. A CDF
-    channel keeps its declared type, because no specification names a type.
+    `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset remains,
+    unless it is unknown (`utf-9`) or contradicts the byte order mark. No charset is added, so that the document's
+    declaration counts (RFC 7303, section 3). Other parameters remain if the type stays the same. A CDF channel keeps
+    its declared type.
     """
     if channel.kind is Kind.CDF:
         return declared or _CDF
@@ -49,9 +47,9 @@ def media_type_of(
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """Return the `proper` media type with the declared parameters that may remain.
+    """Return the `proper` media type with those declared parameters that may remain.
 
-    `mark` is the codec that the first bytes of the document indicate, or an empty text.
+    `mark` is the codec that the document's first bytes indicate, or "".
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]
@@ -64,8 +62,9 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 
 
 def _is_plausible(label: str, mark: str) -> bool:
-    """Return True if a document can be in the encoding `label`. `mark` is the codec that its first bytes indicate, or
-    an empty text.
+    """Return True if a document can be in the encoding `label`.
+
+    `mark` is the codec that the document's first bytes indicate, or "".
     """
     codec = codec_of(label)
     if codec is None or not mark:

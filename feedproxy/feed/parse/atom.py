@@ -1,4 +1,4 @@
-"""Atom 0.3 and 1.0: root element `feed`. Its only schedule hints are those of the syndication module."""
+"""Parser of Atom 0.3 and 1.0: root element `feed`."""
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
@@ -10,7 +10,7 @@ _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of an Atom document. Return None if its element `feed` belongs to another vocabulary."""
+    """Return the channel of an Atom document, or None if `feed` belongs to another vocabulary."""
     root = document.root
     core = qualified_name(root)[0]
     if core and "atom" not in core.lower():
@@ -31,7 +31,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def _alternate(links: list[tuple[str, Element]]) -> str:
-    """Return the address of the feed's page (RFC 4287, section 4.2.7.2). An HTML page has priority."""
+    """Return the address of the feed's page (RFC 4287, section 4.2.7.2), preferably in HTML."""
     pages = [link for _, link in links if "alternate" in xml_elements.relations(link)]
     pages.sort(key=lambda link: (link.get("type") or "text/html") != "text/html")
     return (pages[0].get("href") or "").strip() if pages else ""

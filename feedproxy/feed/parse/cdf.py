@@ -1,6 +1,6 @@
-"""Channel Definition Format (1997): root element `CHANNEL`, its schedule in `SCHEDULE`.
+"""Parser of the Channel Definition Format (1997): root element `CHANNEL`.
 
-Names are case-insensitive: the specification has capitals, Microsoft's own examples have both.
+Names are case-insensitive: the specification has capitals, and Microsoft's examples have both.
 """
 
 import re
@@ -19,11 +19,10 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of a CDF document. Return None if the document is not recognised as CDF.
+    """Return the channel of a CDF document, or None for another vocabulary.
 
-    A root `CHANNEL` in capitals is recognised if it contains any element of CDF or an `href`. Many other vocabularies
-    have elements `channel` and `item`. A root in another spelling is therefore recognised only if it has an `href`, or
-    if the root or its first item contains a name in _DISTINCTIVE.
+    A root `CHANNEL` in capitals needs any element of CDF or an `href`. A root in another spelling needs an `href`, or a
+    name of _DISTINCTIVE in the root or its first item, because many vocabularies have elements `channel` and `item`.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
@@ -46,9 +45,9 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def _interval(root: Element) -> Seconds | None:
-    """Return the interval of the schedule in seconds, the sum of the units of `INTERVALTIME`.
+    """Return the interval of the schedule in seconds (`INTERVALTIME`), or None without an interval.
 
-    Return None if the schedule has no interval, and 0, which is no valid interval, if a number is invalid.
+    Return 0, which is no valid interval, if a number is invalid.
     """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):

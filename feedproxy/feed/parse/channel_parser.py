@@ -1,8 +1,7 @@
-"""Parser of feeds of every format. Its input is bytes, its result a Channel.
+"""Parser of feeds of every format, from bytes to a Channel.
 
-These documents are not feeds: HTML and XHTML under any label, OPML, single Atom entries, other RDF, XML redirects
-(feed/xml_redirect.py), XML of other vocabularies (feed/parse/feed_structure.py), and JSON without JSON Feed's version
-or items. The content of a document never causes an exception.
+Some documents are not feeds: HTML under any media type, OPML, single Atom entries, RDF without a channel, XML redirects
+(feed/xml_redirect.py), and XML or JSON of other vocabularies (feed/parse/feed_structure.py).
 """
 
 import dataclasses
@@ -18,14 +17,14 @@ from feedproxy.http.field_values import charset_of
 
 _TEXT_MAX = 8192
 """Maximum length of a channel's title and link, in characters. RFC 9110, section 4.1, recommends supporting URIs of
-8000 octets; known titles have two hundred."""
+8000 octets."""
 
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
-    """Return the channel of the feed in `body`, which has no content coding. Return None if `body` is not a feed.
+    """Return the channel of the feed in `body`, or None if `body` is not a feed. Raises no exception.
 
-    Of `content_type`, only the charset is used, and only if the document names no encoding. With `digest=False`, the
-    content digest of a small XML document is omitted, because it takes most of the time.
+    `body` has no content coding. The charset of `content_type` counts only if the document names no encoding. With
+    `digest=False`, the digest of a small XML document is omitted, because it takes most of the time.
     """
     text = to_utf8(body, charset_of(content_type))
     match detect_utf8_kind(text.data):
@@ -40,7 +39,7 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
     """Return the channel of a small document, which is parsed into one tree.
 
-    The result is that of `_read_streaming`, in a third of the time. Return None if the document must be streamed.
+    Return None for a document that `_read_streaming` must parse, in three times the time.
     """
     parsed = xml_parser.parse_small(text)
     if parsed is None:
@@ -89,10 +88,7 @@ def _read_streaming(text: Utf8Text) -> Channel | None:
 
 
 def channel_of(document: xml_parser.XmlTree, items: Items) -> Channel | None:
-    """Return the channel of a document. Return None if it is not a feed.
-
-    `items` describes the items that were removed from the document.
-    """
+    """Return the channel of a document without its items, or None if it is not a feed. `items` describes the items."""
     channel = _channel_of(document, items)
     if channel is None or max(len(channel.title), len(channel.link)) <= _TEXT_MAX:
         return channel

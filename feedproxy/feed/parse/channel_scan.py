@@ -1,11 +1,7 @@
-"""Scan of a feed's channel that skips the items.
+"""Scan of a feed's channel that skips the items, which take most of the parsing time.
 
-Items are most of a feed and take most of the parsing time. For a feed that is fetched for the first time, only their
-number is needed. The bytes around the items form a short document, which is parsed alone. The result is the same as
-that of a full parse if the items follow each other with nothing between them. channel_parser.py parses every other
-document.
-
-Faults within items are not detected: until the feed is parsed, `well_formed` describes the rest of the document.
+The bytes around the items form a short document, which is parsed alone. The items must follow each other with nothing
+between them; channel_parser.py parses every other document. Until then, `well_formed` says nothing about the items.
 """
 
 import re
@@ -27,15 +23,16 @@ _START_TAGS = {
 
 
 SCANNED_MAX = 16 * 1024
-"""Maximum size of the document around the items that is parsed in the event loop, in bytes. A channel of 2 KB takes
-a quarter of a millisecond. A larger one is parsed with its feed in a helper process."""
+"""Maximum size of the document around the items, in bytes, because it is parsed in the event loop.
+
+A channel of 2 KB takes a quarter of a millisecond.
+"""
 
 
 def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> Channel | None:
-    """Return the channel as `channel_parser.read` does, but without a check of the items.
+    """Return the channel as `channel_parser.read` does, without a check of the items.
 
-    Return None if this scan is not sufficient, and the whole document must be parsed.
-    `digest` is stored in place of the content digest, which is not computed.
+    Return None if the whole document must be parsed. `digest` takes the place of the content digest.
     """
     first = _ITEM.search(body) if body.startswith(_DOCUMENT_STARTS) else None
     if first is None:

@@ -1,12 +1,11 @@
-"""Check whether a document has the structure of a feed, and not only the name of a feed's root element.
+"""Check whether a document has the structure of a feed.
 
-Other vocabularies also have root elements `rss` (resident set size), `feed` (for animals) and `channel` (of
-television). Such documents may contain data of one client, but copies of feeds are shared between clients. Therefore
-the name of the root element is not sufficient.
+The name of the root element does not suffice: other vocabularies also have `rss` (resident set size), `feed` (for
+animals) and `channel` (of television), perhaps with data of one client, and copies are shared between clients.
 
-A version number or a namespace declares the vocabulary, and one element of it confirms the declaration. Without a
-declaration, the elements decide: one element that only feeds have, two other elements of feeds, or the absence of
-unknown elements. Empty elements are accepted. Elements in other namespaces are extensions and are ignored.
+A version number or a namespace declares the vocabulary, and one element confirms it. Without a declaration, one element
+that only feeds have suffices, or two other elements of feeds, or the absence of unknown elements. Empty elements are
+accepted. Elements in other namespaces are ignored.
 """
 
 import re
@@ -39,7 +38,6 @@ _DISTINCTIVE = frozenset(
         "tagline"
     )
 )  # fmt: skip
-"""Elements of feeds that hardly any other vocabulary has."""
 
 ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "published", "content", "about"))
 """Elements of an item or entry, and `rdf:about`."""
@@ -49,7 +47,7 @@ ITEM = CHANNEL | FEED | frozenset(("guid", "comments", "enclosure", "source", "p
 class Items:
     """The items that were removed from a document's tree: the number of elements `item` and `entry`.
 
-    `first` are the local names of the first item's elements and attributes, or None if they are unknown.
+    `first` are the local names of the first item's elements and attributes, or None if unknown.
     """
 
     items: int = 0
@@ -79,7 +77,8 @@ def has_feed_structure(
 ) -> bool:
     """Return True if the children of `element` in the namespace `core`, and its items, are those of a feed.
 
-    `feed_names` are the names that feeds have. `is_declared` says that a version or namespace declares the vocabulary.
+    `feed_names` are the names of a feed's elements. `is_declared` is True if a version or namespace declares the
+    vocabulary.
     """
     own_names = {local.lower() for namespace, local, _ in children(element) if namespace == core}
     if not own_names - feed_names and not items:

@@ -1,4 +1,4 @@
-"""JSON Feed 1 and 1.1: an object with `version`, `title` and `items`. Its only schedule hint is `expired`."""
+"""Parser of JSON Feed 1 and 1.1: an object with `version`, `title` and `items`."""
 
 import json
 from urllib.parse import urlsplit
@@ -14,9 +14,9 @@ _ITEM = frozenset(("id", "url", "external_url", "title", "content_html", "conten
 
 
 def read(data: bytes, *, sound: bool) -> Channel | None:
-    """Return the channel of a document in UTF-8. Return None for other JSON, such as an error or an API's response.
+    """Return the channel of a document in UTF-8, or None for other JSON.
 
-    `sound` says that the bytes were valid in their encoding.
+    `sound` is True if the bytes were valid in their encoding.
     """
     try:
         text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
@@ -53,7 +53,7 @@ def _is_feed(feed: dict[str, object]) -> bool:
     """Return True if the object is a JSON Feed.
 
     "version (required, string) is the URL of the version of the format the feed uses"; "items is an array" -- JSON Feed
-    1.1. Other programs use the same member names, so both are required.
+    1.1.
     """
     items = feed.get("items")
     if _VERSION not in _text(feed.get("version")) or not isinstance(items, list):
@@ -67,21 +67,23 @@ def _version(feed: dict[str, object]) -> str:
 
 
 def schedule(feed: dict[str, object]) -> Schedule:
-    """Return the schedule of the feed: "If the value is true, then it's expired. Any other value, or the absence of
-    expired, means the feed may continue to update." -- JSON Feed 1.1"""
+    """Return the schedule of the feed, of which JSON Feed has only the end (`expired`).
+
+    "If the value is true, then it's expired. Any other value, or the absence of expired, means the feed may continue to
+    update." -- JSON Feed 1.1
+    """
     return Schedule(finished=feed.get("expired") is True)
 
 
 def websub_hubs(hubs: object) -> tuple[str, ...]:
-    """Return the addresses of the WebSub hubs in the member `hubs`. A hub without a type counts as one of WebSub."""
+    """Return the addresses of the WebSub hubs in the member `hubs`. A hub without a type counts as WebSub."""
     return _addresses(hubs, _WEBSUB)
 
 
 def rsscloud(hubs: object) -> Cloud | None:
-    """Return the first rssCloud in the member `hubs`, as the element of RSS states it, or None.
+    """Return the first rssCloud in the member `hubs` as the element of RSS, or None.
 
-    The address is that to which a client sends its registration. JSON Feed does not name a protocol. Of rssCloud's
-    protocols, only http-post has an address alone, without the name of a procedure.
+    JSON Feed states an address without a protocol, so the protocol is http-post.
     """
     for address in _addresses(hubs, _RSSCLOUD):
         try:
@@ -99,7 +101,6 @@ def rsscloud(hubs: object) -> Cloud | None:
 
 
 def _addresses(hubs: object, types: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the addresses of the hubs with one of these types, which are in lower case."""
     if not isinstance(hubs, list):
         return ()
     of_type = (hub for hub in hubs if isinstance(hub, dict) and _text(hub.get("type")).lower() in types)

@@ -1,4 +1,4 @@
-"""RSS 0.90 and 1.0: root element `rdf:RDF`, which contains `channel` and the items."""
+"""Parser of RSS 0.90 and 1.0: root element `rdf:RDF`."""
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
@@ -10,7 +10,7 @@ _RSS10 = "http://purl.org/rss/1.0/"
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of a document of RSS 0.90 or 1.0. Return None for RDF without a channel, such as FOAF."""
+    """Return the channel of RSS 0.90 or 1.0, or None for RDF without a channel, such as FOAF."""
     channel = next((child for _, local, child in children(document.root) if local.lower() == "channel"), None)
     if channel is None:
         return None

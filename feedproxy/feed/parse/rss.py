@@ -1,4 +1,4 @@
-"""RSS 0.91 to 2.0: root element `rss`, everything else inside `channel`."""
+"""Parser of RSS 0.91 to 2.0: root element `rss`."""
 
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
@@ -7,9 +7,9 @@ from feedproxy.feed.xml_parser import Element, XmlTree, children, qualified_name
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
-    """Return the channel of an RSS document. Return None if its element `rss` belongs to another vocabulary.
+    """Return the channel of an RSS document, or None if `rss` belongs to another vocabulary.
 
-    The version may be missing. Some feeds have no `channel` element; their content is in the root element.
+    The version and the element `channel` may be missing.
     """
     root = document.root
     channel = next((child for _, local, child in children(root) if local.lower() == "channel"), root)
@@ -37,7 +37,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 
 
 def first(channel: Element, core: str, name: str) -> str:
-    """Return the text of the first non-empty element with this name. Return an empty text if there is none."""
+    """Return the text of the first non-empty element with this name, or ""."""
     texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, name))
     return next((text for text in texts if text), "")
 

@@ -1,7 +1,7 @@
-"""Parser of schedule hints. An invalid hint is left out of the Schedule and named in its notes.
+"""Parser of schedule hints. A Schedule names invalid hints only in its notes.
 
-A value with only one possible meaning is accepted ("06", "24", "SUN", surrounding white space). Every other value is
-ignored, because a wrong hint would delay updates.
+A value with one possible meaning is accepted ("06", "24", "SUN"). Other values are ignored, because a wrong hint would
+delay updates.
 """
 
 import math
@@ -15,12 +15,11 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Largest number of a hint. Larger numbers are reduced to this one, which changes nothing: it exceeds the limits that
-are applied to hints later."""
+"""Largest number of a hint. Larger numbers count as this one, which exceeds all later limits."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40
-"""Number of characters of an invalid value that a note quotes."""
+"""Maximum number of characters of an invalid value that a note quotes."""
 
 
 def schedule(
@@ -34,11 +33,10 @@ def schedule(
     interval: Seconds | None = None,
     finished: bool = False,
 ) -> Schedule:
-    """Return the schedule that the texts of the hint elements describe (RSS 2.0; RSS 1.0 syndication module).
+    """Return the schedule that hint elements describe (RSS 2.0; RSS 1.0 syndication module).
 
-    Each argument contains the texts of all elements of one name, in document order.
-
-    `interval` is that of CDF, in seconds. `finished` says that the feed states its end.
+    Each argument has the texts of all elements of one name, in document order. `interval` is CDF's, in seconds.
+    `finished` is True if the feed states its end.
     """
     notes: list[str] = []
     update_period, update_frequency = _update(period, frequency, notes)
@@ -56,7 +54,6 @@ def schedule(
 
 
 def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
-    """Return the ttl. "A number of minutes that indicates how long a channel can be cached" -- RSS 2.0"""
     valid = []
     for value in values:
         minutes = _number(value)
@@ -70,7 +67,6 @@ def _ttl(values: Sequence[str], notes: list[str]) -> int | None:
 
 
 def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Return the hours of skipHours, 0 to 23. Feeds older than RSS 2.0 use 24 for midnight."""
     hours = set()
     for value in values:
         hour = _number(value)
@@ -85,10 +81,6 @@ def _hours(values: Sequence[str], notes: list[str]) -> frozenset[int]:
 
 
 def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
-    """Return the days of skipDays as numbers; 0 is Monday.
-
-    English names are accepted in any case, and abbreviated to three or more letters ("Sun", "Thurs.").
-    """
     days = set()
     for value in values:
         word = value.strip().rstrip(".").lower()
@@ -104,8 +96,6 @@ def _days(values: Sequence[str], notes: list[str]) -> frozenset[int]:
 
 
 def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -> tuple[Period | None, int]:
-    """Return period and frequency. "If omitted, daily is assumed … If omitted a value of 1 is assumed" --
-    syndication module"""
     if not period and not frequency:
         return None, 1
     times = 1
@@ -128,9 +118,9 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
 
 
 def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
-    """Parse `yyyy-mm-ddThh:mm`, with optional seconds and offset, and return the instant.
+    """Return the instant of `yyyy-mm-ddThh:mm`, with optional seconds and offset, or None if it is invalid.
 
-    Without an offset, the time is GMT. Return None if it is invalid.
+    Without an offset, the time is GMT.
     """
     if not values:
         return None

@@ -1,4 +1,4 @@
-"""Elements that the XML formats have in common: self link, hubs, and the hints of the syndication module."""
+"""Parser of elements that the XML formats share: self link, hubs, and the syndication module."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -9,11 +9,11 @@ from feedproxy.feed.parse import schedule_elements
 from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Element, children, qualified_name, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
-"""Relations of self links. `start` is the older form, because Atom 0.3 had no `self` (USM)."""
+"""Relations of self links. `start` comes from Atom 0.3, which had no `self` (USM)."""
 
 
 _ITUNES = "//www.itunes.com/dtds/podcast-1.0.dtd"
-"""The namespace of iTunes' elements in lower case, without its scheme."""
+"""The namespace of iTunes in lower case, without its scheme."""
 
 _PODCASTING2 = "podcastindex.org/namespace/1.0"
 """The namespace of Podcasting 2.0, without its scheme."""
@@ -21,25 +21,26 @@ _PODCASTING2 = "podcastindex.org/namespace/1.0"
 _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 LINKS_MAX = 32
-"""Maximum number of self links, and of hubs, that are read from one channel. Known channels have three."""
+"""Maximum number of self links, and of hubs, read from one channel. Known channels have three."""
 
 HINTS_MAX = 64
-"""Maximum number of values of one hint that are read. A week has seven days, and a day 24 hours."""
+"""Maximum number of values of one hint. A week has seven days, and a day 24 hours."""
 
 
 def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
-    """Return the namespace and element of each Atom link that is a child of `parent`."""
+    """Return the Atom links that are children of `parent`, each with its namespace."""
     allowed = frozenset(namespaces)
     return [(space, link) for space, local, link in children(parent) if local == "link" and space in allowed]
 
 
 def relations(link: Element) -> list[str]:
-    """Return the relations of a link. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, 4.2.7.2"""
+    """Return the relations of a link. "If the 'rel' attribute is not present … 'alternate'" -- RFC 4287, section
+    4.2.7.2"""
     return (link.get("rel") or "alternate").lower().split()
 
 
 def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
-    """Return the links that name the feed's own address."""
+    """Return the links to the feed's own address."""
     addresses = (
         SelfLink(relation, _href(link), (link.get("type") or "").strip(), namespace)
         for namespace, link in links
@@ -52,7 +53,7 @@ def self_links(links: Iterable[tuple[str, Element]]) -> tuple[SelfLink, ...]:
 def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
     """Return the addresses of the WebSub hubs among `links`, in order (WebSub, section 4).
 
-    An address is relative to the document if neither the link nor an element around it has an absolute xml:base.
+    An address without an absolute xml:base stays relative to the document.
     """
     addresses = (_based_href(link) for _, link in links if "hub" in relations(link) and _href(link))
     return tuple(islice(filter(None, addresses), LINKS_MAX))
@@ -64,10 +65,10 @@ def is_itunes(namespace: str) -> bool:
 
 
 def states_end(element: Element) -> bool:
-    """Return whether an element of iTunes or Podcasting 2.0 states that the podcast has ended.
+    """Return True if an element of iTunes or Podcasting 2.0 states that the podcast has ended.
 
-    "Specifying any value other than Yes has no effect." -- Apple, itunes:complete
-    "complete (optional) Boolean specifying if the podcast has stopped publishing new content" -- Podcasting 2.0
+    "Specifying any value other than Yes has no effect." -- Apple, itunes:complete "complete (optional) Boolean
+    specifying if the podcast has stopped publishing new content" -- Podcasting 2.0
     """
     namespace, local = qualified_name(element)
     if local == "complete" and is_itunes(namespace):
@@ -78,8 +79,10 @@ def states_end(element: Element) -> bool:
 
 
 def schedule(channel: Element, core: str) -> Schedule:
-    """Return the schedule from RSS's own elements, in the namespace `core`, and those of the modules: the syndication
-    module, iTunes and Podcasting 2.0."""
+    """Return the schedule from elements of RSS, in the namespace `core`, and of the modules.
+
+    The modules are the syndication module, iTunes and Podcasting 2.0.
+    """
     own: dict[str, list[str]] = {}
     update: dict[str, list[str]] = {}
     hours: list[str] = []
@@ -121,14 +124,13 @@ def _child_values(element: Element, name: str) -> list[str]:
 
 
 def _value(element: Element) -> str:
-    """Return the text of a hint element, or an empty text if the element has child elements."""
     return text_of(element) if next(element.iterchildren("*"), None) is None else ""
 
 
 def _based_href(link: Element) -> str:
     """Return the address of a link, resolved against xml:base (RFC 4287, section 2).
 
-    Requests to a wrong hub would contain the secret of the subscription.
+    A wrong hub would receive the secret of the subscription.
     """
     href = _href(link)
     bases = (element.get(_BASE) for element in (link, *link.iterancestors()))

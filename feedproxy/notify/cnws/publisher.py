@@ -118,8 +118,10 @@ class Publisher:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription) -> Message | None:
-        """Return the notification of a change, with the title and text of the newest item, or None for a private
-        feed."""
+        """Return the notification of a change, with the title and text of the newest item.
+
+        Return None if notifications may not name the feed.
+        """
         topic = delivery.request.topic
         if not may_notify(self._service, topic):
             return None

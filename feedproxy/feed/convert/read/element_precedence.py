@@ -16,17 +16,17 @@ from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
 from feedproxy.feed.convert.read.from_rss_and_atom import Extract, extract
 
 _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-"""Matches a name-based UUID (RFC 9562, section 5.5)."""
+"""Pattern of a name-based UUID (RFC 9562, section 5.5)."""
 
 _DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
-"""Matches the suffix that distinguishes items with equal names in RSS 1.0 (to_rdf.py)."""
+"""Pattern of the suffix that distinguishes items with equal names in RSS 1.0 (to_rdf.py)."""
 
 _DIGITS_MAX = 9
-"""Maximum number of digits of the width or height of a picture in pixels."""
+"""Maximum number of digits of a picture's width or height in pixels."""
 
 
 def item(statements: Extract) -> Item:
-    """Return the item that these statements describe. Of contradicting statements, one is chosen."""
+    """Return the item that these statements describe."""
     extensions = apply_identifier(statements, _with_fallbacks(statements))
     if statements.duration is not None and not statements.enclosures:
         extensions = (Node(ITUNES, "duration", (), (str(statements.duration),)), *extensions)
@@ -64,7 +64,7 @@ def item(statements: Extract) -> Item:
 
 
 def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -> Feed:
-    """Return the channel that the statements describe, without items."""
+    """Return the channel that these statements describe, without items."""
     extensions = _with_fallbacks(statements)
     image, extensions = apply_image_size(statements.image or _itunes_image(statements), extensions)
     links = merge_links(statements.links)
@@ -101,9 +101,9 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, with the link to the page first. Of several links to pages, one to HTML is first.
+    """Return each link once, the link to the page first. A page in HTML precedes other pages.
 
-    A link with rel="alternate" to the feed's own address is left out, because it does not lead to a page.
+    A link with rel="alternate" to the feed's own address does not lead to a page, and is omitted.
     """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -121,7 +121,7 @@ def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
 
 
 def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
-    """Return the categories without duplicates. Of several with equal term and scheme, one with a label is kept."""
+    """Return the categories without duplicates. A category with a label is preferred."""
     unique: dict[tuple[str, str], Category] = {}
     for category in categories:
         key = category.term, category.scheme
@@ -131,7 +131,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture without a title or link that equals the channel's. Return None if there is no picture."""
+    """Return the picture without a title or link that equals the channel's, or None without a picture."""
     if image is None:
         return None
     return replace(
@@ -142,10 +142,8 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size that a Media RSS thumbnail of the same picture states.
-
-    The second result is the extensions without this thumbnail.
-    """
+    """Return the channel's picture with the size of its Media RSS thumbnail, and the extensions without this
+    thumbnail."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -171,9 +169,8 @@ def _is_size(text: str) -> bool:
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
     """Use the item's dc:identifier as its id if it is the original id. Return the unused extensions.
 
-    A dc:identifier is the original id if the item's IRI (atom:id or rdf:about) equals it, or is a name-based UUID (RFC
-    9562, section 5.5), which feedproxy's renderings generate. Any other dc:identifier may be that of a book or an
-    article.
+    It is the original id if the item's IRI (atom:id or rdf:about) equals it, or is a name-based UUID (RFC 9562, section
+    5.5), as in feedproxy's renderings. Any other dc:identifier may be that of a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -202,7 +199,6 @@ def drop_inherited(item: Item, channel: Feed) -> Item:
 
 
 def _authors(statements: Extract) -> tuple[Person, ...]:
-    """Return the authors. If the document names none otherwise, the author is that of iTunes."""
     authors = persons.merge(statements.persons.get("author", ()))
     return authors or persons.merge([persons.parse(_itunes_text(statements, "author"))])
 
@@ -212,22 +208,20 @@ def _itunes_summary(statements: Extract) -> Text | None:
 
 
 def _itunes_image(statements: Extract) -> Image | None:
-    """Return the channel's picture for directories of podcasts, or None."""
+    """Return the channel's picture for podcast directories (iTunes), or None."""
     own = (node for node in statements.extensions if (node.namespace, node.name) == (ITUNES, "image"))
     address = next((node.attribute("href") for node in own), "")
     return Image(markup.resolve(statements.base, address)) if address else None
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first element of iTunes with this name. The element remains an extension, because
-    directories of podcasts read only this vocabulary."""
+    """Return the text of the first iTunes element with this name, or "". The element remains an extension."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 
 
 def _described_by_media(extensions: Iterable[Node]) -> Text | None:
-    """Return the description of an item's media (Media RSS), or None. In the feeds of video sites, it is the item's
-    only text."""
+    """Return the description of an item's media (Media RSS), or None. It is the only text of items of video sites."""
     for node in extensions:
         if node.namespace != MEDIA:
             continue
@@ -238,7 +232,7 @@ def _described_by_media(extensions: Iterable[Node]) -> Text | None:
 
 
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
-    """Return content and summary. If RSS's description is the item's only text, it is the content."""
+    """Return content and summary. The description of RSS is the content of an item without another text."""
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
     description = statements.texts.get("summary")
@@ -250,7 +244,7 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
     """Return the dates of publication and of the update.
 
-    RSS has a single date. It counts as the date of publication, unless it equals the date of the update.
+    The single date of RSS is the date of publication, unless it equals the date of the update.
     """
     instants = statements.dates
     updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")
@@ -266,7 +260,7 @@ def _first(instants: dict[str, int], *keys: str) -> int | None:
 
 
 def _with_fallbacks(statements: Extract) -> tuple[Node, ...]:
-    """Use elements of Dublin Core in place of missing elements of the format. Return the unused extensions."""
+    """Use elements of Dublin Core for missing elements of the format. Return the unused extensions."""
     extensions = list(statements.extensions)
     own = {
         "title": {"title", "atom:title"},

@@ -1,7 +1,4 @@
-"""Reading of the Channel Definition Format (1997) into the model: a channel of links with titles and abstracts.
-
-Names of elements and attributes are case-insensitive, as in feed/parse/cdf.py.
-"""
+"""Reader of the Channel Definition Format (1997) for the model. Names are case-insensitive."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Channel, Kind, Schedule
@@ -15,7 +12,6 @@ _MINUTE = 60
 
 
 def channel(root: Element, parsed: Channel, base: str) -> Feed:
-    """Return the channel without its items. The interval of its schedule becomes the model's ttl."""
     base = markup.resolve(base, _attribute(root, "base"))
     interval = parsed.schedule.interval
     logo = next((child for child in named_children(root, "logo")), None)
@@ -37,7 +33,6 @@ def channel(root: Element, parsed: Channel, base: str) -> Feed:
 
 
 def item(element: Element, base: str) -> Item:
-    """Return an item of the channel or of a nested channel."""
     for parent in [*reversed(list(element.iterancestors())), element]:
         base = markup.resolve(base, _attribute(parent, "base")) if _attribute(parent, "base") else base
     href = _attribute(element, "href") or next(

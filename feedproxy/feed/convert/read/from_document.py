@@ -1,8 +1,4 @@
-"""Parsing of a feed's document into the model.
-
-feed/parse/channel_parser.py decides whether a document is a feed. The limits for hostile documents are those of
-feed/xml_parser.py: one bounded pass, in which each item is released after reading.
-"""
+"""Reader of a feed's document of any format for the model."""
 
 import dataclasses
 from typing import Any
@@ -26,16 +22,15 @@ ITEMS_MAX = 10_000
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of the feed in `body`, which has no content coding. Return None if it is not a feed.
+    """Return the model of the feed in `body`, which has no content coding, or None if it is not a feed.
 
-    `address` is the feed's address: the base of relative links if the document gives no other base.
+    `address` is the feed's address. Relative links are resolved against it, unless the document gives another base.
     """
     parsed = read_channel(body, content_type)
     return read_parsed(parsed, body, content_type, address=address) if parsed is not None else None
 
 
 def _limit_feed(feed: Feed) -> Feed:
-    """Return the feed without the extensions that belong to more than NAMESPACES_MAX namespaces (xml_nodes.py)."""
     namespaces: set[str] = set()
     items = tuple(_with_namespaces(item, namespaces) for item in feed.items)
     return dataclasses.replace(_within_bounds(feed, namespaces), items=items)
@@ -62,7 +57,7 @@ def _within_bounds[T: (Feed, Item)](model: T, namespaces: set[str]) -> T:
 
 
 def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of a document. Return None if the document cannot be parsed.
+    """Return the model of a document, or None if it cannot be parsed.
 
     `parsed` is the channel that feed/parse/channel_parser.py has read from the same document.
     """
@@ -79,8 +74,6 @@ def read_parsed(parsed: Channel, body: bytes, content_type: str | None = None, *
 
 
 class _ModelReader:
-    """A streaming reader of one XML document."""
-
     def __init__(self, parsed: Channel, address: str) -> None:
         self._parsed = parsed
         self._address = address
@@ -89,7 +82,6 @@ class _ModelReader:
         self._items: list[Item] = []
 
     def on_element(self, element: xml_parser.Element) -> None:
-        """Read a complete element if it is an item. Ignore other elements."""
         if len(self._items) >= ITEMS_MAX or xml_parser.qualified_name(element)[1].lower() != self._local:
             return
         parent = element.getparent()
@@ -102,7 +94,7 @@ class _ModelReader:
         self._items.append(element_precedence.item(statements))
 
     def feed(self, root: xml_parser.Element) -> Feed:
-        """Return the feed after all elements were read."""
+        """Return the feed after all elements have been read."""
         kind = self._parsed.kind
         if kind is Kind.CDF:
             channel = from_cdf.channel(root, self._parsed, self._base_of(root))
@@ -138,10 +130,9 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the base of relative links: the document's address, or if it is unknown, the self link or the page.
+        """Return the base of relative links: the document's address, or if unknown, the self link or the page.
 
-        The first call determines the result of all later calls. All items therefore get the same base, even if a self
-        link or page follows the first item.
+        The first result is kept, so that all items get the same base.
         """
         if self._base is None:
             root = next(reversed(list(element.iterancestors())), element)
@@ -168,9 +159,9 @@ def _inherited_attribute(element: xml_parser.Element, local: str) -> str:
 
 
 def with_rendering_address(feed: Feed, address: str) -> Feed:
-    """Return a feed for conversion, with `address`, the address of the converted feed, as its self link.
+    """Return a feed for conversion with the self link `address`, the address of the converted feed.
 
-    The self link of the original feed becomes a link with rel="via".
+    The original self link becomes a link with rel="via".
     """
     others = [link if link.rel != "self" else dataclasses.replace(link, rel="via") for link in feed.links]
     unique = {(link.href, link.rel): link for link in others if link.href != address or link.rel != "via"}
@@ -178,7 +169,7 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
-    """Return the feed with `address` if it has no self link, and with `modified` if it states no date.
+    """Return the feed with `address` as missing self link, and with `modified` as missing date.
 
     `address` is the URL from which the feed was fetched, and `modified` its Last-Modified.
     """

@@ -1,4 +1,4 @@
-"""Parsing of JSON Feed 1 and 1.1 into the model, including the custom object of feedproxy's own documents."""
+"""Reader of JSON Feed 1 and 1.1 for the model, with the custom object of feedproxy's own documents."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from feedproxy.feed.convert.xml_nodes import valid_text
 from feedproxy.feed.parse import jsonfeed
 
 CUSTOM_OBJECT = "_feedproxy"
-"""Name of the custom object. It contains fields of the model that the format lacks (model_as_dict.py)."""
+"""Name of the custom object with the fields of the model that JSON Feed lacks (model_as_dict.py)."""
 
 _FEED = frozenset(
     [
@@ -58,9 +58,9 @@ _ITEM = frozenset(
 
 
 def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max: int = 10_000) -> Feed | None:
-    """Return the model of a document in UTF-8. Return None if it is not a feed.
+    """Return the model of a document in UTF-8, or None if it is not a feed.
 
-    If `with_custom` is True, feedproxy's own custom objects are read, too.
+    `with_custom` permits reading feedproxy's custom objects.
     """
     parsed = jsonfeed.read(data, sound=True)
     if parsed is None:
@@ -76,7 +76,6 @@ def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max:
 
 
 def channel(document: dict[str, Any], version: str, address: str, *, with_custom: bool) -> Feed:
-    """Return the channel without items."""
     base = address or _text(document, "feed_url") or _text(document, "home_page_url")
     links = [
         Link(markup.resolve(base, _text(document, "home_page_url"))),
@@ -103,7 +102,7 @@ def channel(document: dict[str, Any], version: str, address: str, *, with_custom
 
 
 def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
-    """Return an item. If its id is a number, the id is converted to text (JSON Feed 1.1, items)."""
+    """Return an item. A number as id becomes text (JSON Feed 1.1, items)."""
     html = _text(document, "content_html")
     content = markup.make_text(markup.resolve_html(base, html), is_html=True) if html else None
     plain = markup.make_text(_text(document, "content_text"), is_html=False)
@@ -137,7 +136,7 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
 
 
 def _repeats(plain: Text, content: Text) -> bool:
-    """Return whether an item's plain text has the same words as its HTML, and so adds nothing."""
+    """Return whether an item's plain text has only the words of its HTML."""
     return "".join(plain.value.split()) == "".join(markup.to_plain(content).split())
 
 
@@ -186,7 +185,7 @@ def _attachments(document: dict[str, Any], base: str) -> tuple[Enclosure, ...]:
 
 
 def _members(document: dict[str, Any], defined: frozenset[str]) -> tuple[tuple[str, str], ...]:
-    """Return the members that the format does not define: custom objects and others."""
+    """Return the members that the format does not define, such as custom objects."""
     return tuple(
         (valid_text(key), valid_text(json.dumps(value, ensure_ascii=True, sort_keys=True)))
         for key, value in document.items()

@@ -1,8 +1,6 @@
-"""Extraction of the statements about a channel or an item from elements of RSS, Atom and modules.
+"""Extraction of statements about a channel or an item from XML elements.
 
-Documents mix vocabularies: elements of Atom occur in RSS, those of RSS in Atom, and those of Dublin Core in both. All
-of them are therefore read in documents of every format. If several statements differ, element_precedence.py chooses
-one.
+Documents mix vocabularies, so the elements of RSS, Atom and modules are read in every format.
 """
 
 from base64 import b64decode
@@ -45,7 +43,7 @@ from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.xml_parser import Element, qualified_name, text_of
 
 UNKNOWN_TYPE = "application/octet-stream"
-"""Media type of an enclosure of unknown type. RSS requires a type."""
+"""Media type of an enclosure without a stated type. RSS requires a type."""
 
 STATEMENTS_MAX = 1_000
 """Maximum number of statements of one kind about one channel or item."""
@@ -79,11 +77,11 @@ class Extract:
     rss_source: tuple[str, str] = ("", "")
     extensions: list[Node] = field(default_factory=list)
     fallbacks: list[tuple[str, Node]] = field(default_factory=list)
-    """Elements of Dublin Core, each with its local name. They count if the format's own elements are missing."""
+    """Elements of Dublin Core with their local names, used if the format's own elements are missing."""
 
 
 def extract(container: Element, *, core: str, is_atom: bool, base: str, is_item: bool) -> Extract:
-    """Read the children of a channel or an item and return the statements.
+    """Return the statements in the children of a channel or an item.
 
     `core` is the namespace of the format's own elements.
     """
@@ -114,7 +112,6 @@ def element_base(element: Element, base: str) -> str:
 
 
 def _rss(statements: Extract, local: str, element: Element) -> bool:
-    """Extract an element of RSS 0.90 to 2.0. Return False if it is unknown."""
     key = local.lower()
     match key:
         case "title" | "description" | "copyright":
@@ -167,7 +164,6 @@ def _rss(statements: Extract, local: str, element: Element) -> bool:
 
 
 def _atom(statements: Extract, local: str, element: Element) -> bool:
-    """Extract an element of Atom 0.3 or 1.0. Return False if it is unknown."""
     base = element_base(element, statements.base)
     match local:
         case "title" | "rights" | "copyright" | "subtitle" | "tagline" | "summary":
@@ -210,7 +206,6 @@ def _atom(statements: Extract, local: str, element: Element) -> bool:
 
 
 def _module(statements: Extract, namespace: str, local: str, element: Element) -> bool:
-    """Extract an element of a supported module. Return False for elements of other modules."""
     match namespace, local:
         case (d, "creator") if d == DC:
             _person(statements, "author", people.parse(_value(element)))
@@ -258,15 +253,14 @@ def _text(statements: Extract, key: str, text: Text | None) -> None:
 
 
 def _ambiguous(statements: Extract, element: Element) -> Text | None:
-    """Return the text of an RSS element, read as HTML because RSS states no type. Return None if it is empty."""
     html = markup.inner_html(element)
     return markup.make_text(markup.resolve_html(element_base(element, statements.base), html), is_html=True)
 
 
 def _construct(element: Element, base: str) -> Text | None:
-    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3). Return None if the text is empty.
+    """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3), or None if it is empty.
 
-    In Atom 0.3, the attribute `mode` states whether the text consists of elements, is escaped, or is in Base64.
+    In Atom 0.3, the attribute `mode` tells whether the text is elements, escaped, or Base64.
     """
     kind = (element.get("type") or "text").strip().lower()
     src = markup.resolve(base, element.get("src") or "")
@@ -287,7 +281,7 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Decode text that Atom 0.3 writes with mode="base64". Return None if it is invalid or of another media type."""
+    """Return the text of Atom 0.3's mode="base64", or None if it is invalid or of another media type."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:
@@ -416,7 +410,7 @@ def _number(text: str) -> int | None:
 
 
 def _seconds(text: str) -> int | None:
-    """Parse itunes:duration and return seconds: a number of seconds, or hours, minutes and seconds with colons.
+    """Return the seconds of an itunes:duration: a number, or hours, minutes and seconds with colons.
 
     Return None if it is invalid.
     """

@@ -1,4 +1,4 @@
-"""Writing of Atom's elements into documents of Atom, and into RSS 2.0 and 1.0 for parts that RSS lacks."""
+"""Writer of Atom's elements, in Atom, and in RSS for parts that RSS lacks."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.convert.model import Feed
@@ -10,7 +10,7 @@ from feedproxy.feed.xml_parser import Element
 
 
 def channel_beyond_rss(channel: Element, feed: Feed) -> None:
-    """Write the elements of a channel that RSS lacks."""
+    """Write the elements of Atom for the parts of a channel that RSS lacks."""
     put_nonempty(channel, ATOM, "id", feed.id)
     put_nonempty(channel, ATOM, "icon", feed.icon)
     for person in feed.contributors:

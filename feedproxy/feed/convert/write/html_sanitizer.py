@@ -1,7 +1,7 @@
-"""Sanitizer of the HTML in feeds, which is not trusted.
+"""Sanitizer of HTML from feeds, which is not trusted.
 
-ammonia (the nh3 package) parses HTML as a browser does and writes only elements that are known to be harmless. No
-script, style, frame or form remains, and no address with a scheme other than http, https and mailto.
+ammonia (the nh3 package) writes only harmless elements: no script, style, frame or form. Addresses have the scheme
+http, https or mailto.
 """
 
 import nh3
@@ -42,6 +42,6 @@ def sanitize(text: Text | None) -> Markup:
 
 
 def harmless_address(url: str) -> str:
-    """Return the address if its scheme is http, https or mailto, or an empty text otherwise."""
+    """Return an address with the scheme http, https or mailto, or "" for any other address."""
     scheme, colon, _ = url.strip().partition(":")
     return url if colon and scheme.lower() in _SCHEMES else ""

@@ -1,7 +1,4 @@
-"""The picture and the files of an item, taken from all vocabularies (RSS, Atom, Media RSS, iTunes).
-
-Formats with a single element for pictures, or for files, need these functions.
-"""
+"""The picture and the files of an item, from all vocabularies (RSS, Atom, Media RSS, iTunes)."""
 
 from collections.abc import Iterator
 
@@ -10,7 +7,7 @@ from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
 
 def picture(item: Item) -> str:
-    """Return the address of the item's picture: its own, or that of Media RSS or iTunes."""
+    """Return the address of the item's picture, its own or that of Media RSS or iTunes."""
     if item.image:
         return item.image
     for node in _media(item):
@@ -27,7 +24,7 @@ def picture(item: Item) -> str:
 
 
 def cover(feed: Feed) -> str:
-    """Return the address of the channel's picture, or an empty text if it has none."""
+    """Return the address of the channel's picture, or ""."""
     return feed.image.url if feed.image is not None else ""
 
 
@@ -46,7 +43,6 @@ def files(item: Item) -> tuple[Enclosure, ...]:
 
 
 def _media(item: Item) -> Iterator[Node]:
-    """Yield the elements of Media RSS, including those in groups."""
     for node in item.extensions:
         if node.namespace == MEDIA:
             yield node

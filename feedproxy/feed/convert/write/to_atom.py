@@ -1,8 +1,7 @@
-"""Rendering of the model as Atom 1.0 (RFC 4287), with elements of RSS for parts that Atom lacks.
+"""Writer of Atom 1.0 (RFC 4287), with elements of RSS for parts that Atom lacks.
 
-Atom requires an id and a date for every entry, and an author for each entry or for the feed. A missing id is generated
-from the address or the content, so that it stays the same. In place of a missing date, the feed's date or 1970 is
-written.
+A missing id is generated from the address or the content, so that it stays the same. In place of a missing date, the
+feed's date or 1970 is written.
 """
 
 import uuid
@@ -47,7 +46,7 @@ def _with_required_elements(feed: Feed) -> Feed:
 
 
 def atom_id(feed: Feed) -> str:
-    """Return the feed's id as an IRI: its own id, or else its address, its page, or a UUID made from its title."""
+    """Return the feed's id as an IRI: its id, its address, its page, or a UUID made from its title."""
     for candidate in (feed.id, feed.address, feed.link):
         if candidate and markup.is_iri(candidate):
             return candidate
@@ -55,7 +54,7 @@ def atom_id(feed: Feed) -> str:
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """Return the item's id as an IRI: its own id, or else its link, or a UUID made from its id or content."""
+    """Return the item's id as an IRI: its id, its link, or a UUID made from its id or content."""
     if markup.is_iri(item.id):
         return item.id
     if item.id:
@@ -68,9 +67,9 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
-    """Return the item's id as an IRI and add it to `previous_ids`, the ids of the items before it.
+    """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the items before it.
 
-    An id that the item states itself remains, even if it is not unique. Any other id is made unique.
+    An id that the document states remains, even if it is not unique. A generated id is made unique.
     """
     identity = item_id(item, feed)
     if identity in previous_ids and not item.id:
@@ -80,12 +79,11 @@ def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
 
 
 def _name_based_uuid(name: str) -> str:
-    """Return a name-based UUID (RFC 9562, section 5.5). The same name gives the same UUID."""
     return uuid.uuid5(uuid.NAMESPACE_URL, name).urn
 
 
 def _default_author(feed: Feed) -> str:
-    """Return the author's name for a feed without authors: its webmaster, or the feed's title."""
+    """Return the author's name for a feed without authors: its webmaster, or its title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
     return markup.to_line(feed.title) or out.heading(feed)

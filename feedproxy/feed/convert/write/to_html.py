@@ -1,7 +1,6 @@
-"""Rendering of the model as a safe HTML page, for screens of any size and for light and dark themes.
+"""Writer of a safe HTML page, for screens of any size and for light and dark themes.
 
-The HTML in feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids all scripts. If one
-of these two measures fails, the other one still protects. The page itself has no script.
+The HTML of feeds is sanitized (html_sanitizer.py), and the page's Content-Security-Policy forbids all scripts.
 """
 
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ POLICY = (
     "default-src 'none'; img-src http: https:; media-src http: https:; style-src 'unsafe-inline'; base-uri 'none'; "
     "form-action 'none'"
 )
-"""The Content-Security-Policy of the page. It permits only pictures, audio, video, and styles in the page itself."""
+"""The page's Content-Security-Policy: only pictures, audio, video, and styles in the page itself."""
 
 _RIGHT_TO_LEFT = frozenset(("ar", "arc", "ckb", "dv", "fa", "he", "iw", "ks", "ps", "sd", "syr", "ug", "ur", "yi"))
 
@@ -32,7 +31,6 @@ _MONTHS = (
 
 
 def render(feed: Feed) -> bytes:
-    """Return the page in UTF-8."""
     return _TEMPLATE.render(feed=feed, policy=POLICY, heading=_heading(feed)).encode()
 
 
@@ -42,7 +40,7 @@ def body(item: Item) -> Text | None:
 
 
 def direction(model: Feed | Item, default: str = "") -> str:
-    """Return the direction of a channel's or item's text: the stated one, that of its language, or `default`."""
+    """Return the direction of a channel's or item's text: as stated, of its language, or `default`."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")

@@ -1,7 +1,4 @@
-"""Rendering of the model as JSON Feed 1.1, with a custom object for parts that the format lacks.
-
-The written document is parsed again, and every field that differs from the model is added to the custom object.
-"""
+"""Writer of JSON Feed 1.1, with a custom object for parts that the format lacks."""
 
 import dataclasses
 import json
@@ -18,12 +15,11 @@ VERSION = "https://jsonfeed.org/version/1.1"
 
 
 def render(feed: Feed) -> bytes:
-    """Return the document in UTF-8."""
     return json.dumps(document(feed), ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
 
 
 def document(feed: Feed) -> dict[str, Any]:
-    """Return the document as dictionaries and lists, before it is written as JSON."""
+    """Return the document as dictionaries and lists."""
     members = _nonempty(
         version=VERSION,
         title=markup.to_line(feed.title),
@@ -88,7 +84,6 @@ def _add_beyond(members: dict[str, Any], model: Feed | Item, parsed: Feed | Item
 
 
 def _content(item: Item) -> dict[str, str]:
-    """Return either content_html or content_text: "one or both must be present" (JSON Feed 1.1)."""
     body = item.content or item.summary or Text("")
     if body.type == "html":
         return {"content_html": body.value}
@@ -98,7 +93,7 @@ def _content(item: Item) -> dict[str, str]:
 
 
 def _authors(persons: tuple[Person, ...]) -> list[dict[str, Any]]:
-    """Return the authors. A mail address becomes a URL ("It could be … a mailto: link" -- JSON Feed 1.1)."""
+    """Return the authors. An email address becomes a URL ("It could be … a mailto: link" -- JSON Feed 1.1)."""
     return [
         _nonempty(
             name=person.name, url=person.uri or (f"mailto:{person.email}" if person.email else ""), avatar=person.avatar
@@ -121,5 +116,4 @@ def _members(model: Feed | Item) -> dict[str, Any]:
 
 
 def _nonempty(**values: Any) -> dict[str, Any]:
-    """Return the members that are not empty."""
     return {key: value for key, value in values.items() if value not in (None, "", [], ())}

@@ -1,6 +1,6 @@
-"""Rendering of the model as OPML 2.0: a subscription list with this one feed.
+"""Writer of OPML 2.0: a subscription list with this one feed, without its items.
 
-The feed's items are left out, because importers treat every outline with an address as a feed.
+Importers treat every outline with an address as a feed.
 """
 
 from lxml import etree
@@ -17,7 +17,6 @@ subscription lists."""
 
 
 def render(feed: Feed) -> bytes:
-    """Return the document in UTF-8."""
     root = etree.Element("opml", version="2.0")
     head = put(root, "", "head")
     title = markup.to_line(feed.title) or feed.link or feed.address or "Untitled"

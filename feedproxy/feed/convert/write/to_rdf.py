@@ -1,7 +1,4 @@
-"""Rendering of the model as RSS 1.0, with elements of Dublin Core, Atom and RSS 2.0 for parts that RSS 1.0 lacks.
-
-The specification is RDF Site Summary 1.0, with the modules dc, content and syndication.
-"""
+"""Writer of RSS 1.0 with its modules, and with elements of Atom and RSS 2.0 for parts that RSS 1.0 lacks."""
 
 from collections import Counter
 
@@ -20,7 +17,6 @@ _ABOUT, _RESOURCE = f"{{{RDF}}}about", f"{{{RDF}}}resource"
 
 
 def render(feed: Feed) -> bytes:
-    """Return the document in UTF-8."""
     root = out.document(RDF, "RDF", feed, default=RSS1)
     channel = put(root, RSS1, "channel")
     channel.set(_ABOUT, feed.address or atom_id(feed))

@@ -1,4 +1,4 @@
-"""Rendering of the model as RSS 2.0, with elements of Atom and Dublin Core for parts that RSS lacks.
+"""Writer of RSS 2.0, with elements of Atom and Dublin Core for parts that RSS lacks.
 
 The specifications are RSS 2.0 and the RSS Best Practices Profile.
 """
@@ -19,7 +19,6 @@ _DOCS = "https://www.rssboard.org/rss-specification"
 
 
 def render(feed: Feed) -> bytes:
-    """Return the document in UTF-8."""
     root = out.document("", "rss", feed)
     root.set("version", "2.0")
     channel = put(root, "", "channel")
@@ -95,7 +94,6 @@ def _item(channel: Element, item: Item, feed: Feed, previous_ids: set[str]) -> N
 
 
 def _dates(element: Element, item: Item) -> None:
-    """Write the item's dates. pubDate is the date of publication, or of the update if the item states only that."""
     if (date := item.published if item.published is not None else item.updated) is not None:
         put(element, "", "pubDate", feed_dates.rfc822(date))
     if item.updated is not None:
@@ -105,9 +103,9 @@ def _dates(element: Element, item: Item) -> None:
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
-    """Write persons. The first one becomes the element `local` if it has an email address; others become dc:creator.
+    """Write persons: the first with an email address as the element `local`, others as dc:creator.
 
-    RSS permits only one author, and requires an email address: "It's the email address of the author of the item".
+    RSS permits only one author: "It's the email address of the author of the item".
     """
     for at, person in enumerate(persons):
         if at == 0 and people.is_email(person.email) and (local == "author" or person.name) and not person.uri:

@@ -1,8 +1,7 @@
-"""Rendering of the model as data of a scripting language: a literal that most languages can read without running it.
+"""Writer of literals of scripting languages, which programs can read without running them.
 
-Each literal is the same tree of dictionaries, lists, texts and whole numbers (model_as_dict.py). Literals are in ASCII,
-which interpreters read correctly in any source encoding. Texts are escaped: no text of a feed can end the literal, or
-start an interpolation.
+Each literal is a tree of dictionaries, lists, texts and whole numbers (model_as_dict.py), in ASCII. Texts are escaped,
+so that they cannot end the literal or start an interpolation.
 """
 
 import json
@@ -17,7 +16,6 @@ _LONGEST = 2**63
 
 
 def javascript(feed: Feed) -> bytes:
-    """Return the feed as JSON (RFC 8259) that is also a JavaScript expression, and safe within a script element."""
     text = json.dumps(_data(feed), ensure_ascii=False, indent=1)
     return re.sub(r"[<>&\u2028\u2029]", lambda match: _IN_SCRIPT[match[0]], text).encode() + b"\n"
 
@@ -96,7 +94,7 @@ class _Language:
 
 
 class _Table(dict[int, str]):
-    """A table for `str.translate` that is filled on demand. It caches only characters of the BMP, to limit its size."""
+    """A table for `str.translate` that is filled on demand, only with characters of the BMP."""
 
     def __init__(self, special: str, escape: Callable[[int], str]) -> None:
         super().__init__({ord(sign): f"\\{sign}" for sign in f'\\"{special}'})
@@ -112,8 +110,7 @@ class _Table(dict[int, str]):
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
     """Return a function that quotes a text.
 
-    The function writes a backslash before `special` characters, and replaces characters outside ASCII by the result of
-    `escape`.
+    The function writes a backslash before `special` characters, and `escape` of characters outside ASCII.
     """
     table = _Table(special, escape)
     return lambda text: f'"{text.translate(table)}"'

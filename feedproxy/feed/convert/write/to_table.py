@@ -1,13 +1,11 @@
-r"""Rendering of the model as a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
+r"""Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
-Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula. A formula from a feed could send the
-contents of other cells to an attacker. If the system's list separator is a semicolon, a spreadsheet may split a
-comma-separated file at the semicolons and treat most quotation marks as text. A cell may then begin after any
-semicolon, tab or line end. An apostrophe is therefore inserted before the sign wherever a cell may begin. `plain_cell`
-removes it again (docs/reference/formats.md).
+Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula, which could send other cells to an
+attacker. An apostrophe before the sign prevents this. `plain_cell` removes the apostrophe. Some spreadsheets split
+cells at semicolons, tabs and line ends, so apostrophes are also inserted after these (docs/reference/formats.md).
 
-Several values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is
-written as `\n`, `\t` or `\\`.
+Values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is written as
+`\n`, `\t` or `\\`.
 """
 
 import csv
@@ -42,18 +40,17 @@ COLUMNS = (
 FORMULA_SIGNS = (
     "=+-@\u2212\u207a\u207b\u207c\u208a\u208b\u208c\u2a75\u2a76\ufb29\ufe62\ufe63\ufe66\ufe6b\uff0b\uff0d\uff1d\uff20"
 )
-"""Characters that begin a formula: `=`, `+`, `-`, `@`, and their variants in Unicode (minus sign, full-width forms,
-small forms, superscripts, subscripts)."""
+"""Characters that begin a formula: `=`, `+`, `-`, `@`, and their variants in Unicode."""
 
 _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
-"""Characters that spreadsheets drop before a formula: blanks, control characters, joiners."""
+"""Characters that spreadsheets drop before a formula, as part of a pattern: blanks, control characters, joiners."""
 
 
 def _beginnings(separators: str) -> re.Pattern[str]:
     """Return a pattern that matches every place at which a cell may begin.
 
-    The first group matches the separators and the characters that spreadsheets drop. The second group matches the sign
-    of a formula. It is optional, so that a run of separators and blanks is matched only once.
+    The first group has the separators and the characters that spreadsheets drop. The optional second group has the sign
+    of a formula.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 
@@ -61,12 +58,11 @@ def _beginnings(separators: str) -> re.Pattern[str]:
 _LINE_ENDS = r"\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _CSV_BEGINNINGS = _beginnings(rf";\t{_LINE_ENDS}")
 _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
-"""Matches each place in a TSV cell where a formula could begin. TSV has no quotation marks, so a spreadsheet may also
-split the cell at a comma or semicolon."""
+"""Pattern of the places in a TSV cell where a formula could begin, also after a comma or semicolon."""
 
 
 def csv_of(feed: Feed) -> bytes:
-    """Return the table in UTF-8, with quotation marks around every cell and lines that end in CRLF."""
+    """Return the table in UTF-8, with quotation marks around every cell, and lines that end in CRLF."""
     output = io.StringIO(newline="")
     writer = csv.writer(output, quoting=csv.QUOTE_ALL)
     writer.writerow(COLUMNS)
@@ -75,7 +71,7 @@ def csv_of(feed: Feed) -> bytes:
 
 
 def tsv_of(feed: Feed) -> bytes:
-    """Return the table in UTF-8, with tabs between cells and lines that end in LF."""
+    """Return the table in UTF-8, with tabs between cells, and lines that end in LF."""
     rows = [list(COLUMNS)]
     rows += [[_in_a_line(_harmless(cell, _TSV_BEGINNINGS)) for cell in row] for row in _rows(feed)]
     return "".join("\t".join(row) + "\n" for row in rows).encode()
@@ -118,9 +114,9 @@ def _harmless(cell: str, beginnings: re.Pattern[str]) -> str:
 
 
 def plain_cell(cell: str, *, tsv: bool = False) -> str:
-    """Return the text of a cell of a CSV file, without the apostrophes that this module inserts.
+    """Return the text of a CSV cell without the apostrophes that this module inserts.
 
-    With `tsv`, the cell is that of a TSV file, and the caller must have decoded its escapes (`\\n`, `\\t`).
+    `tsv` means a TSV cell, in which the caller has decoded the escapes (docs/reference/formats.md).
     """
     beginnings = _TSV_BEGINNINGS if tsv else _CSV_BEGINNINGS
     if cell.lstrip("'").startswith(("\t", "\r", "\n")):

@@ -1,8 +1,7 @@
-"""Functions for renderings in XML: creation of a document, and elements of other vocabularies.
+"""Writer of XML elements for all renderings.
 
-An XML format can contain every vocabulary. Parts that RSS lacks are written as elements of Atom, and parts that Atom
-lacks as elements of RSS (in the namespace `RSS2`). Many feed readers support elements of both vocabularies in all
-formats.
+Parts that RSS lacks are written as elements of Atom, and parts that Atom lacks as elements of RSS (namespace `RSS2`),
+which many feed readers support in all formats.
 """
 
 from collections.abc import Iterable
@@ -36,7 +35,7 @@ _HEADLINE = 80
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
-    """Return the root element of a document for `feed`. `default` is the namespace without a prefix."""
+    """Return the root element of a document. `default` is the namespace without a prefix."""
     customary = {prefix: uri for uri, prefix in PREFIXES.items() if uri != default}
     others = {prefix: uri for prefix, uri in assign_prefixes(_all(feed)).items() if prefix not in customary}
     names: dict[Any, str] = {**customary, **others}
@@ -53,13 +52,12 @@ def _all(feed: Feed) -> Iterable[Node]:
 
 
 def finish(root: Element) -> bytes:
-    """Return the document in UTF-8, with declarations of the namespaces that it uses."""
     etree.cleanup_namespaces(root)
     return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
 
 
 def put(parent: Element, namespace: str, local: str, text: str = "", **attributes: str | int | None) -> Element:
-    """Write an element and return it. Attributes with empty values are left out."""
+    """Write an element and return it. Empty attributes are left out."""
     element = etree.SubElement(parent, clark_name(namespace, local))
     if text:
         element.text = text
@@ -78,12 +76,12 @@ def put_nonempty(
 
 
 def heading(feed: Feed) -> str:
-    """Return a title for a channel without one, for formats that require it."""
+    """Return a title for a channel without a title, for formats that require one."""
     return feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
-    """Return a title for an item without one: the beginning of its text."""
+    """Return a title for an item without a title: the beginning of its text."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > _HEADLINE:
@@ -98,13 +96,12 @@ def comments(element: Element, item: Item) -> None:
 
 
 def atom_text(parent: Element, local: str, text: Text | None) -> None:
-    """Write a text construct of Atom."""
     if text is not None:
         put(parent, ATOM, local, text.value, type="" if text.type == "text" else text.type, src=text.src)
 
 
 def atom_person(parent: Element, local: str, person: Person) -> None:
-    """Write a person construct of Atom, which requires a name. The picture becomes a Media RSS thumbnail."""
+    """Write a person of Atom, which requires a name. The picture becomes a Media RSS thumbnail."""
     element = put(parent, ATOM, local)
     put(element, ATOM, "name", person.name or person.email or person.uri or person.avatar)
     put_nonempty(element, ATOM, "email", person.email)
@@ -135,13 +132,12 @@ def atom_category(parent: Element, category: Category) -> None:
 
 
 def atom_generator(parent: Element, generator: Generator) -> None:
-    """Write the generator of Atom."""
     name = generator.name or generator.uri
     put(parent, ATOM, "generator", name, uri=generator.uri, version=generator.version)
 
 
 def language_attributes(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
-    """Set xml:lang and the direction of an element: `dir` in Atom, its:dir in other formats."""
+    """Set xml:lang and the direction of an element: `dir` in Atom, and its:dir in other formats."""
     if language:
         element.set(f"{{{XML}}}lang", language)
     if direction:
@@ -180,7 +176,6 @@ def cloud(parent: Element, values: Cloud | None, core: str) -> None:
 
 
 def text_input(parent: Element, values: TextInput | None, core: str) -> None:
-    """Write RSS's text input field."""
     if values is not None:
         element = put(parent, core, "textInput")
         for local in ("title", "description", "name", "link"):
@@ -188,7 +183,7 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
-    """Write RSS's picture. The element requires a title and a link. A picture without them gets the channel's."""
+    """Write RSS's picture, with the channel's title and link if it has none."""
     element = put(parent, core, "image")
     if about:
         element.set(about, picture.url)
@@ -205,8 +200,7 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
 
 
 def image_size(channel: Element, picture: Image | None) -> None:
-    """Write width and height of the channel's picture as a Media RSS thumbnail. The function is for Atom and RSS 1.0,
-    in which a channel's picture has no size."""
+    """Write the size of the channel's picture as a Media RSS thumbnail, for Atom and RSS 1.0, which lack it."""
     if picture is not None and (picture.width or picture.height):
         put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
@@ -214,8 +208,8 @@ def image_size(channel: Element, picture: Image | None) -> None:
 def identifier(element: Element, item: Item, name: str) -> None:
     """Write the item's id, unless it equals `name`, the IRI of the item in atom:id or rdf:about.
 
-    A permalink is written as RSS's `guid`, any other id as dc:identifier. If the item already has a dc:identifier, any
-    id is written as `guid`.
+    A permalink becomes RSS's `guid`, and any other id dc:identifier. If the item already has a dc:identifier, any id
+    becomes `guid`.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
@@ -235,7 +229,7 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 
 
 def item_body(element: Element, item: Item, core: str) -> None:
-    """Write the item's texts. The summary becomes RSS's description, and the content becomes content:encoded.
+    """Write the item's texts: the summary as description, and the content as content:encoded.
 
     The content of an item without a summary becomes the description.
     """
@@ -255,7 +249,7 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
 
 def item_modules(element: Element, item: Item, bare: str = "") -> None:
-    """Write an item's duration, picture and extensions, which have the same elements in all XML formats."""
+    """Write an item's duration, picture and extensions, which are the same in all XML formats."""
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
     put_image(element, item.image)
@@ -264,26 +258,24 @@ def item_modules(element: Element, item: Item, bare: str = "") -> None:
 
 
 def put_image(element: Element, url: str) -> None:
-    """Write a picture as a thumbnail of Media RSS, unless its address is empty."""
     if url:
         put(element, MEDIA, "thumbnail", url=url)
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except the one to `page`, which RSS's own element contains."""
+    """Write all links except the link to `page`, for which RSS has its own element."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
 
 
 def enclosure_beyond_rss(element: Element, enclosure: Enclosure) -> None:
-    """Write an enclosure as a link of Atom if it has properties that RSS's element lacks."""
+    """Write an enclosure as a link of Atom if RSS's element lacks some of its properties."""
     if enclosure.title or enclosure.language or not enclosure.type:
         atom_enclosure(element, enclosure)
 
 
 def atom_enclosure(element: Element, enclosure: Enclosure) -> None:
-    """Write an enclosure as a link of Atom."""
     put(
         element,
         ATOM,
