@@ -1,4 +1,1 @@
-"""The lab tests feed readers.
-
-It records traffic, replays it in virtual time, and injects faults into an origin's responses.
-"""
+"""The lab tests feed readers: it records traffic, replays it in virtual time, and injects faults of origins."""

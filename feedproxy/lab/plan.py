@@ -1,4 +1,4 @@
-"""Test plans in YAML: the feed, the duration, how the reader is started, and the required grade."""
+"""Test plans in YAML: the feed, the duration, the reader's command, and the required grade."""
 
 import math
 from collections.abc import Mapping
@@ -22,19 +22,21 @@ SYNTHETIC_START: Instant = 1_767_571_200
 
 DAYS_MAX = 366
 STARTS_MAX = 10_000
-"""Maximum number of starts of a command in one run. A plan with more starts is rejected as a mistake."""
+"""Maximum number of starts of the command in one run. A plan with more starts is rejected as a mistake."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A test plan. Durations are in seconds. `every` is the interval between two starts of the command. `every` and
-    `jitter` have no effect if the command keeps running."""
+    """A test plan. Durations are in seconds.
+
+    `every` is the interval between two starts of the command, and has no effect on a command that keeps running.
+    """
 
     source: str = ""
-    """Path of a recording or of a folder with dated versions, relative to the plan's folder. If it is empty, a feed
-    is generated."""
+    """Path of a recording, or of a folder with dated versions, relative to the plan's folder. "" for a generated
+    feed."""
     url: str = ""
-    """Address of the feed in the source. If it is empty, the first feed of the source is used."""
+    """Address of the feed in the source, or "" for the first feed."""
     change: Seconds = 14_400
     """Seconds between two entries of a generated feed."""
     at: str = ""
@@ -42,24 +44,22 @@ class Plan:
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of a start, in seconds."""
+    """Maximum random delay of a start, in seconds. No effect on a command that keeps running."""
     speed: float = 0.0
-    """Ratio of virtual to real time. Above 0, the command is started once and keeps running. At 0, it is started for
-    each poll."""
+    """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()
     strip: tuple[str, ...] = ()
     fault: tuple[str, ...] = ()
     seed: str = "1"
     timeout: Seconds = 60
-    """Maximum real time of a command for one poll, in seconds."""
+    """Maximum real time of one start of the command, in seconds."""
     faketime: bool = False
-    """True if the command gets the virtual time as its system time, through libfaketime."""
+    """True if libfaketime gives the command the virtual time as its system time."""
     own_home: bool = True
-    """True if the command gets a temporary folder as its HOME. All starts share the folder, and the run removes it at
-    the end."""
+    """True if all starts of the command share a temporary folder as HOME."""
     grade: int = 0
     without: tuple[str, ...] = field(default=())
-    """Names of findings. The run fails if the score of a reader contains one of them."""
+    """Names of findings that no reader's score may contain."""
 
     def start(self, world: ReplayWorld) -> Instant:
         """Return the virtual time at which the run begins. Raises UsageError if `at` is invalid."""
@@ -71,7 +71,7 @@ _LIST_KEYS = ("add", "strip", "fault", "without")
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a file and return it. Raises UsageError, with the file and the key in its message."""
+    """Return the plan in a file. Raises UsageError, with the file and the key in its message."""
     try:
         document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -123,7 +123,7 @@ def _validate(path: Path, plan: Plan) -> None:
 
 
 def generate_feed(plan: Plan) -> ReplayWorld:
-    """Return a generated feed with a new entry every `change` seconds. Every host serves it at `/feed.xml`."""
+    """Return a generated feed with a new entry every `change` seconds, served at `/feed.xml` of every host."""
     count = min(5000, math.ceil(plan.days * 86_400 / plan.change) + 2)
     return ReplayWorld({}, {"/feed.xml": Timeline([_version(number, plan.change) for number in range(count)])})
 

@@ -1,8 +1,6 @@
 """Grading of the feed readers in a recording.
 
-A recording made by feedproxy has two sides: requests of readers to feedproxy, and requests of feedproxy to origins. A
-HAR file of another program, such as a browser or another proxy, has only requests to origins. The client that sent them
-is then graded.
+A HAR file of another program has only requests to origins. The client that sent them is then graded.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +19,7 @@ BROKEN_FAULTS = frozenset({"reset", "truncated-gzip", "wrong-length"})
 
 @dataclass(frozen=True, slots=True)
 class ObservedPoll:
-    """A graded request, with the feed's schedule at its time, the digest of the recorded content, and the faults of the
-    response."""
+    """A graded request, with the feed's schedule, the digest of the content, and the faults of the response."""
 
     poll: Poll
     schedule: Schedule
@@ -32,17 +29,17 @@ class ObservedPoll:
 
 @dataclass(frozen=True, slots=True)
 class RecordingScores:
-    """The scores of the readers in a recording, sorted by grade, the lowest first."""
+    """The scores of the readers in a recording, the lowest grade first."""
 
     scores: tuple[ReaderScore, ...]
     polls: tuple[Mapping[str, Sequence[ObservedPoll]], ...]
-    """For each reader, its polls by feed. The readers are in the order of `scores`."""
+    """For each reader, in the order of `scores`, its polls by feed."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:
-    """Grade every reader in one side of a recording and return the scores.
+    """Return the scores of the readers in one side of a recording.
 
-    If `side` is None, the readers' side is used, or the origins' side if the readers' side is empty.
+    `side` None means the readers' side, or the origins' side if the readers' side is empty.
     """
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
     read_content = _memoize_contents(recording)
@@ -66,8 +63,7 @@ def grade_recording(recording: Recording, side: Side | None = None) -> Recording
 
 
 def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], PollContent | None]) -> Poll:
-    """Convert an exchange to a Poll, the input of scoring, and return it. `read_content` returns the parsed content of
-    an exchange, or None."""
+    """Return an exchange as a Poll for scoring. `read_content` returns the parsed content of an exchange, or None."""
     return Poll(
         number=number,
         at=exchange.at,
@@ -87,14 +83,12 @@ def to_poll(number: int, exchange: Exchange, read_content: Callable[[Exchange], 
 
 
 def _number_exchanges(recording: Recording, exchanges: Iterable[Exchange]) -> Iterable[tuple[int, Exchange]]:
-    """Yield the exchanges with their numbers. Numbers are positions in the recording, counted over both sides."""
     exchange_ids = set(map(id, exchanges))
     numbered = enumerate(recording.exchanges, 1)
     return ((number, exchange) for number, exchange in numbered if id(exchange) in exchange_ids)
 
 
 def _memoize_contents(recording: Recording) -> Callable[[Exchange], PollContent | None]:
-    """Return a function that parses the content of an exchange. It parses each distinct content only once."""
     parsed: dict[tuple[str, str], PollContent | None] = {}
 
     def read(exchange: Exchange) -> PollContent | None:

@@ -1,8 +1,7 @@
 """Runs of a reader's command against a replay, over the virtual days of a plan.
 
-If the reader is started for each poll, as by cron, the clock advances between the starts. If the reader keeps running,
-the clock runs faster than real time. Each run uses a new address for the feed: no other client knows the address, and
-no reader has a cached copy.
+If the command is started for each poll, as by cron, the clock advances between the starts. If the command keeps
+running, the clock runs faster than real time. Each run has a new address for the feed, of which no reader has a copy.
 """
 
 import asyncio
@@ -29,23 +28,23 @@ from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_r
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 SHUTDOWN_GRACE: Seconds = 5
-"""Seconds from SIGTERM to SIGKILL, in which a reader's command can exit."""
+"""Seconds from SIGTERM to SIGKILL, in which the command can exit."""
 
 GROUP_CHECK_INTERVAL: Seconds = 0.02
-"""Seconds between two checks whether the processes of a reader's command have ended."""
+"""Seconds between two checks whether the command's processes have ended."""
 
 type Progress = Callable[[int, int], None]
-"""Callback that gets the number of finished polls and the number of all polls."""
+"""Callback for the number of finished polls and the number of all polls."""
 
 
 @dataclass(slots=True)
 class RunResult:
-    """The recording of a run, with the number of the command's starts."""
+    """The recording of a run, and the number of starts of the command."""
 
     recording: Recording = field(default_factory=lambda: Recording(()))
     starts: int = 0
     failed: int = 0
-    """Number of starts that exited with a code other than 0, or timed out."""
+    """Number of starts that timed out, or ended with an exit code other than 0."""
     first_failure: str = ""
 
 
@@ -73,8 +72,8 @@ async def run(
 ) -> RunResult:
     """Run the plan and return the recording.
 
-    In the command, the placeholders `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the
-    values of the run. Raises UsageError if the command cannot be started, or the source lacks the plan's feed.
+    In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the values of the run.
+    Raises UsageError if the command cannot be started, or the source lacks the plan's feed.
     """
     start = plan.start(world)
     known_as, feed = _select_feed(plan, world)
@@ -126,7 +125,7 @@ async def _run_continuously(runner: "_CommandRunner", start: Instant) -> RunResu
 
 
 class _CommandRunner:
-    """Starter of the reader's command with the plan's arguments and environment."""
+    """Starter of the command, with the plan's arguments and environment."""
 
     def __init__(self, plan: Plan, command: Sequence[str], url: str, home: Path, verbose: bool) -> None:
         self.plan = plan
@@ -143,7 +142,7 @@ class _CommandRunner:
     ) -> None:
         """Start the command and wait at most `timeout` seconds for its exit.
 
-        With `keeps_running`, the command should still run after `timeout`, and a timeout is not a failure.
+        With `keeps_running`, a timeout is not a failure, because the command should still run.
         """
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL
@@ -203,8 +202,6 @@ class _CommandRunner:
 
 
 async def _terminate(process: asyncio.subprocess.Process) -> None:
-    """End the command, and all processes that it has left in its process group: SIGTERM first, SIGKILL after
-    SHUTDOWN_GRACE."""
     loop = asyncio.get_running_loop()
     end = loop.time() + SHUTDOWN_GRACE
     # No process of the group remains, or on macOS only processes that have ended.
@@ -224,7 +221,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 
 def _select_feed(plan: Plan, world: ReplayWorld) -> tuple[str, Timeline]:
-    """Return the address or path of the plan's feed, and its timeline. Raises UsageError if the source lacks it."""
+    """Return the address or path of the plan's feed, and its timeline. Raises UsageError for an unknown feed."""
     if plan.url:
         timeline = world.find(plan.url) or world.paths.get(plan.url)
         if timeline is None:

@@ -1,8 +1,7 @@
-"""Scores as a self-contained HTML page, without scripts or other resources. It has a light and a dark form, and fits on
-phones.
+"""Scores as a self-contained HTML page without scripts, light and dark, also for phones.
 
-A chart for each feed shows the publisher's side above the reader's polls: versions, skipped hours and days, and faults.
-Each outcome of polls has its own row, so that the chart can be read without colours.
+A chart for each feed shows versions, skipped hours and days, and faults above the reader's polls. Each outcome of polls
+has its own row, so that the chart can be read without colours.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,13 +39,11 @@ LANES = (
 """Outcomes of polls with their labels, in the order of the rows."""
 
 REQUESTS_SHOWN = 12
-"""Maximum number of requests that the page lists for a finding."""
+"""Maximum number of requests listed for a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A shaded period of a chart."""
-
     x: float
     width: float
     label: str
@@ -54,7 +51,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A poll in a chart, or several polls at the same position."""
+    """A poll in a chart, or several polls at one position."""
 
     x: float
     count: int
@@ -63,16 +60,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class FeedChart:
-    """The chart of a feed's history and a reader's polls."""
-
     height: int
     lanes: tuple[tuple[str, str, int, tuple[Mark, ...]], ...]
-    """Rows of the chart: CSS class, label, y coordinate and marks of each row."""
+    """Rows of the chart: CSS class, label, y coordinate and marks."""
     versions: tuple[Mark, ...]
     skipped: tuple[Band, ...]
     faults: tuple[Band, ...]
     wrong: str
-    """Names of the faults, separated by commas."""
+    """Names of the faults, with commas."""
     days: tuple[tuple[float, str], ...]
     label: str
 
@@ -94,7 +89,6 @@ def render_html(graded: RecordingScores, title: str = "How these readers behave"
 
 
 def grade_level(grade: int) -> str:
-    """Return the CSS class of a grade."""
     return "good" if grade >= 90 else "held" if grade >= 75 else "warn" if grade >= 50 else "bad"
 
 
@@ -125,7 +119,6 @@ def _feed_context(
 
 
 def draw_chart(observations: Sequence[ObservedPoll], begin: Instant, end: Instant) -> FeedChart:
-    """Return the chart of a feed's polls between two instants."""
     length = max(end - begin, 1.0)
     scale = (WIDTH - LEFT - RIGHT) / length
 
@@ -176,8 +169,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """Yield the instants of new versions.
 
-    The instant of a version is Last-Modified if this lies between the first response with the version and the response
-    before it. Otherwise it is the time of the first response.
+    The instant is Last-Modified if that lies between the first response with the version and the response before it.
+    All other versions have the time of their first response.
     """
     digest, before = "", 0.0
     for observation in observations:
@@ -206,7 +199,7 @@ def _marks(observations: Iterable[ObservedPoll], x_of: Any) -> tuple[Mark, ...]:
 
 
 def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Yield marks for the positions in pixels. Positions that would overlap share a mark."""
+    """Yield marks for positions in pixels. Positions that would overlap share a mark."""
     close: list[tuple[float, str]] = []
     for mark in positions:
         if close and mark[0] - close[0][0] >= 2.5:
@@ -223,7 +216,7 @@ def _make_mark(close: Sequence[tuple[float, str]], noun: str) -> Mark:
 
 
 def _skipped_bands(observations: Sequence[ObservedPoll], begin: Instant, end: Instant, x_of: Any) -> Iterable[Band]:
-    """Yield the periods of whole hours that the feed's latest skipHours and skipDays exclude."""
+    """Yield the periods that the feed's latest skipHours and skipDays exclude."""
     hours = range(int(begin // 3600), int(end // 3600) + 1)
     at, schedule, since = 0, observations[0].schedule, None
     for hour in [*hours, None]:
@@ -260,14 +253,14 @@ def _fault_bands(observations: Sequence[ObservedPoll], end: Instant, x_of: Any) 
 
 
 def _fault_names(observation: ObservedPoll) -> str:
-    """Return the origin's faults or error status as a text, or "" for redirects, which have their own row."""
+    """Return the origin's faults or error status as a text, or "" for redirects, which have a row of their own."""
     if observation.poll.status in REDIRECTS:
         return ""
     return ", ".join(observation.faults) or (str(observation.poll.status) if observation.poll.status >= 400 else "")
 
 
 def with_code(text: str) -> Markup:
-    """Return a text with the parts between backticks as HTML code elements."""
+    """Return a text with HTML code elements for the parts between backticks."""
     parts = [
         escape(part) if at % 2 == 0 else Markup("<code>{}</code>").format(part)
         for at, part in enumerate(text.split("`"))

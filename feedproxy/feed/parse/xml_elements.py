@@ -67,8 +67,9 @@ def is_itunes(namespace: str) -> bool:
 def states_end(element: Element) -> bool:
     """Return True if an element of iTunes or Podcasting 2.0 states that the podcast has ended.
 
-    "Specifying any value other than Yes has no effect." -- Apple, itunes:complete "complete (optional) Boolean
-    specifying if the podcast has stopped publishing new content" -- Podcasting 2.0
+    "Specifying any value other than Yes has no effect." -- Apple, itunes:complete
+
+    "complete (optional) Boolean specifying if the podcast has stopped publishing new content" -- Podcasting 2.0
     """
     namespace, local = qualified_name(element)
     if local == "complete" and is_itunes(namespace):

@@ -1,6 +1,5 @@
 """Recorded exchanges: a request, its response, and the circumstances of both.
 
-A recording has two sides: requests of readers to feedproxy or to a replay, and requests of feedproxy to origins.
 Contents are stored separately, keyed by their SHA-256, because most responses of a feed have the same content.
 """
 
@@ -14,7 +13,7 @@ from feedproxy.http.message import Fields, Request, Response
 
 
 class Side(StrEnum):
-    """The side of a recording to which an exchange belongs."""
+    """The side of a recording: requests of readers, or requests of feedproxy to origins."""
 
     READER = "reader"
     """Requests of readers to feedproxy or to a replay."""
@@ -26,76 +25,67 @@ class Side(StrEnum):
 class Exchange:
     """A request and its response. The content of the request is not recorded.
 
-    `request.target` is the absolute target URI, for every form of the request line. Fields are redacted
-    (har_redaction.py): of Authorization and Cookie, only the presence is recorded.
+    `request.target` is the absolute target URI. Fields are redacted (har_redaction.py).
     """
 
     side: Side
     at: Instant
-    """Time when the request was received; in a replay, according to the virtual clock."""
+    """Time when the request was received, in a replay by the virtual clock."""
     request: Request
     status: int
-    """Status of the response; 0 if there was no response."""
+    """Status of the response, or 0 without a response."""
     fields: Fields = field(default_factory=Fields)
-    """Fields of the response as sent, without hop-by-hop fields."""
+    """Fields of the response, without hop-by-hop fields."""
     reason: str = ""
     digest: str = ""
-    """SHA-256 of the response's content in hexadecimal. Empty if there was no content, or it was not stored."""
+    """SHA-256 of the response's content in hexadecimal, or "" if no content was stored."""
     size: int = 0
-    """Size of the response's content on the wire, in bytes, including its content coding."""
+    """Size of the response's content on the wire, in bytes, with its content coding."""
     seconds: Seconds = 0.0
-    """Seconds from the request to the end of the response, measured with the same clock as `at`."""
+    """Seconds from the request to the end of the response, by the clock of `at`."""
     reader: str = ""
-    """Network address of the reader, or a stable pseudonym of the address. Empty on the origins' side."""
+    """Network address of the reader, or a stable pseudonym. Empty for requests to origins."""
     connection: str = ""
-    """Identifier of the connection; empty if unknown."""
+    """Identifier of the connection, or "" if unknown."""
     version: str = "HTTP/1.1"
     """HTTP version of the request."""
     entrance: str = ""
-    """Entrance of the request: gateway, proxy or reverse; `origin` for requests to a replay. Empty on the origins'
-    side."""
+    """Entrance of the request: gateway, proxy or reverse, or in a replay `origin`. Empty for requests to origins."""
     public: str = ""
-    """The address that the reader requested in reverse mode, if it differs from the target; otherwise empty."""
+    """The address that the reader requested in reverse mode if it differs from the target, or ""."""
     raw: bool = False
-    """True if the content is stored as received, because the body could not be decoded by its Content-Encoding."""
+    """True if the content is stored as received, because its Content-Encoding was wrong."""
     faults: tuple[str, ...] = ()
-    """Names of the faults that changed this response, in a replay."""
     failure: str = ""
-    """The reason why there was no response, or "" if there was one."""
+    """The reason why there was no response, or ""."""
 
     @property
     def user_agent(self) -> str:
-        """Return the User-Agent of the request, or ""."""
         return self.request.fields.get("user-agent") or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Exchanges sorted by time, and contents keyed by digest."""
-
     exchanges: tuple[Exchange, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict)
     until: Instant = 0.0
-    """Time when the recording ended, which may be long after the last exchange; 0 if unknown."""
+    """Time when the recording ended, perhaps long after the last exchange, or 0 if unknown."""
 
     def side(self, side: Side) -> tuple[Exchange, ...]:
-        """Return the exchanges of one side."""
         return tuple(exchange for exchange in self.exchanges if exchange.side is side)
 
     def content(self, exchange: Exchange) -> bytes:
         """Return the decoded content of the response, or the undecoded body if `exchange.raw` is true.
 
-        Return empty bytes if there was no content, or if it was not stored.
+        Return empty bytes if no content was stored.
         """
         return self.contents.get(exchange.digest, b"")
 
     def response(self, exchange: Exchange) -> Response:
-        """Return the response with its content."""
         return Response(exchange.status, exchange.fields, self.content(exchange), exchange.reason)
 
 
 def merge_recordings(recordings: Iterable[Recording]) -> Recording:
-    """Return one recording with the exchanges of several, sorted by time."""
     exchanges: list[Exchange] = []
     contents: dict[str, bytes] = {}
     until = 0.0
@@ -107,5 +97,5 @@ def merge_recordings(recordings: Iterable[Recording]) -> Recording:
 
 
 def content_digest(content: bytes) -> str:
-    """Return the SHA-256 of a content in hexadecimal, or "" if the content is empty."""
+    """Return the SHA-256 of a content in hexadecimal, or "" for empty content."""
     return hashlib.sha256(content).hexdigest() if content else ""

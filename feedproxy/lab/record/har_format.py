@@ -1,13 +1,11 @@
-"""Reading and writing of HAR 1.2, a format that browsers' tools and mitmproxy open.
+"""Reader and writer of HAR 1.2, a format that browsers' tools and mitmproxy open.
 
-If several entries have the same content, only the first entry contains it. Later entries refer to it by its digest
-(`_feedproxy.digest`). Content that is not ASCII is written as base64.
+Only the first of several entries with equal content contains it. Later entries name its digest (`_feedproxy.digest`).
+Contents are decoded, as HAR requires, unless they do not match their Content-Encoding (`_feedproxy.raw`). Content that
+is not ASCII is written as base64.
 
-The object `_feedproxy` of an entry also has data for which HAR has no member: the side, the reader, and the faults of a
-replay. An entry without this object comes from another tool and is read as an exchange with an origin.
-
-Contents are decoded, as HAR requires; the recorded fields name the content coding. A body that does not match its
-Content-Encoding is stored undecoded (`_feedproxy.raw`).
+`_feedproxy` also has the side, the reader, and the faults of a replay. An entry of another tool, without this object,
+is an exchange with an origin.
 """
 
 import base64
@@ -35,30 +33,29 @@ from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_dig
 OWN_KEY = "_feedproxy"
 
 _YEARS = range(1970, 2100)
-"""Years of valid times. A chart of the times in a recording can cover this period. A clock that was not set usually
-states 1970."""
+"""Years of valid times. A clock that was not set usually states 1970."""
 
 HEAD = (
     '{"log":{"version":"1.2","creator":{"name":"feedproxy","version":' + json.dumps(__version__) + '},"entries":[\n'
 ).encode()
 TAIL = b"\n]}}\n"
-"""The closing brackets of a file that is still being written. The next entry replaces them."""
+"""The closing brackets of an unfinished file, which the next entry replaces."""
 SEPARATOR = b",\n"
-"""Separator of entries. Each entry is a line, so that an incomplete file can be read line by line."""
+"""Separator of entries. Each entry is one line, so that an unfinished file can be read by lines."""
 
 _END_PATTERN = re.compile(rb'\A\],"_feedproxy":\{"until":"([0-9T:.Z-]{1,40})"\}\}\}')
 _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
 def closing_tail(until: Instant) -> bytes:
-    """Return the end of a finished file, which replaces TAIL. `until` is the end of the recording."""
+    """Return the end of a finished file, in place of TAIL. `until` is the end of the recording."""
     return f'\n],"{OWN_KEY}":{{"until":"{_format_instant(until)}"}}}}}}\n'.encode()
 
 
 def entry_line(exchange: Exchange, content: bytes | None) -> bytes:
     """Return an exchange as a line of JSON.
 
-    `content` is None if an earlier entry contains the content, or if it was not stored.
+    `content` is None if an earlier entry contains the content, or no content was stored.
     """
     return json.dumps(entry(exchange, content), ensure_ascii=True, separators=(",", ":")).encode()
 
@@ -153,9 +150,9 @@ def _format_instant(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """Read a recording from a file and return it. Raises UsageError.
+    """Return the recording in a file. Raises UsageError.
 
-    If feedproxy did not finish the file, the recording has all complete entries.
+    An unfinished file gives all complete entries.
     """
     try:
         data = path.read_bytes()
@@ -165,7 +162,7 @@ def read(path: Path) -> Recording:
 
 
 def parse(data: bytes, name: str = "the recording") -> Recording:
-    """Parse a recording and return it. Raises UsageError with a message that begins with `name`."""
+    """Return the recording in `data`. Raises UsageError with a message that begins with `name`."""
     if data.startswith(_OWN_PREFIX):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
     try:
@@ -188,7 +185,7 @@ def _entries_by_line(data: bytes) -> Iterable[Mapping[str, Any]]:
 
 
 def _parse_end(data: bytes) -> Instant:
-    """Return the time when the recording ended, or 0 if the writer did not finish the file."""
+    """Return the time when the recording ended, or 0 for an unfinished file."""
     match = _END_PATTERN.match(data[data.rfind(b"\n]") + 1 :])
     try:
         return datetime.fromisoformat(match[1].decode()).timestamp() if match else 0.0
@@ -213,7 +210,7 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
 
 
 def _has_other_scheme(har_entry: Any) -> bool:
-    """Return True if another tool wrote the entry for a URL that is not http or https, such as a data: URL."""
+    """Return True if another tool wrote the entry for a URL that is not http or https, such as data:."""
     if not isinstance(har_entry, Mapping) or OWN_KEY in har_entry:
         return False
     request = har_entry.get("request")
@@ -222,7 +219,7 @@ def _has_other_scheme(har_entry: Any) -> bool:
 
 
 def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
-    """Return the exchange of an entry, and its content. Raises ValueError, OverflowError, BadTarget."""
+    """Return the exchange of an entry, and its content. Raises ValueError, OverflowError or BadTarget."""
     extension = _member(entry, OWN_KEY, dict, {})
     fields = _parse_fields(entry, "response.headers")
     content = _content_bytes(_member(entry, "response.content", dict, {}), fields)
@@ -267,8 +264,8 @@ _REQUIRED: Any = object()
 def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> Any:
     """Return the member of a JSON document at a path such as `request.url`.
 
-    If the member is missing or null, return `default`. Raises ValueError if the member has another kind, or if it is
-    missing and has no default.
+    A missing or null member gives `default`. Raises ValueError for a member of another kind, and for a missing member
+    without a default.
     """
     value = document
     for name in path.split("."):

@@ -1,13 +1,11 @@
 """Redaction of recordings: pseudonyms replace addresses, and placeholders replace secrets.
 
-Pseudonyms and placeholders are keyed hashes. With the same key, an address or a secret has the same replacement in
-every recording. The key is not recorded.
+Both are keyed hashes, so an address or a secret has the same replacement in all recordings with the same key.
 
-Fields that contain a secret keep their names and get the value `redacted`. The content of a response is left out if the
-request had credentials, cookies or a secret in its address, or if the response is private or no-store. The reason is
-that private feeds often have secret addresses in their items. The path of a private target is also replaced by a
-placeholder. If the status is an error, this is done only for a request with credentials, because all errors that
-feedproxy itself generates are no-store.
+A field with a secret gets the value `redacted`. The content of a response is left out if the request had credentials,
+cookies or a secret in its address, or if the response is private or no-store: private feeds often have secret addresses
+in their items. A placeholder then also replaces the path of the target. For error statuses, only credentials count,
+because feedproxy's own errors are no-store.
 """
 
 import hashlib
@@ -25,7 +23,7 @@ from feedproxy.lab.record.exchange import Exchange
 ADDRESSES = "addresses"
 SECRETS = "secrets"
 KEEP_CHOICES = (ADDRESSES, SECRETS)
-"""Values of the option `record_keep`: the parts that are recorded without redaction."""
+"""Values of the option `record_keep`: what is recorded without redaction."""
 
 REDACTED = "redacted"
 
@@ -38,28 +36,29 @@ _ADDRESS_FIELDS = re.compile(
     r"forwarded|x-forwarded-for|x-original-forwarded-for|from|.*(?:real|client|remote|connecting|user)-?ip|.*-client-addr(?:ess)?",
     re.IGNORECASE,
 )
-"""Names of fields that contain an address of the client or its user."""
+"""Pattern of the names of fields that contain an address of the client or its user."""
 _OPAQUE = frozenset({"etag", "if-none-match", "if-match", "if-range", "user-agent"})
 """Fields in which a long token is a validator or a product name, not a secret."""
 _REFERENCE = frozenset({"location", "content-location", "referer"})
-"""Fields with a URI reference as value, often a relative one.  RFC 9110, sections 8.7, 10.1.3 and 10.2.2"""
+"""Fields with a URI reference as value (RFC 9110, sections 8.7, 10.1.3 and 10.2.2)."""
 _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
-"""Matches the target of a link in the field Link.  RFC 8288, section 3"""
+"""Pattern of the target of a link in the field Link (RFC 8288, section 3)."""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""Minimum length in characters of a secret of an address that is also replaced in fields and error messages. A shorter
-secret may occur there as a part of an ordinary word."""
+"""Minimum length in characters of an address's secret that is also replaced in fields and error messages.
+
+A shorter secret may be part of an ordinary word.
+"""
 
 
 def _is_private(exchange: Exchange) -> bool:
-    """Return True if the request has credentials, or the response is private or no-store."""
     directives = CacheControl.from_fields(exchange.fields)
     return _has_credentials(exchange) or directives.no_store or directives.private
 
 
 def _has_credentials(exchange: Exchange) -> bool:
-    """Return True if a field of the request contains credentials, or the target has a fragment that names a stored
-    credential (access/origin_credentials.py)."""
+    """Return True if the request has credentials, in a field or by a fragment that names stored ones
+    (access/origin_credentials.py)."""
     request = exchange.request
     return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
 
@@ -67,7 +66,7 @@ def _has_credentials(exchange: Exchange) -> bool:
 class Redactor:
     """Remover of addresses and secrets from exchanges.
 
-    `key` is the key of the hashes. `keep` names what is recorded without redaction, by members of KEEP_CHOICES.
+    `key` is the key of the hashes. `keep` has members of KEEP_CHOICES.
     """
 
     def __init__(self, key: bytes, keep: Collection[str] = ()) -> None:
@@ -78,18 +77,18 @@ class Redactor:
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
         """Return True if the content must not be recorded.
 
-        `marked_private` is True if the caller knows that the exchange is private.
+        A caller that knows that the exchange is private sets `marked_private`.
         """
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def address(self, address: str) -> str:
-        """Return the pseudonym of a reader's address, or "" for an empty address."""
+        """Return the pseudonym of a reader's address, or "" for ""."""
         return f"reader-{self._hash(client_network(address), 6)}" if self._addresses and address else address
 
     def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:
-        """Return the redacted exchange; `exchange.reader` must be an address.
+        """Return the redacted exchange. `exchange.reader` must be an address.
 
-        `marked_private` is True if the caller knows that the exchange is private.
+        A caller that knows that the exchange is private sets `marked_private`.
         """
         secrets: set[str] = set()
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
@@ -121,7 +120,7 @@ class Redactor:
             return REDACTED
 
     def _redact_path(self, url: str, secrets: set[str]) -> str:
-        """Return the address with a placeholder instead of its path and query. Add the path to `secrets`."""
+        """Return the address with a placeholder for its path and query, and add the path to `secrets`."""
         split = urlsplit(url)
         path = url.partition("://")[2].partition("#")[0][len(split.netloc) :]
         if not self._secrets or not split.netloc or path in ("", "/"):
@@ -146,7 +145,7 @@ class Redactor:
         return self._redact_text(value, secrets)
 
     def _redact_text(self, text: str, secrets: set[str]) -> str:
-        """Return the text with a placeholder instead of each secret in `secrets` that is long enough."""
+        """Return the text with placeholders for the secrets in `secrets` that are long enough."""
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _REPEATED_SECRET_MIN:
                 text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")

@@ -1,12 +1,10 @@
 """Writer of a HAR file that is valid after every exchange.
 
-One write replaces the closing brackets by the next exchange and new brackets. If the process is killed, at most the
-exchange being written is lost, and `har_format.read` skips the incomplete line. The file is not synced, so a power
-failure may lose more exchanges.
+Each write replaces the closing brackets by an exchange and new brackets. A killed process loses at most the exchange
+being written. A power failure may lose more, because the file is not synced.
 
-An existing file is renamed and not continued, so that each file contains all contents to which its entries refer. If
-several processes are told to write to `week.har`, the first process does, and the others write to `week-2.har`,
-`week-3.har` and so on.
+An existing file is renamed, so that each file contains all contents to which its entries refer. Of several processes
+with `week.har`, the first writes this file, and the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib
@@ -51,8 +49,7 @@ class HarWriter:
             raise UsageError(f"{self.path}: {error.strerror or error}") from error
 
     def append(self, exchange: Exchange, content: bytes | None) -> None:
-        """Append one exchange, with its content unless the file already contains the content. Raises
-        RecordingFailed."""
+        """Append one exchange, with its content unless the file already has it. Raises RecordingFailed."""
         new = content if exchange.digest and exchange.digest not in self._written_digests else None
         begins = self._end > len(har_format.HEAD)
         line = (har_format.SEPARATOR if begins else b"") + har_format.entry_line(exchange, new)
@@ -75,7 +72,7 @@ class HarWriter:
         return digest in self._written_digests
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file. May be called more than once. `until`, unless 0, is written as the end of the recording."""
+        """Close the file, and write `until` as the end of the recording unless it is 0. May be called again."""
         if self._file >= 0:
             if until:
                 self._write_end(until)
@@ -100,13 +97,11 @@ class HarWriter:
             self._close_brackets()
 
     def _close_brackets(self) -> None:
-        """Truncate the file after the last complete entry and write the closing brackets."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._file, self._end)
             self._write(har_format.TAIL, self._end)
 
     def _rotate(self) -> None:
-        """Rename the full file and open a new one. Raises RecordingFailed."""
         full = self._file
         try:
             _move_aside(self.path, self._last_instant)
@@ -125,8 +120,10 @@ def _open(path: Path) -> int:
 
 
 def _open_exclusively(path: Path) -> tuple[Path, int]:
-    """Open and lock an empty file with this name, or with the next free number appended. Return its path and its
-    descriptor. Raises UsageError."""
+    """Open and lock an empty file with this name, or with the next free number appended.
+
+    Return its path and its descriptor. Raises UsageError.
+    """
     for number in range(1, PROCESSES_MAX + 1):
         candidate = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
         try:
@@ -138,8 +135,6 @@ def _open_exclusively(path: Path) -> tuple[Path, int]:
 
 
 def _lock(path: Path) -> int | None:
-    """Open an empty file, lock it, and return its descriptor. Return None if another process writes to a file of this
-    name. Raises OSError."""
     while True:
         file = _open(path)
         try:
@@ -156,7 +151,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_same_file(path: Path, status: os.stat_result) -> bool:
-    """Return True if `path` still names the file with this status. Another process may have renamed the file."""
+    """Return True if `path` still names the file with this status, which another process may have renamed."""
     try:
         now = path.stat()
     except FileNotFoundError:
@@ -165,7 +160,6 @@ def _is_same_file(path: Path, status: os.stat_result) -> bool:
 
 
 def _move_aside(path: Path, last: Instant) -> None:
-    """Rename a file: append the time of its last exchange to the name. Raises OSError."""
     stamp = datetime.fromtimestamp(last, UTC).strftime("%Y%m%dT%H%M%SZ")
     number, candidate = 1, path.with_name(f"{path.stem}-{stamp}{path.suffix}")
     while candidate.exists():

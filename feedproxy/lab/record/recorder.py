@@ -1,7 +1,7 @@
 """Recording of traffic: each exchange is redacted and written to a HAR file.
 
-Exchanges are written at once, not in the background, so that a killed process loses at most one. After a failed write
-the recorder logs an error and stops recording. Responses are not affected.
+Each exchange is written at once, so that a killed process loses at most one. After a failed write, the recorder logs an
+error and stops. Responses are not affected.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ from feedproxy.upstream.fetch_result import Fetched, Oversized
 logger = logging.getLogger("feedproxy.record")
 
 DECODED_MAX = 50_000_000
-"""Maximum size of a content that is stored decoded, in bytes. A larger content is stored as received."""
+"""Maximum size of a content that is stored decoded, in bytes. Larger contents are stored as received."""
 
 CONTENTS_CACHED_MAX = 512
-"""Maximum number of bodies with a cached digest. The same body is sent to many readers."""
+"""Maximum number of bodies with a cached digest. Many readers get the same body."""
 
 
 class Recorder:
@@ -45,7 +45,7 @@ class Recorder:
         """Record one exchange.
 
         `exchange.reader` is a network address. `body` is the body as transferred, with its content coding, or None if
-        it was not kept. `private` marks a response that is for this reader alone, or for authenticated readers.
+        unknown. `private` marks a response for this reader alone, or for authenticated readers.
         """
         if self._writer is None:
             return
@@ -67,14 +67,13 @@ class Recorder:
             self.close()
 
     def close(self, until: Instant = 0.0) -> None:
-        """Close the file and stop recording. `until`, unless 0, is the time when a complete recording ended."""
+        """Close the file and stop recording. `until` is the end of a complete recording, or 0."""
         if self._writer is not None:
             self._writer.close(until)
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """Return three values for a body: the digest of its content, True if the content is stored undecoded, and the
-        content.
+        """Return the digest of a body's content, True if the content is stored undecoded, and the content.
 
         The content is empty if the file already contains it.
         """
@@ -92,7 +91,7 @@ class Recorder:
 
 
 def with_digest(exchange: Exchange, body: bytes | None) -> tuple[Exchange, bytes]:
-    """Add the digest of the content to an exchange. Return the exchange and the content.
+    """Return the exchange with the digest of its content, and the content.
 
     `body` is the body as transferred, with its content coding.
     """
@@ -108,7 +107,7 @@ def _without_hop_fields(exchange: Exchange) -> Exchange:
 
 
 def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return the decoded content and False. If decoding fails, return the body itself and True."""
+    """Return the decoded content and False, or after a failure the body itself and True."""
     if not layers(encoding):
         return body, False
     try:
@@ -129,10 +128,6 @@ class RecordingClient:
         return getattr(self._client, name)
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Send a request with the wrapped client, record the exchange, and return the response.
-
-        Raises the client's errors.
-        """
         recorder = self._recorder()
         if recorder is None:
             return await self._client.fetch(request, skip_address_check=skip_address_check)
@@ -159,5 +154,4 @@ class RecordingClient:
         return answer
 
     async def close(self) -> None:
-        """Close the wrapped client."""
         await self._client.close()

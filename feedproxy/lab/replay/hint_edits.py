@@ -1,8 +1,7 @@
 """Insertion and removal of schedule hints in a feed's document. All other bytes remain.
 
-`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` stands for the elements of the RSS 1.0 syndication module,
-which may occur in any XML feed. Documents without an editable channel are not changed: OPML, JSON, HTML, and documents
-in an encoding that is not a superset of ASCII.
+`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` stands for the RSS 1.0 syndication module, which may occur
+in any XML feed. OPML, JSON, HTML, and documents in an encoding without ASCII are not changed.
 """
 
 import re
@@ -23,7 +22,7 @@ NAMES = frozenset(_ELEMENTS)
 """Names of the hints, in lower case."""
 
 FAULT_NAMES = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
-"""Maps a hint to the fault that inserts invalid values for it."""
+"""The fault that inserts invalid values of a hint, by hint."""
 
 _PERIOD = re.compile(r"(?:hourly|daily|weekly|monthly|yearly)(?:/[1-9][0-9]{0,5})?")
 _MINUTES = re.compile(r"[1-9][0-9]{0,8}")
@@ -54,7 +53,7 @@ def remove_hint(content: bytes, name: str) -> bytes:
 
 
 def set_hint(content: bytes, name: str, value: str) -> bytes:
-    """Return the document with the hint `name` in its channel; an earlier value is replaced.
+    """Return the document with the hint `name` in its channel, in place of an earlier value.
 
     `value` is any text for `ttl`, a list with commas for `skiphours` and `skipdays`, and a text such as `hourly/2` for
     `sy`.

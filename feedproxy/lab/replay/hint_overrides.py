@@ -1,7 +1,4 @@
-"""Fields and schedule hints that are removed from all responses (--strip) or added to them (--add).
-
-Changed documents keep their validators, because every version is changed in the same way.
-"""
+"""Fields and schedule hints that a replay removes from all responses (--strip) or adds to them (--add)."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -14,7 +11,7 @@ from feedproxy.lab.replay import hint_edits
 from feedproxy.lab.replay.replay_response import Representation
 
 type Change = Callable[[Representation], Representation]
-"""A change that is applied to every response with status 200."""
+"""A change to every response with status 200."""
 
 _SECONDS = ("max-age", "s-maxage", "stale-while-revalidate", "stale-if-error")
 _FLAGS = (
@@ -31,15 +28,12 @@ _VALUES = {
 _NONSENSE = {name: f"; for invalid values use --fault {fault}=…" for name, fault in hint_edits.FAULT_NAMES.items()}
 
 _FRAMING = HOP_BY_HOP | {"content-length", "content-encoding", "date"}
-"""Fields that --add does not accept, because they depend on how and when each response is sent."""
+"""Fields that --add does not accept, because they depend on how and when a response is sent."""
 _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 def parse_changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
-    """Parse the arguments of --strip and --add and return the changes: removals first, then additions.
-
-    Raises UsageError.
-    """
+    """Return the changes of --strip and --add, removals first. Raises UsageError."""
     return [*map(_strip, strip), *map(_add, add)]
 
 
@@ -92,10 +86,7 @@ def _field(name: str, value: str) -> Change:
 
 
 def _directive(representation: Representation, directive: str) -> Representation:
-    """Return the representation with this directive in Cache-Control.
-
-    An earlier directive of the same name is replaced.
-    """
+    """Return the representation with this directive in Cache-Control, in place of one with the same name."""
     name = directive.partition("=")[0]
     directives = (representation.fields.combined("cache-control") or "").split(",")
     others = [text.strip() for text in directives if text.strip() and text.strip().lower().partition("=")[0] != name]

@@ -1,7 +1,4 @@
-"""HTTP/1.1 server of a replay.
-
-h11 parses requests and frames responses. Faults of the connection bypass h11: delays, wrong lengths and resets.
-"""
+"""HTTP/1.1 server of a replay, with h11. Faults of the connection bypass h11: delays, wrong lengths and resets."""
 
 import asyncio
 import contextlib
@@ -26,7 +23,7 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse
 
 HEAD_MAX = 65_536
 _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
-"""Matches field values that h11 can send. Other recorded values are dropped."""
+"""Pattern of the field values that h11 can send. Other recorded values are dropped."""
 
 BODY_PIECES = 8
 """Number of pieces in which a slow body is sent."""
@@ -40,11 +37,11 @@ NO_TUNNEL = (
 )
 
 type Observer = Callable[[Exchange, bytes], None]
-"""Callback that gets each finished exchange and the body of its response."""
+"""Callback for each finished exchange and the body of its response."""
 
 
 class ReplayListener:
-    """Serves a replay. `start` sets `port`."""
+    """Listener that serves a replay. `start` sets `port`."""
 
     def __init__(
         self,
@@ -54,9 +51,9 @@ class ReplayListener:
         observe: Observer | None = None,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """Create a listener. `start` makes it listen.
+        """Create a listener, which `start` opens.
 
-        `observe` is called with each exchange. `answered` is called after each response, for a clock that advances with
+        `observe` is called with each exchange, and `answered` after each response, for a clock that advances with
         requests.
         """
         self._replay = replay
@@ -70,17 +67,14 @@ class ReplayListener:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listen on a socket. Raises OSError."""
         self._server = await asyncio.start_server(self._serve, host or None, port, limit=HEAD_MAX)
         self.host, self.port, *_ = self._server.sockets[0].getsockname()
 
     @property
     def url(self) -> str:
-        """Return the URL of the listening socket."""
         return f"http://{uri.join_host_port(self.host, self.port)}"
 
     async def close(self) -> None:
-        """Stop listening, and close all connections."""
         if self._server is not None:
             self._server.close()
             for writer, task in list(self._connections.items()):
@@ -111,7 +105,6 @@ class ReplayListener:
             writer.close()
 
     async def _answer(self, connection: "_Connection", head: ReplayRequestHead) -> bool:
-        """Answer one request. Return True if the connection can be reused."""
         at = self._clock.now()
         if head.method == "CONNECT":
             await connection.send_error(405, NO_TUNNEL, format_http_date(at), [("Allow", "GET, HEAD")])
@@ -164,7 +157,6 @@ class _Connection:
         self.peer = str(peer[0]) if peer else ""
 
     async def next_request(self) -> ReplayRequestHead | None:
-        """Return the next request without its content, or None if the client sends no further request."""
         if self._h11.our_state is h11.DONE:
             if self._h11.their_state is not h11.DONE:
                 return None
@@ -189,7 +181,6 @@ class _Connection:
                     return None
 
     async def send(self, reply: ReplayResponse, *, head_only: bool) -> bool:
-        """Send a response. Return True if the connection can be reused."""
         if reply.pause:
             await asyncio.sleep(reply.pause)
         has_body = reply.status not in (204, 304) and reply.status >= 200
@@ -232,7 +223,6 @@ class _Connection:
         return self._h11.our_state is h11.DONE
 
     async def send_error(self, status: int, message: str, date: str, extra: Iterable[tuple[str, str]] = ()) -> None:
-        """Send an error response and close the connection."""
         body = f"{message}\n".encode("latin-1", "replace")
         fields = Fields([("Date", date), ("Content-Type", "text/plain"), *extra, ("Connection", "close")])
         reason = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
@@ -244,10 +234,8 @@ class _Connection:
             self._writer.write(data)
 
     def _reset(self) -> bool:
-        """Reset the connection (TCP RST), as if the server had crashed.
-
-        Return False, because the connection cannot be reused.
-        """
+        """Reset the connection (TCP RST), as if the server had crashed. Return False: the connection cannot be
+        reused."""
         if (plain := self._writer.get_extra_info("socket")) is not None:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()

@@ -1,7 +1,6 @@
-"""Origin of a replay. It serves the version of the current virtual instant, changed by hints and faults.
+"""Origin of a replay: it serves the version of the virtual instant, changed by hints and faults.
 
-It never sends a request: an unknown target is answered with 504. The same requests at the same instants get the same
-bytes.
+It sends no requests, and answers an unknown target with 504. The same requests at the same instants get the same bytes.
 """
 
 import re
@@ -27,18 +26,15 @@ from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResp
 from feedproxy.lab.replay.timeline import ReplayWorld, Version
 
 _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
-"""Matches a valid value of If-None-Match (RFC 9110, section 13.1.2). The grammar is applied strictly, because the lab
-tests readers.
-"""
+"""Pattern of a valid If-None-Match (RFC 9110, section 13.1.2), strict because the lab tests readers."""
 
 GZIP_MIN = 256
-"""Minimum size of a content that is compressed, in bytes. The default of nginx is 20 (gzip_min_length), and that of
-Caddy 512 (minimum_length)."""
+"""Minimum size of a content that is compressed, in bytes. nginx has 20 by default, and Caddy 512."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequestHead:
-    """A received request line with its fields. `target` may have any form of RFC 9112, section 3.2."""
+    """A received request line with its fields. `target` has any form of RFC 9112, section 3.2."""
 
     method: str
     target: str
@@ -48,7 +44,7 @@ class ReplayRequestHead:
 class ReplayOrigin:
     """An origin that serves recorded feeds.
 
-    If `plain` is True, no response contains gateway addresses, even if the request has the gateway's form.
+    With `plain`, no response contains gateway addresses, even if the request has the gateway's form.
     """
 
     def __init__(
@@ -60,10 +56,7 @@ class ReplayOrigin:
         plain: bool = False,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """Create an origin for the timelines in `world`.
-
-        `names` maps paths, which are served at any host, to recorded addresses.
-        """
+        """Create an origin for `world`. `names` maps paths, served at any host, to recorded addresses."""
         self.world = world
         self._changes = tuple(changes)
         self._faults = tuple(faults)
@@ -73,7 +66,7 @@ class ReplayOrigin:
         self._counts: Counter[str] = Counter()
 
     def to_replay_request(self, head: ReplayRequestHead, at: Instant) -> ReplayRequest:
-        """Return the request with its target, and count it. Raises BadTarget or NotFound if the target is invalid."""
+        """Return the request with its target, and count the request. Raises BadTarget or NotFound."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
         recorded_target, hops = original_target(target) if self._moves else (target, 0)
@@ -95,10 +88,9 @@ class ReplayOrigin:
         return self._reply_with_faults(version, incoming)
 
     def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
-        """Rewrite Location in a recorded redirect so that the client's next request also goes to the replay.
+        """Return the representation of a redirect with a Location at the replay.
 
-        The recorded Location remains if the client uses the replay as a proxy, or reaches it under the recorded host
-        name: the next request then goes to the replay in any case.
+        The recorded Location remains for a client that uses the replay as a proxy or under the recorded host name.
         """
         location = representation.fields.get("location")
         home = self._names.get(urlsplit(incoming.target).path) if incoming.form is Form.ORIGIN else None
@@ -131,7 +123,7 @@ class ReplayOrigin:
         context: FaultContext,
         version: Version,
     ) -> ReplayResponse:
-        """Apply one fault and return the response. If the fault changed the response, add its name to `faults`."""
+        """Apply one fault and return the response. A fault that changed the response is added to `faults`."""
         after = planned.fault.change_response(reply, incoming, context)
         was = Representation.of(version)
         is_changed = after != reply or (
@@ -142,7 +134,7 @@ class ReplayOrigin:
 
 
 def respond_without_faults(representation: Representation, incoming: ReplayRequest, version: Version) -> ReplayResponse:
-    """Return the response of an origin without faults.  RFC 9110, sections 12, 13 and 15"""
+    """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15)."""
     now = incoming.at
     lines = [("Date", format_http_date(now))]
     if representation.modified:
@@ -201,11 +193,8 @@ def _choose_coding(representation: Representation, incoming: ReplayRequest) -> s
 
 
 def _entity_tag(representation: Representation, version: Version, coding: str) -> str:
-    """Return the recorded ETag.
-
-    A strong tag becomes weak if the content is sent in another coding than the recorded coding. RFC 9110, section
-    8.8.3.3
-    """
+    """Return the recorded ETag, weak if the content is sent in another coding than recorded (RFC 9110, section
+    8.8.3.3)."""
     strong = representation.tag.startswith('"')
     return (
         f"W/{representation.tag}"
@@ -220,8 +209,7 @@ def _gzip(body: bytes) -> bytes:
 
 
 def _parse_target(head: ReplayRequestHead) -> tuple[Form, str, str]:
-    """Return the form of a request's target, the target URI, and the gateway's prefix (`http://HOST/`), or "" for other
-    forms."""
+    """Return the form of a request's target, the target URI, and the gateway's prefix (`http://HOST/`) or ""."""
     if not head.target.startswith("/"):
         return Form.ABSOLUTE, uri.normalise(head.target), ""
     host = head.fields.get("host") or ""

@@ -1,4 +1,4 @@
-"""Request, representation and response of a replay: the values that hints and faults change."""
+"""Request, representation and response of a replay, which hints and faults change."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,7 @@ _MOVED = re.compile(r"/moved-([0-9]{1,3})(?=/)")
 
 
 class Form(StrEnum):
-    """Form of the request target."""
+    """Form of a request target."""
 
     ORIGIN = "origin"
     ABSOLUTE = "proxy"
@@ -23,24 +23,24 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request.
+    """A request for `target`, the recorded address.
 
-    `target` is the recorded address. `hops` is the number of redirects that led from it to this request.
+    `hops` is the number of redirects from `target` to this request.
     """
 
     request: Request
     form: Form
     at: Instant
     number: int
-    """Number of the request among the requests for this target, from 1."""
+    """Number of the request among those for the same target, from 1."""
     target: str
     hops: int = 0
     base: str = ""
-    """Prefix of the addresses sent to this client. Empty unless the request has the gateway's form."""
+    """Prefix of the addresses for a client of the gateway, or ""."""
 
     def moved_address(self, hops: int) -> str:
-        """Return the address after `hops` redirects: a gateway address if the client uses the gateway, otherwise the
-        target URI."""
+        """Return the address after `hops` redirects: a gateway address for a client of the gateway, or the target
+        URI."""
         return self.base + moved_target(self.target, hops)
 
     @property
@@ -58,7 +58,7 @@ def moved_target(target: str, hops: int) -> str:
 
 
 def original_target(target: str) -> tuple[str, int]:
-    """Return the target and the number of redirects that led to an address: the inverse of `moved_target`."""
+    """Return the target of an address, and the number of redirects to the address."""
     start = len(uri.origin_of(target))
     match = _MOVED.match(target, start)
     return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)
@@ -72,13 +72,11 @@ class Representation:
     fields: Fields
     content: bytes
     tag: str
-    """Value of ETag, or "" without ETag."""
     modified: str
-    """Value of Last-Modified, or "" without Last-Modified."""
     compresses: bool = False
-    """True if clients that accept gzip get the content compressed."""
+    """True if clients that accept gzip get gzip."""
     raw: tuple[str, ...] = ()
-    """Codings that the recorded Content-Encoding names, although the content does not have them."""
+    """Codings that the recorded Content-Encoding names, but that the content does not have."""
     reason: str = ""
 
     @classmethod
@@ -96,7 +94,6 @@ class Representation:
         )
 
     def with_field(self, name: str, value: str) -> "Representation":
-        """Return a copy with this field. Fields of the same name are replaced."""
         return replace(self, fields=self.fields.with_field(name, value))
 
 
@@ -106,7 +103,7 @@ class ReplayResponse:
 
     status: int
     fields: Fields
-    """Fields without Content-Length, which the listener adds."""
+    """Fields of the response, without Content-Length."""
     body: bytes = b""
     reason: str = ""
     pause: Seconds = 0.0
@@ -120,5 +117,4 @@ class ReplayResponse:
     faults: tuple[str, ...] = field(default=())
 
     def with_field(self, name: str, value: str) -> "ReplayResponse":
-        """Return a copy with this field. Fields of the same name are replaced."""
         return replace(self, fields=self.fields.with_field(name, value))

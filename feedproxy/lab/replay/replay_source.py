@@ -1,4 +1,4 @@
-"""Construction of a replay from the arguments of the command line."""
+"""Construction of a replay from command line arguments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ReplayOptions:
 
 
 def open_source(path: Path, read_har: Callable[[Path], Recording] = har_format.read) -> ReplayWorld:
-    """Read a recording, or a folder with dated versions or recordings. Return its timelines.
+    """Return the timelines of a recording, or of a folder with dated versions or recordings.
 
     `read_har` reads one HAR file. Raises UsageError.
     """
@@ -53,7 +53,7 @@ def make_replay(
     plain: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> ReplayOrigin:
-    """Return a replay that begins at `start`. Raises UsageError if an option is invalid."""
+    """Return a replay that begins at `start`. Raises UsageError for an invalid option."""
     planned = [parse_fault(text, CATALOGUE, start, f"{options.seed}/{at}") for at, text in enumerate(options.faults)]
     return ReplayOrigin(
         world, changes=parse_changes(options.strip, options.add), faults=planned, plain=plain, names=names
@@ -61,7 +61,7 @@ def make_replay(
 
 
 def feed_table(world: ReplayWorld) -> Iterator[tuple[str, Timeline]]:
-    """Yield each feed once, with the first of its addresses."""
+    """Yield each feed once, with its first address."""
     listed: set[int] = set()
     for name, feed in {**world.targets, **world.paths}.items():
         if id(feed) not in listed:

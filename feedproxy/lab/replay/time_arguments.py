@@ -1,4 +1,4 @@
-"""Parsers of virtual time on the command line: instants, durations, and the schedules of faults."""
+"""Parsers of virtual time on the command line: instants, durations, and schedules of faults."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 
 LAST: Instant = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest virtual instant. HTTP dates end with the year 9999, and expiry dates are later than the instant."""
+"""Latest virtual instant, so that expiry dates stay below the year 9999, the end of HTTP dates."""
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _LENGTH = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[wdhms])+|[0-9]+(?:\.[0-9]+)?")
@@ -20,16 +20,16 @@ _NUMBERS = re.compile(r"#([0-9]+)(?:\.\.([0-9]*))?")
 
 
 def parse_length(text: str) -> Seconds:
-    """Parse a duration such as `90`, `90s`, `1h30m` or `2d` and return seconds. Raises UsageError."""
+    """Return the seconds of a duration such as `90`, `90s`, `1h30m` or `2d`. Raises UsageError."""
     if not _LENGTH.fullmatch(text):
         raise UsageError(f"invalid duration {text!r}: expected one such as 90s, 1h30m or 2d")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def parse_instant(text: str, first: Instant) -> Instant:
-    """Parse an instant: ISO 8601 (UTC without a zone), Unix seconds as `@…`, or `+LENGTH` after `first`.
+    """Return the instant of ISO 8601 (UTC without a zone), `@` and Unix seconds, or `+LENGTH` after `first`.
 
-    Raises UsageError if it is invalid.
+    Raises UsageError.
     """
     try:
         instant = _parse_time(text, first)
@@ -51,10 +51,9 @@ def _parse_time(text: str, first: Instant) -> Instant:
 
 @dataclass(frozen=True, slots=True)
 class FaultSchedule:
-    """The times and requests for which a fault is active: a period, a share of requests, and a range of request
-    numbers.
+    """The times and requests for which a fault is active.
 
-    A fault is active if all three conditions hold.
+    All three conditions must hold: a period, a share of the requests, and a range of request numbers.
     """
 
     begin: Instant | None = None
@@ -65,7 +64,7 @@ class FaultSchedule:
     def holds(self, now: Instant, number: int, random: Random) -> bool:
         """Return True if the fault is active for the request with this number at the instant `now`.
 
-        A random number decides if the request belongs to the share for which the fault is active.
+        `random` decides whether the request belongs to the share.
         """
         first, last = self.numbers
         return (
@@ -78,10 +77,10 @@ class FaultSchedule:
 
 
 def parse_when(text: str, start: Instant) -> FaultSchedule:
-    """Parse a schedule: `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3`, `#3..5`, or several with
-    commas.
+    """Return the schedule of a text such as `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3` or
+    `#3..5`.
 
-    Durations count from `start`, the beginning of the replay. An empty text means always. Raises UsageError.
+    Commas join several conditions, and "" means always. Durations count from `start`. Raises UsageError.
     """
     begin: Instant | None = None
     end: Instant | None = None

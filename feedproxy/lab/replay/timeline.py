@@ -1,9 +1,8 @@
-"""Timelines of addresses. Each version is served from its instant until the instant of the next version.
+"""Timelines of addresses. Each version is served until the instant of the next version.
 
-The versions of an address come from the recorded responses of its origin. A version begins at the time of its request,
-or at Last-Modified if this time lies between the previous request and its request. A 304 means that the last version
-with status 200 is current again. Redirects, errors and 410 are versions, too. The conversion skips responses without
-recorded content, partial responses (206, 226), 412, 416, and network failures, which faults can inject.
+The versions of an address are the recorded responses of its origin, with redirects and errors. A version begins at its
+request, or at its Last-Modified if that lies between the previous request and its request. After a 304, the last
+version with status 200 is current again.
 """
 
 from bisect import bisect_right
@@ -18,8 +17,7 @@ from feedproxy.http.message import Fields
 from feedproxy.lab.record.exchange import Exchange, Recording, Side, content_digest
 
 SKIPPED_STATUSES = frozenset({*range(200), 206, 226, 412, 416})
-"""Statuses of exchanges that give no version: 0 for no response, informational ones such as 101 of a WebSocket, and
-responses that are not the whole representation."""
+"""Statuses that give no version: no response (0), informational responses, and partial representations."""
 
 DROPPED_FIELDS = (
     # The replay generates these fields.
@@ -41,25 +39,23 @@ class Version:
     """Fields of the response, without DROPPED_FIELDS."""
     content: bytes = b""
     tag: str = ""
-    """Value of ETag, or "" without ETag."""
     modified: str = ""
-    """Value of Last-Modified, or "" without Last-Modified."""
     expires_in: float | None = None
     """Seconds from the response's Date to its Expires, or None without Expires."""
     coded: tuple[str, ...] = ()
     """Content codings of the recorded response."""
     raw: bool = False
-    """True if `content` is the recorded body, which does not have the codings in `coded`."""
+    """True if `content` is the recorded body, which lacks the codings in `coded`."""
     reason: str = ""
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 of the content in hexadecimal, as in recordings, or "" for empty content."""
+        """Return the SHA-256 of the content in hexadecimal, or "" for empty content."""
         return content_digest(self.content)
 
 
 class Timeline:
-    """The versions of one address, sorted by time. Raises ValueError if there is no version."""
+    """The versions of one address, sorted by time. Raises ValueError for an empty list."""
 
     def __init__(self, versions: Iterable[Version]) -> None:
         self.versions = tuple(sorted(versions, key=lambda version: version.since))
@@ -75,17 +71,13 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class ReplayWorld:
-    """All timelines of a replay. `targets` maps addresses to timelines. `paths` maps paths to timelines that every host
-    serves."""
+    """All timelines of a replay, by address (`targets`), and by path at every host (`paths`)."""
 
     targets: Mapping[str, Timeline] = field(default_factory=dict)
     paths: Mapping[str, Timeline] = field(default_factory=dict)
 
     def find(self, target: str) -> Timeline | None:
-        """Return the timeline of a normalised target.
-
-        http and https share a timeline, because the replay serves only http.
-        """
+        """Return the timeline of a normalised target, or None. http and https share a timeline."""
         if (timeline := self.targets.get(target)) is not None:
             return timeline
         scheme, _, rest = target.partition("://")
@@ -95,12 +87,12 @@ class ReplayWorld:
 
     @property
     def first(self) -> Instant:
-        """Return the time of the first version. Raises ValueError if there is no version."""
+        """Return the time of the first version. Raises ValueError without a version."""
         return min(timeline.versions[0].since for timeline in self._all)
 
     @property
     def last(self) -> Instant:
-        """Return the time of the last version. Raises ValueError if there is no version."""
+        """Return the time of the last version. Raises ValueError without a version."""
         return max(timeline.versions[-1].since for timeline in self._all)
 
     @property
@@ -117,7 +109,7 @@ class ReplayWorld:
 def world_of(recording: Recording) -> ReplayWorld:
     """Return the timelines of a recording.
 
-    Addresses without recorded requests to origins get their versions from responses to readers.
+    An address without recorded requests to its origin gets its versions from responses to readers.
     """
     timelines: dict[str, Timeline] = {}
     for side in (Side.READER, Side.ORIGIN):

@@ -1,15 +1,13 @@
-"""Reading of folders with dated versions of feeds.
+"""Reader of folders with dated versions of feeds.
 
-A feed has one of two forms. It is an archive `NAME.tar.xz` (or .tar, .tar.gz) with a file for each version, dated by
-its modification time. Or it is a file `NAME.json` with metadata, beside an archive or a folder `NAME` with its
-versions:
+A feed is an archive `NAME.tar.xz` (or .tar, .tar.gz) with one file for each version, dated by modification times. Or a
+file `NAME.json` with metadata stands beside an archive or folder `NAME`:
 
     {"source": "owner/repository", "path": "feed.xml", "versions": [
-        {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
+      {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
 
-`time` is in Unix seconds. Any host serves a feed as `/NAME`, and as `/SOURCE/PATH` if the metadata has these keys. A
-feed with the key `url` is also served at that address. Versions have a strong ETag computed from their bytes, and
-Last-Modified.
+`time` is in Unix seconds. Every host serves the feed as `/NAME`, and as `/SOURCE/PATH` if the metadata has these keys.
+A feed with the key `url` is also served at that address.
 """
 
 import json
@@ -55,8 +53,6 @@ class FeedVersions:
 
 
 def read(folder: Path) -> list[FeedVersions]:
-    """Read the feeds of a folder and return them. The list is empty if the folder has no dated versions. Raises
-    UsageError."""
     histories = [history for file in sorted(folder.glob("*.json")) if (history := _history(file)) is not None]
     alone = [
         archive
@@ -67,13 +63,11 @@ def read(folder: Path) -> list[FeedVersions]:
 
 
 def read_archive(archive: Path) -> list[FeedVersions]:
-    """Read the feed of an archive and return it. Raises UsageError."""
     description = _history(_manifest_path(archive)) if _manifest_path(archive).exists() else None
     return [description] if description is not None else _versions_by_file_date(archive)
 
 
 def world_of(histories: list[FeedVersions]) -> ReplayWorld:
-    """Return the timelines of feeds, by address and by path."""
     targets = {feed.url: feed.timeline for feed in histories if feed.url}
     return ReplayWorld(targets, {path: feed.timeline for feed in histories for path in feed.paths})
 
@@ -98,15 +92,14 @@ def _history(file: Path) -> FeedVersions | None:
 
 
 def _manifest_path(archive: Path) -> Path:
-    """Return the path `NAME.json` of an archive's metadata."""
     ending = next(suffix for suffix in ARCHIVES if archive.name.endswith(suffix))
     return archive.with_name(archive.name.removesuffix(ending) + ".json")
 
 
 def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
-    """Read an archive without metadata and return its feed in a list. The list is empty if the archive has no files.
+    """Return the feed of an archive without metadata, in a list, dated by the modification times of its files.
 
-    Versions are dated by the modification times of the files.
+    The list is empty if the archive has no files.
     """
     try:
         with tarfile.open(archive) as tar_file:

@@ -1,7 +1,7 @@
 """Faults of documents: a wrong charset or wrong schedule hints.
 
-A changed document gets another ETag, and a Last-Modified that is not earlier than the change. Otherwise a reader that
-has the unchanged document would get 304.
+A changed document gets another ETag and a later Last-Modified. Otherwise a reader with the unchanged document would get
+304.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, Representation
 
 
 def with_content(representation: Representation, content: bytes, mark: str, context: FaultContext) -> Representation:
-    """Return the representation with another content, ETag and Last-Modified. `mark` is appended to the tag."""
+    """Return the representation with another content, ETag and Last-Modified. `mark` is appended to the ETag."""
     if content == representation.content:
         return representation
     tag = (

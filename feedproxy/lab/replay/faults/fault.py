@@ -1,4 +1,4 @@
-"""Base class and schedule of faults. An active fault changes the representation or the response."""
+"""Base class and schedule of faults, which change the representation or the response."""
 
 import math
 from dataclasses import dataclass
@@ -11,19 +11,17 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
-"""Maximum absolute value of a number in a fault's value: in seconds, three centuries. A time that differs by this much
-from today can still be written as an HTTP date, because HTTP dates end with the year 9999."""
+"""Maximum absolute value of a number in a fault's value: three centuries in seconds, for valid HTTP dates."""
 
 
 @dataclass(frozen=True, slots=True)
 class FaultContext:
-    """The circumstances of a faulty response: the time, reproducible random numbers, and the time when the fault
-    began."""
+    """The circumstances of a faulty response: time, reproducible random numbers, and the beginning of the fault."""
 
     now: Instant
     random: Random
     since: Instant | None = None
-    """Start of the period in which the fault is active; None if the period has no start."""
+    """Start of the period in which the fault is active, or None without a start."""
 
 
 class Fault:
@@ -34,27 +32,24 @@ class Fault:
 
     name: ClassVar[str]
     default: ClassVar[str] = ""
-    """Value of the fault if the command line gives none."""
+    """Value of the fault if the command line states no value."""
     when: ClassVar[str] = ""
-    """Period in which the fault is active if the command line gives none, in the syntax of `@WHEN`."""
     moves: ClassVar[bool] = False
-    """True if the fault redirects to other addresses, at which the feed is served."""
+    """True if the fault redirects to other addresses with the feed."""
 
     def __init__(self, value: str = "") -> None:
-        """Store and check the value. Raises UsageError if it is invalid."""
+        """Store the fault's value. Raises UsageError if it is invalid."""
         self.value = value or self.default
         self.check()
 
     def check(self) -> None:
-        """Check the value. Raises UsageError if it is invalid."""
         if self.value and not self.default:
             raise UsageError(f"--fault {self.name}={self.value}: expected no value")
 
     def change_representation(
         self, representation: Representation, incoming: ReplayRequest, context: FaultContext
     ) -> Representation:
-        """Return the representation as the fault changes it. The conditions of the request are evaluated against the
-        result."""
+        """Return the representation as the fault changes it. Conditions are evaluated against the result."""
         return representation
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
@@ -62,7 +57,7 @@ class Fault:
         return reply
 
     def parse_number(self, least: float | None = None) -> float:
-        """Return the value as a number. Raises UsageError if it is not a number, or below `least`."""
+        """Return the value as a number. Raises UsageError for other text, and below `least`."""
         try:
             number = float(self.value)
         except ValueError:
@@ -81,7 +76,6 @@ class PlannedFault:
     seed: str
 
     def context(self, incoming: ReplayRequest) -> FaultContext | None:
-        """Return the circumstances of a request, or None if the fault is not active for it."""
         # Each request has its own seed, so that other requests do not change its response.
         random = Random(f"{self.seed}/{incoming.target}/{incoming.number}")  # noqa: S311 -- a simulation, no secret
         if not self.when.holds(incoming.at, incoming.number, random):
@@ -90,9 +84,9 @@ class PlannedFault:
 
 
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
-    """Parse `NAME[=VALUE][@WHEN]` and return the fault.
+    """Return the fault in the text `NAME[=VALUE][@WHEN]`.
 
-    Raises UsageError; for an unknown name, the message suggests the most similar name.
+    Raises UsageError, which suggests a similar name for an unknown name.
     """
     import difflib  # noqa: PLC0415 -- only for unknown names
 
