@@ -1,4 +1,4 @@
-"""Comparison of all copies of this machine with Redis, after events were lost or local changes were not sent."""
+"""Comparison of this machine's copies with Redis, after events were lost or changes were not sent."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,9 +12,9 @@ COMPARE_BATCH = 200
 
 
 class CopyComparison:
-    """Comparison of copies by their fencing tokens: older copies are fetched or dropped, newer ones are sent.
+    """Comparison of copies by fencing token: an older copy is fetched or dropped, and a newer copy is sent.
 
-    `is_mine` returns whether this worker process compares a target. `invalidate` is called before a copy is dropped.
+    `is_mine` returns True for targets that this worker compares. `invalidate` is called before a copy is dropped.
     """
 
     def __init__(
@@ -31,10 +31,10 @@ class CopyComparison:
         self._task: asyncio.Task[None] | None = None
         self._is_requested = False
         self.count = 0
-        """Number of comparisons of all copies."""
+        """Number of complete comparisons."""
 
     def request(self) -> None:
-        """Start a comparison soon, also if one is in progress."""
+        """Start a comparison of all copies soon, even while another is in progress."""
         self._is_requested = True
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._compare())
@@ -70,7 +70,6 @@ class CopyComparison:
         await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """Cancel a comparison in progress."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

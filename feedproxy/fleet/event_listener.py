@@ -1,9 +1,8 @@
-"""Listener for the events of all machines. It applies them in order, and detects missed events.
+"""Listener for the events of all machines, which applies them in order.
 
-Events are numbered and arrive over a subscription. A listener may miss some, because of a lost connection or a full
-output buffer of Redis. The listener notices the gap by the number of the next event, or by asking Redis once a second
-for the number of the last event. It then reads the missed events from the log. If the log does not contain them any
-more, or Redis has lost its data, all copies of this machine are compared with Redis.
+Events are numbered. A listener misses events if its connection is lost, or Redis's output buffer is full. The number of
+the next event shows the gap, or that of the last event, for which the listener asks once a second. Missed events are
+read from the log. If the log lacks them, all copies are compared with Redis.
 """
 
 import asyncio
@@ -17,17 +16,16 @@ from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations, parse_
 logger = logging.getLogger("feedproxy.fleet")
 
 RESUBSCRIBE_DELAY: Seconds = 0.2
-"""Seconds from the end of a subscription to the next attempt to subscribe."""
+"""Seconds between the end of a subscription and the next attempt to subscribe."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Number of consecutive checks with missed events after which the connection is replaced. A message from Redis resets
-the count to 0."""
+"""Number of consecutive checks with missed events after which the connection is replaced."""
 
 
 class EventListener:
     """A subscription to events. It calls `on_event` with each event of other machines, in order.
 
-    After a gap that the log does not cover, it calls `on_events_lost`.
+    `on_events_lost` is called after a gap that the log does not cover.
     """
 
     def __init__(
@@ -45,16 +43,14 @@ class EventListener:
         """Number of the last applied event."""
         self.gaps = 0
         self._missed = 0
-        """Number of consecutive checks that found missed events."""
+        """Number of consecutive checks with missed events. A message from Redis resets the number."""
         self.subscribed = asyncio.Event()
         """Set while the subscription exists."""
 
     def start(self) -> None:
-        """Start listening. Requires a running event loop."""
         self._task = asyncio.ensure_future(self._listen())
 
     async def close(self) -> None:
-        """Stop listening."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -77,7 +73,7 @@ class EventListener:
                 await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Ask Redis whether events were missed, and apply them. Raises RedisUnavailable or RedisRefused."""
+        """Ask Redis for missed events, and apply them. Raises RedisUnavailable or RedisRefused."""
         last_number = self.last_number
         # An event that arrives during the request is not missed.
         if last_number is None or (

@@ -1,4 +1,4 @@
-"""The store of a machine in a fleet: its own store, in front of the copies that other machines have fetched."""
+"""The store of a machine in a fleet: its own store, with an exchange of copies with other machines."""
 
 import asyncio
 import logging
@@ -21,11 +21,11 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 FLUSH_TIMEOUT = 2.0
-"""Seconds for which a purge by the operator waits until it is sent to Redis."""
+"""Seconds for which an operator's purge waits until Redis has it."""
 
 
 class FleetStore:
-    """A store that reads from this machine alone. `put` queues copies for other machines; `fetch_copy` fetches
+    """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches
     theirs."""
 
     def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock) -> None:
@@ -41,7 +41,7 @@ class FleetStore:
         self._global_epoch = 0
         self.received_count = 0
         self.peer_copy_applied = Signal[str]()
-        """Emits a target after a peer's copy or a peer's purge of the target was applied here."""
+        """Emits the target of a peer's copy or purge that was applied here."""
 
     # -- the Store protocol
 
@@ -65,8 +65,7 @@ class FleetStore:
         return self.local.version(target, used=used)
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store a resource here, under a higher token than that of the replaced resource, and send it to the other
-        machines."""
+        """Store a resource here, with a higher token than the replaced resource, and send it to the other machines."""
         target, token = resource.target, self.coordination.token(resource.target)
         # Without a lease, the time of the fetch in microseconds is the token.
         fencing_token = max(token or int(resource.fetched * 1_000_000), resource.fencing_token + 1)
@@ -93,8 +92,7 @@ class FleetStore:
         await self.local.wait_written(target)
 
     async def flush(self) -> None:
-        """Return when all resources are written here and sent to Redis. The call does not wait for an unavailable
-        Redis."""
+        """Return when all resources are written here and sent to an available Redis."""
         await self.local.flush()
         await self.redis_queue.flush(FLUSH_TIMEOUT)
 
@@ -112,9 +110,9 @@ class FleetStore:
         return resource.fencing_token if resource is not None else 0
 
     async def fetch_copy(self, target: str) -> bool:
-        """Apply a later copy or purge of another machine. Return True if this changed anything here.
+        """Apply a later copy or purge of another machine. Return True if a resource has changed here.
 
-        The call returns within the timeout for requests to Redis, and at once while Redis is unavailable.
+        The call waits at most for the timeout of requests, and not at all while Redis is unavailable.
         """
         before = self._invalidation_epochs(target)
         try:
@@ -124,7 +122,7 @@ class FleetStore:
         return await self.store_copy(target, stored_copy, before)
 
     def schedule_pull(self, target: str) -> None:
-        """Fetch the later copy from Redis in the background."""
+        """Fetch the later copy of `target` from Redis in the background."""
         self._pulls.join_or_start(target, lambda: self._pull(target))
 
     async def _pull(self, target: str) -> bool:
@@ -139,8 +137,8 @@ class FleetStore:
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store a peer's copy here. Return True if it was later than the local copy.
 
-        The copy is ignored if the target was purged here since `wait_purge_sent` returned the state `before`, because
-        Redis does not have that purge yet.
+        A copy is ignored if the target was purged here since `wait_purge_sent` returned `before`: Redis lacks this
+        purge.
         """
         if before != self._invalidation_epochs(target) or self.redis_queue.is_purge_pending(target):
             return False
@@ -167,14 +165,14 @@ class FleetStore:
         return True
 
     async def drop(self, target: str) -> None:
-        """Delete a copy that another machine purged, without sending an event to other machines."""
+        """Delete a copy that another machine purged, without an event for other machines."""
         self._advance_epoch(target)
         self.coordination.local.invalidate(target)
         await self.local.delete(target)
         self.peer_copy_applied.emit(target)
 
     async def all_targets(self) -> AsyncIterator[str]:
-        """Yield each target in Redis, or none while Redis is unavailable."""
+        """Yield each target in Redis, or no target while Redis is unavailable."""
         try:
             async for target in self.redis_operations.targets():
                 yield target
@@ -184,16 +182,14 @@ class FleetStore:
     # -- effects of leases
 
     def on_lease_released(self, target: str, token: int) -> None:
-        """Release the lease of `target` with this token in Redis."""
         self.redis_queue.enqueue_release(target, token)
 
     def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Announce to the other machines that requests to `site` must wait until the instant `until`."""
         if self.redis_operations.connection.up:
             self.redis_queue.send_event(lambda: self.redis_operations.publish_unlogged("site", site, until))
 
     def on_invalidated(self, target: str | None) -> None:
-        """Invalidate `target` on the other machines. None stands for all targets."""
+        """Invalidate `target`, or all targets if it is None, on the other machines."""
         if target is None:
             self._global_epoch += 1
             self.redis_queue.send_event(self.redis_operations.invalidate_all)
@@ -202,7 +198,7 @@ class FleetStore:
             self.redis_queue.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
+        """Wait until no purge of `target` is queued. Return the state for `store_copy` (`before`)."""
         # A purge gets its fencing token when it is sent. The next lease must have a higher token.
         if self.redis_queue.is_purge_pending(target):
             await self.redis_queue.flush(FLUSH_TIMEOUT)

@@ -1,9 +1,7 @@
-"""Lua scripts. Redis executes each as one step. A script that is sent twice has the same result as a script that is
-sent once.
+"""Lua scripts, each of which Redis executes as one step, with the same result if it is sent twice.
 
-Each new token or event number is at least the Unix time in microseconds by Redis's clock. A Redis that has lost its
-data therefore continues with higher numbers than before. The numbers stay below 2**53, and up to this limit Lua's
-numbers are exact. The format `%.0f` writes a number without an exponent.
+Each new token or event number is at least Redis's Unix time in microseconds, so a Redis that has lost its data
+continues with higher numbers. Lua's numbers are exact up to 2**53.
 """
 
 import hashlib
@@ -54,8 +52,7 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""Return the stored version of a copy. If it is later than the caller's version, also return the copy, or false if the
-copy was purged.
+"""Return the stored version of a copy. A later version than the caller's comes with the copy, or false after a purge.
 
 KEYS: copy. ARGV: caller's version.
 """
@@ -72,10 +69,9 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""Acquire a lease. Return two values: the lease's token, or 0 if another machine holds the lease; and the stored
-version.
+"""Acquire a lease. Return its token, or 0 if another machine holds the lease, and the stored version.
 
-If the stored version is later than the caller's version, also return the copy.
+A later version than the caller's comes with the copy.
 
 KEYS: lease, copy, fence. ARGV: duration of the lease in milliseconds, caller's version, token of the caller's earlier
 lease or 0.
@@ -86,7 +82,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""Renew a lease. Return 1 if the lease still has the caller's token, else 0.
+"""Renew a lease. Return 1 if the lease still has the caller's token, or 0.
 
 KEYS: lease. ARGV: caller's token, duration of the lease in milliseconds.
 """
@@ -96,8 +92,7 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""Release a lease and publish a message. If the lease has another token, because another machine has acquired it
-meanwhile, the lease remains.
+"""Publish a message, and release a lease unless another machine has acquired it.
 
 KEYS: lease. ARGV: token, channel, message.
 """
@@ -120,10 +115,9 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""Store a copy. Return two values: 1 if the copy was accepted, or else 0; and the version that is stored afterwards.
+"""Store a copy. Return 1 if the copy was accepted, or 0, and the version that is stored afterwards.
 
-A copy that is not later than the stored version is refused, and so is a copy from a fetch that began before the last
-purge of all targets.
+A copy is refused if a later version is stored, or its fetch began before the last purge of all targets.
 
 KEYS: copy, lease, barrier, sequence, log. ARGV: version, copy, token of a lease to release or nothing, token to compare
 with the barrier, lifetime of the copy in milliseconds, channel, length of the log, message.
@@ -144,7 +138,7 @@ publish(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
 return text(version)
 """
 )
-"""Delete a copy. Its version remains, so that copies of earlier fetches are refused.
+"""Delete a copy, and keep its version, so that copies of earlier fetches are refused.
 
 KEYS: copy, fence, sequence, log. ARGV: version (0 for now), lifetime of the version in milliseconds, channel, length of
 the log, message.
@@ -184,7 +178,7 @@ EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'
 return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 """)
-"""Return the last event number, and all events after a given number.
+"""Return the last event number, and all events after the given number.
 
 KEYS: sequence, log. ARGV: the given number.
 """
@@ -193,13 +187,13 @@ LAST_EVENT_NUMBER = Script("return redis.call('GET', KEYS[1]) or '0'")
 """Return the number of the last event. KEYS: sequence."""
 
 COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
-"""Return the version of a copy, and 1 if the copy itself is stored, 0 if it was purged. KEYS: copy."""
+"""Return the version of a copy, and 1 for a stored copy or 0 for a purged one. KEYS: copy."""
 
 CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
-"""Claim the deliveries of a change for a machine. Return 1 if no other machine has claimed them, else 0.
+"""Claim the deliveries of a change for a machine. Return 1, or 0 if another machine has claimed them.
 
 KEYS: claim. ARGV: machine, lifetime of the claim in milliseconds.
 """
@@ -208,7 +202,7 @@ SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
 return {found[1], found[2]}
 """)
-"""Return the next cursor of a scan, and the keys that this step has found. ARGV: cursor, pattern."""
+"""Return the next cursor of a scan, and the keys of this step. ARGV: cursor, pattern."""
 
 RECORD_READER = Script("""
 local when, max_length, life, width = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
@@ -236,8 +230,8 @@ return 1
 """)
 """Record a reader of a feed.
 
-The readers are stored as a sorted set, with the instant of the last request as the score. If the set exceeds a maximum,
-one HyperLogLog for each part of the window replaces the set.
+The readers are a sorted set with the instants of their last requests. Above a maximum, one HyperLogLog for each part of
+the window replaces the set.
 
 KEYS: readers. ARGV: pseudonym, instant, largest number of exactly counted readers, lifetime of the keys in
 milliseconds, length of each part of the window in milliseconds, beginning of the window.

@@ -1,4 +1,4 @@
-"""Coordination of a machine in a fleet: among its own processes, and among all machines by fetch leases."""
+"""Coordination in a fleet: among the processes of this machine, and among all machines."""
 
 import asyncio
 import contextlib
@@ -13,54 +13,55 @@ from feedproxy.store.coordination_interface import COUNTERS, Coordination, count
 from feedproxy.store.site_interval import SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
-"""Seconds between two requests for a lease that another machine holds. An event may report the end of the lease
-earlier."""
+"""Seconds between two requests for a lease that another machine holds, unless an event reports its end."""
 WAITING_MAX = 10_000
-"""Maximum number of targets that are remembered because another machine has their lease."""
+"""Maximum number of targets remembered because another machine holds their lease."""
 
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. If the target is invalidated during a fetch, a second fetch may begin before the first
-    ends. Both fetches then hold the same lease."""
+    """A lease of this process.
+
+    If the target is invalidated during a fetch, a second fetch may begin, which holds the same lease.
+    """
 
     token: int
     holders: int = 1
 
 
 class LeaseEffects(Protocol):
-    """Operations that change this machine's store or inform other machines, as results of leases, invalidations and
-    reserved slots."""
+    """Effects of leases, invalidations and reserved slots on this machine's store and on other machines."""
 
     def stored_token(self, target: str) -> int:
         """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
         ...
 
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
-        """Store a peer's copy, unless `target` was purged since `wait_purge_sent` returned the state `before`. Return
-        True if the copy was later than this machine's copy."""
+        """Store a peer's copy. Return True if it was later than this machine's copy.
+
+        A copy is ignored if `target` was purged here since `wait_purge_sent` returned `before`.
+        """
         ...
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the state to pass to `store_copy` as `before`."""
+        """Wait until no purge of `target` is queued. Return the state for `store_copy` (`before`)."""
         ...
 
     def on_lease_released(self, target: str, token: int) -> None:
         """Release the lease of `target` with this token in Redis."""
         ...
 
-    def on_invalidated(self, target: str | None) -> None:
-        """Invalidate `target` on the other machines. None stands for all targets."""
-        ...
+    def on_invalidated(self, target: str | None) -> None: ...
 
-    def on_slot_reserved(self, site: str, until: Instant) -> None:
-        """Announce to the other machines that requests to `site` must wait until the instant `until`."""
-        ...
+    def on_slot_reserved(self, site: str, until: Instant) -> None: ...
 
 
 class MachineCoordination:
-    """Fetch leases of targets. One process of this machine at a time can hold the lease of a target and, while Redis is
-    available, one process of all machines."""
+    """Fetch leases of targets.
+
+    One process of this machine at a time holds the lease of a target, and while Redis is available, one of all
+    machines.
+    """
 
     def __init__(self, local: Coordination, redis_operations: RedisOperations, effects: LeaseEffects) -> None:
         self.local = local
@@ -75,12 +76,10 @@ class MachineCoordination:
 
     @property
     def generation(self) -> int:
-        """Return a number that differs after every change of this machine's store. A change by another machine counts
-        when it is stored here."""
+        """Return a number that changes with each change of this machine's store."""
         return self.local.generation
 
     def invalidation_epoch(self, target: str) -> int:
-        """Return a number that changes with each invalidation of the target, as known to this machine."""
         return self.local.invalidation_epoch(target)
 
     def invalidate(self, target: str | None) -> None:
@@ -89,17 +88,15 @@ class MachineCoordination:
         self._effects.on_invalidated(target)
 
     def token(self, target: str) -> int:
-        """Return the token of this process's lease of `target`, or 0 without a lease."""
         lease = self._leases.get(target)
         return lease.token if lease is not None else 0
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False if another process holds it, after a short wait if that
-        process is on another machine.
+        """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
-        A `local` lease excludes only processes of this machine. Any other lease comes with the copy in Redis. If this
-        copy is later than this machine's copy, it is stored here before the call returns, and counts as a completed
-        fetch.
+        A `local` lease excludes only processes of this machine. Any other lease comes with the copy in Redis. A later
+        copy than this machine's is stored here before the call returns, and counts as a completed fetch. The call waits
+        shortly for a lease of another machine.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
@@ -130,8 +127,10 @@ class MachineCoordination:
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """Release the lease after a fetch with a stored result. Redis then gets the result. `local` must be the value
-        that was passed to `acquire_lease`."""
+        """Release the lease after a fetch with a stored result, which Redis then gets.
+
+        `local` must be the value that `acquire_lease` got.
+        """
         self.local.release_lease(target, local=local)
         lease = None if local else self._leases.get(target)
         if lease is not None:
@@ -141,12 +140,13 @@ class MachineCoordination:
                 self._effects.on_lease_released(target, lease.token)
 
     def abandon_lease(self, target: str) -> None:
-        """Release the lease on this machine, without a result of the fetch."""
         self.local.abandon_lease(target)
 
     def completion_count(self, target: str) -> int:
-        """Return a number that changes with each completed fetch of the target on this machine. A fetch of another
-        machine counts if this process waits for it, or stores its copy when it acquires the lease."""
+        """Return a number that changes with each completed fetch of the target on this machine.
+
+        A fetch of another machine counts if this process waits for it, or stores its copy.
+        """
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 
     def on_peer_completed(self, target: str) -> None:
@@ -173,32 +173,28 @@ class MachineCoordination:
 
 
 class MachineSiteThrottle:
-    """Request slots of each site: the instants at which feedproxy may request one of the site's feeds. Slots that other
-    machines announce are taken into account."""
+    """Request slots of each site, including those that other machines announce."""
 
     def __init__(self, local: SiteThrottle, effects: LeaseEffects) -> None:
         self._local = local
         self._effects = effects
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the next free slot of a site, or 0.0 if no slot is reserved.
-
-        A slot that a wrong clock reserved too far ahead of `now` is ignored.
-        """
         return self._local.next_free(site, interval, now)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve and return the next slot of a site. Another machine may reserve the same slot at the same moment."""
+        """Reserve the next slot of a site and return it. Another machine may reserve the same slot at the same
+        moment."""
         slot = self._local.reserve(site, now, interval)
         if interval:
             self._effects.on_slot_reserved(site, slot + interval)
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Defer all requests to a site up to the instant `until`."""
+        """Permit no request to the site before the instant `until`, on any machine."""
         self._local.pause(site, until)
         self._effects.on_slot_reserved(site, until)
 
     def record_peer_fetch(self, site: str, until: Instant) -> None:
-        """Defer all requests to a site until the slot of another machine has passed."""
+        """Permit no request to the site before another machine's slot has passed."""
         self._local.pause(site, until)

@@ -1,4 +1,4 @@
-"""The connection to Redis and its state. After a failure, no request is sent until Redis has answered a probe."""
+"""The connection to Redis. After a failure, no request is sent until Redis has answered a probe."""
 
 import asyncio
 import contextlib
@@ -24,27 +24,25 @@ logger = logging.getLogger("feedproxy.fleet")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""Seconds of availability after which the delay before a probe is reset to BACK_OFF_FIRST."""
+"""Seconds of availability after which the delay of probes returns to BACK_OFF_FIRST."""
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32
-"""Maximum number of concurrent requests to Redis. Each request has its own connection."""
+"""Maximum number of concurrent requests to Redis, each on its own connection."""
 REFUSALS_MAX = 32
-"""Maximum number of different refusals that are remembered, so that each is logged once in LOG_INTERVAL seconds."""
+"""Maximum number of remembered refusals, each of which is logged once in LOG_INTERVAL seconds."""
 READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
-"""Parts of the error messages with which Redis reports a value of an unexpected type, which another program has
-written. Such a message does not name the key."""
+"""Parts of Redis's error messages about a value that another program has written."""
 
 START_TIMEOUT: Seconds = 2
-"""Timeout in seconds of requests to Redis at the start, when no client waits for them."""
+"""Timeout of requests to Redis at the start, in seconds."""
 
 type ScriptCall = tuple[Script, Sequence[str], Sequence[str | bytes | int]]
-"""A script, its keys and its arguments."""
 
 
 class RedisUnavailable(StoreError):
-    """Raised if Redis is unreachable or does not answer in time. Redis may have executed the request."""
+    """Error if Redis is unreachable or does not answer in time. Redis may have executed the request."""
 
 
 class RedisTimeout(RedisUnavailable):
@@ -52,11 +50,11 @@ class RedisTimeout(RedisUnavailable):
 
 
 class RedisRefused(StoreError):
-    """Raised if Redis answered with an error, for example because the user lacks a permission."""
+    """Error if Redis answered with an error, for example for a missing permission."""
 
 
 class RedisFull(RedisRefused):
-    """Raised if Redis refused a write because its memory is full. A later attempt may succeed."""
+    """Error if Redis refused a write because its memory is full. A later attempt may succeed."""
 
 
 def host_and_port(url: str) -> str:
@@ -71,21 +69,20 @@ def host_and_port(url: str) -> str:
 
 
 class RedisConnection:
-    """Client of one Redis for one event loop. While Redis is unavailable, a request fails at once.
+    """Client of one Redis for one event loop. While Redis is unavailable, requests fail at once.
 
-    `timeout` limits each request in seconds. `up` is false until `probe` succeeds, and again from a failure until the
-    next successful `probe`.
+    `timeout` limits each request, in seconds. `up` is True between a successful `probe` and the next failure.
     """
 
     def __init__(self, url: str, *, timeout: Seconds) -> None:
-        """Create the client. Raises UsageError if the address is invalid or redis-py is not installed."""
+        """Create the client. Raises UsageError for an invalid address, or if redis-py is not installed."""
         self._timeout = timeout
         self.address = host_and_port(url)
         self.up = False
         self.reason = "not asked yet"
         """Reason of the current outage."""
         self.since = 0.0
-        """Beginning of the current outage or availability, on the event loop's clock."""
+        """Beginning of the current outage or availability, by the event loop's clock."""
         self.outage_count = 0
         """Number of outages."""
         self.refusal_count = 0
@@ -94,22 +91,20 @@ class RedisConnection:
         self._refused_at = -LOG_INTERVAL
         self._refusals_logged: dict[str, Seconds] = {}
         self._full_for: set[Script] = set()
-        """Scripts that Redis refused because its memory is full, since the last refusal for another reason."""
+        """Scripts that Redis has refused for lack of memory, since the last refusal for another reason."""
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """True if the current outage was not logged, because it began less than LOG_INTERVAL seconds after the last
-        logged outage."""
+        """True if the current outage was not logged, less than LOG_INTERVAL seconds after the last logged outage."""
         self._pause = BACK_OFF_FIRST
         self._next_probe = 0.0
         self._first_timeout: Seconds | None = None
-        """Time of the first timeout in the current series of timeouts, on the event loop's clock, or None."""
+        """Time of the first of the present consecutive timeouts, by the event loop's clock, or None."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
     @property
     def next_probe(self) -> Seconds:
-        """Return the time of the next probe, on the event loop's clock."""
         return self._next_probe
 
     async def run(
@@ -120,9 +115,9 @@ class RedisConnection:
         return result
 
     async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Send several scripts together, and return their results. After an error, any of them may have run.
+        """Send several scripts together, and return their results. Raises RedisUnavailable or RedisRefused.
 
-        Raises RedisUnavailable or RedisRefused.
+        After an error, any of the scripts may have run.
         """
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
@@ -135,10 +130,8 @@ class RedisConnection:
         return results
 
     async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Send several scripts together. Return their results, and None for each script that Redis refused.
-
-        Raises RedisUnavailable.
-        """
+        """Send several scripts together. Return their results, or None for a refused script. Raises
+        RedisUnavailable."""
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
         calls = list(calls)
@@ -161,14 +154,13 @@ class RedisConnection:
         return RedisFull(str(refusal))
 
     def _on_accepted(self, script: Script) -> None:
-        """Forget that Redis was full, if it refused this script for that reason before."""
+        """Forget that Redis was full, if Redis had refused this script for that reason."""
         if script in self._full_for:
             self._full_for.clear()
             self._refused_at = -LOG_INTERVAL
 
     def refuse(self, message: str) -> RedisRefused:
-        """Record that Redis refused a request, or returned a value of an unexpected form. Return the exception to
-        raise."""
+        """Record a refusal, or a value of an unexpected form. Return the exception to raise."""
         now = asyncio.get_running_loop().time()
         if message != self._refusal:
             self._full_for.clear()
@@ -183,13 +175,12 @@ class RedisConnection:
 
     @property
     def refusal(self) -> str:
-        """Return the message of the last refusal, or an empty string if Redis has refused nothing for LOG_INTERVAL
-        seconds, or was full and accepts writes again."""
+        """Return the message of the last refusal, or "" after LOG_INTERVAL seconds or the end of a full memory."""
         now = asyncio.get_running_loop().time()
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Return True if Redis answers. If it does, `run` and its variants send requests again."""
+        """Ask Redis for an answer. Return True if it answers; requests are then sent again."""
         try:
             await self._send_with_timeout(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -207,9 +198,7 @@ class RedisConnection:
         return True
 
     async def _ping(self) -> None:
-        """Check that Redis answers and can be written to. PING is not sufficient, because a read-only replica also
-        answers it.
-        """
+        """Check that Redis can be written to. PING does not suffice, because a read-only replica answers it."""
         await self._client.ping()
         if self._read_only:
             with contextlib.suppress(self._library.exceptions.ResponseError):  # the user may lack the permission
@@ -233,7 +222,6 @@ class RedisConnection:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]  # redis-py has left it out
 
     async def close(self) -> None:
-        """Close the connections."""
         self.up = False
         with contextlib.suppress(Exception):
             await self._client.aclose()
@@ -353,14 +341,12 @@ def _short_message(error: BaseException) -> str:
 
 
 def _is_full(error: BaseException) -> bool:
-    """Return True if Redis refused a command because it would exceed `maxmemory`."""
     # Redis before version 7 reports an error in a script as ERR, with the original error in the text.
     return type(error).__name__ == "OutOfMemoryError" or "-OOM " in str(error)
 
 
 def _refusal_message(error: BaseException, calls: Iterable[ScriptCall]) -> str:
-    """Return an error of Redis in a few words. If the error is about a value that another program has written, the text
-    names the kinds of keys that may have this value, and no targets."""
+    """Return an error of Redis in a few words, with the kinds of keys concerned, and no targets."""
     message = _short_message(error)
     if not any(part in message for part in FOREIGN_DATA):
         return message
@@ -389,7 +375,6 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
 
 
 def redis_library() -> Any:
-    """Return the module of redis-py. Raises UsageError if the extra `redis` is not installed."""
     try:
         import redis.asyncio  # noqa: PLC0415 -- an optional dependency
         import redis.backoff  # noqa: PLC0415
@@ -401,6 +386,5 @@ def redis_library() -> Any:
 
 
 def _without_password(url: str, text: str) -> str:
-    """Return the text of an error without the password in the address `url`."""
     password = urlsplit(url).password
     return text.replace(password, "…") if password else text

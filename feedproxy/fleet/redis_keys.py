@@ -1,4 +1,4 @@
-"""Keys in Redis. A key consists of a prefix, the version of the stored form, and the subject."""
+"""Keys in Redis, made of a prefix, the version of the stored form, and the subject."""
 
 import hashlib
 import re
@@ -9,8 +9,7 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one fleet. Each key begins with the prefix in braces. If Redis is divided into shards, it stores all
-    keys with the same part in braces on one shard."""
+    """The keys of one fleet, with the prefix in braces, so that a Redis with shards stores all of them on one shard."""
 
     prefix: str
 
@@ -20,28 +19,23 @@ class RedisKeys:
 
     @property
     def channel(self) -> str:
-        """Return the name of the channel for events."""
         return f"{self._base}:news"
 
     @property
     def sequence(self) -> str:
-        """Return the key of the number of the last event."""
         return f"{self._base}:sequence"
 
     @property
     def log(self) -> str:
-        """Return the key of the log of the last events, sorted by number."""
         return f"{self._base}:log"
 
     @property
     def fencing_counter(self) -> str:
-        """Return the key of the last fencing token."""
         return f"{self._base}:fence"
 
     @property
     def barrier(self) -> str:
-        """Return the key of the barrier, a token that a purge of all targets sets. Copies with a lower token are
-        refused."""
+        """Return the key of the token that a purge of all targets sets. Copies with a lower token are refused."""
         return f"{self._base}:barrier"
 
     @property
@@ -55,7 +49,7 @@ class RedisKeys:
         return f"{self._base}:data-id"
 
     def copy(self, target: str) -> bytes:
-        """Return the key under which a target's copy is stored, together with the copy's token."""
+        """Return the key of a target's copy and its token."""
         return f"{self._base}:copy:{target}".encode("utf-8", "surrogatepass")
 
     @property
@@ -72,7 +66,6 @@ class RedisKeys:
         return f"{self._base}:lease:{_digest(target)}"
 
     def delivery_claim(self, change: str) -> str:
-        """Return the key of the machine that has claimed the deliveries for a change."""
         return f"{self._base}:told:{_digest(change)}"
 
     def readers(self, target: str, period: int) -> str:

@@ -1,7 +1,7 @@
-"""The shared data in Redis, with one method for each operation on copies, leases and events.
+"""The shared data in Redis: operations on copies, leases and events.
 
-All methods raise only RedisUnavailable and RedisRefused. A copy has the same form and checksum as on disk
-(store/resource_codec.py). It is compressed if that makes it smaller. An unreadable copy counts as absent.
+All methods raise only RedisUnavailable and RedisRefused. A copy has the form on disk (store/resource_codec.py),
+compressed if that saves memory. An unreadable copy counts as absent.
 """
 
 import asyncio
@@ -19,34 +19,32 @@ from feedproxy.fleet.redis_connection import RedisConnection, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 
 LOG_MAX = 10_000
-"""Maximum number of events in the log, which take about 2 MB. A machine that has missed more events compares all its
-copies with Redis."""
+"""Maximum number of events in the log, about 2 MB. A machine that has missed more compares all copies with Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""Factor by which the timeout is multiplied for requests that no client waits for. A copy may have megabytes."""
+"""Factor of the timeout for requests that no client waits for. A copy may have megabytes."""
 
 COMPRESSED_FROM = 4096
 """Size in bytes from which a copy is compressed."""
 COMPRESSION_LEVEL = 3
-"""Zstandard's level. It compresses 217 KB, the mean of 76 updates of ten feeds, to 73 KB in 0.5 ms."""
+"""Zstandard's level: it compresses the mean update of ten feeds from 217 to 73 KB, in 0.5 ms."""
 COPY_BYTES_MAX = 256 * 1024 * 1024
-"""Largest copy in bytes after decompression. A larger copy does not come from feedproxy, because `buffer_max` limits
-contents."""
+"""Largest copy in bytes after decompression. feedproxy makes no larger copies, because of `buffer_max`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCopy:
-    """The version of a target in Redis and, if it is later than the caller's version, the copy.
+    """The version of a target in Redis, with the copy if the version is later than the caller's.
 
     A later version without a copy means that the target was purged.
     """
 
     version: int
     data: bytes | None
-    """The copy as stored in Redis, which `decompress` reads, or None."""
+    """The copy as stored in Redis, for `decompress`, or None."""
 
 
 def compress(data: bytes) -> bytes:
-    """Return a copy in the form for Redis: compressed with Zstandard, unless that saves less than a tenth."""
+    """Return a copy in the form for Redis, compressed if that saves at least a tenth."""
     if len(data) < COMPRESSED_FROM:
         return data
     compressed = zstandard.compress(data, COMPRESSION_LEVEL)
@@ -54,7 +52,7 @@ def compress(data: bytes) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """Return the copy that was passed to `compress`. Raises StoreError for damaged data."""
+    """Return the copy that `compress` got. Raises StoreError for damaged data."""
     if not data.startswith(zstandard.FRAME_HEADER):
         return data
     try:
@@ -68,7 +66,7 @@ def decompress(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """A lease with its token, and the copy in Redis. The token is 0 if another machine holds the lease."""
+    """The token of a lease, or 0 if another machine holds the lease, and the copy in Redis."""
 
     token: int
     found: StoredCopy
@@ -76,8 +74,6 @@ class LeaseResult:
 
 @dataclass(frozen=True, slots=True)
 class FleetEvent:
-    """An event for all machines. `number` is 0 for events outside the log, which may be lost."""
-
     number: int
     version: int
     kind: str
@@ -89,8 +85,8 @@ class FleetEvent:
 class RedisOperations:
     """The operations on the shared data in Redis.
 
-    `lease` is the duration of a lease in seconds. `expiry` is the time in seconds for which a copy, or the record of a
-    purge, is stored.
+    `lease` is the duration of a lease in seconds. `expiry` is the lifetime of a copy, or of the record of a purge, in
+    seconds.
     """
 
     def __init__(
@@ -103,20 +99,22 @@ class RedisOperations:
         self._expiry = int(expiry * 1000)
 
     async def get_if_later(self, target: str, known_version: int) -> StoredCopy:
-        """Return the stored version, with the copy if it is later than the version `known_version`."""
+        """Return the stored version, with the copy if it is later than `known_version`."""
         version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known_version)
         return StoredCopy(self._integer(version), data)
 
     async def get_if_later_slow(self, target: str, known_version: int) -> StoredCopy:
-        """Return the same as `get_if_later`, and allow TRANSFER_TIMEOUT_FACTOR times as long."""
+        """Return the same as `get_if_later`, within TRANSFER_TIMEOUT_FACTOR times the timeout."""
         version, data = await self.connection.run(
             lua_scripts.GET_IF_LATER, [self._copy(target)], known_version, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
         return StoredCopy(self._integer(version), data)
 
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> LeaseResult:
-        """Acquire the lease of a target unless another machine holds it, and return the result. `own` is the token of
-        this machine's earlier lease."""
+        """Acquire the lease of a target unless another machine holds it.
+
+        `own` is the token of this machine's earlier lease.
+        """
         names = self.keys
         keys = [names.lease(target), self._copy(target), names.fencing_counter]
         token, version, data = await self.connection.run(
@@ -125,14 +123,13 @@ class RedisOperations:
         return LeaseResult(self._integer(token), StoredCopy(self._integer(version), data))
 
     async def renew_leases(self, leases: Sequence[tuple[str, int]]) -> list[bool]:
-        """Renew leases, given by target and token. Return for each lease True if this machine still holds it."""
+        """Renew leases of targets with their tokens. Return for each lease True if this machine still holds it."""
         calls: list[ScriptCall] = [
             (lua_scripts.RENEW_LEASE, [self.keys.lease(target)], [token, self._lease]) for target, token in leases
         ]
         return [bool(renewed) for renewed in await self.connection.run_all(calls, timeout_factor=2)]
 
     async def release_lease(self, target: str, token: int) -> None:
-        """Release a lease."""
         message = self._message("landed", target)
         await self.connection.run(
             lua_scripts.RELEASE_LEASE,
@@ -147,8 +144,7 @@ class RedisOperations:
         """Store a copy unless a later copy is stored. Return True if it was accepted, and the version that is stored
         now.
 
-        `token` is the token of the lease under which the copy was fetched, or 0 without a lease. If `release` is True,
-        the lease ends.
+        `token` is that of the lease for the fetch, or 0 without a lease. With `release`, the lease ends.
         """
         names = self.keys
         keys = [self._copy(target), names.lease(target), names.barrier, names.sequence, names.log]
@@ -162,7 +158,7 @@ class RedisOperations:
         return bool(accepted), self._integer(stored_version)
 
     async def purge(self, target: str, version: int) -> None:
-        """Delete the copies of a target that were fetched before `version`. 0 stands for the current time."""
+        """Delete the copies of a target that were fetched before `version`, or before now if it is 0."""
         names = self.keys
         keys = [self._copy(target), names.fencing_counter, names.sequence, names.log]
         event_values = (names.channel, LOG_MAX, self._message("purge", target))
@@ -184,7 +180,6 @@ class RedisOperations:
         )
 
     async def publish(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event to all machines."""
         keys = [self.keys.sequence, self.keys.log]
         message = self._message(kind, target, payload)
         await self.connection.run(
@@ -192,19 +187,17 @@ class RedisOperations:
         )
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that may be lost, because a late event has no use."""
+        """Send an event that may be lost, because it is of no use later."""
         message = "0 0 " + self._message(kind, target, payload)
         await self.connection.run(
             lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message, timeout_factor=TRANSFER_TIMEOUT_FACTOR
         )
 
     async def last_event_number(self) -> int:
-        """Return the number of the last event."""
         return self._integer(await self.connection.run(lua_scripts.LAST_EVENT_NUMBER, [self.keys.sequence]))
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:
-        """Return the number of the last event, and all events after `number`, or None if the log does not contain them
-        all."""
+        """Return the number of the last event, and all events after `number`, or None if the log lacks some of them."""
         keys = [self.keys.sequence, self.keys.log]
         now, texts = await self.connection.run(
             lua_scripts.EVENTS_SINCE, keys, number, timeout_factor=TRANSFER_TIMEOUT_FACTOR
@@ -219,7 +212,6 @@ class RedisOperations:
         return now, events
 
     async def versions(self, targets: Iterable[str]) -> list[tuple[int, bool]]:
-        """Return for each target its version, and True if a copy is stored."""
         calls: list[ScriptCall] = [(lua_scripts.COPY_VERSION, [self._copy(target)], []) for target in targets]
         return [
             (self._integer(version), bool(has_copy))
@@ -258,7 +250,7 @@ class RedisOperations:
                 return
 
     def _integer(self, value: Any) -> int:
-        """Return a number from Redis. Raises RedisRefused for any other value, which another program has written."""
+        """Return a number from Redis. Raises RedisRefused for any other value."""
         try:
             return int(value)
         except (TypeError, ValueError):
@@ -273,7 +265,7 @@ class RedisOperations:
 
 
 def parse_event(message: bytes) -> FleetEvent | None:
-    """Return the event in a message, or None for a message in another form."""
+    """Return the event in a message, or None for another form."""
     try:
         number, version, data = message.split(b" ", 2)
         kind, machine, target, *payload = json.loads(data)

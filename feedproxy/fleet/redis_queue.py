@@ -1,8 +1,7 @@
-"""The queue of messages to Redis. Callers do not wait, and messages stay queued while Redis is unavailable or full.
+"""The queue of messages to Redis, for which callers do not wait.
 
-At most two messages are queued for each target: the purge of the target, and the request to send its copy. The copy is
-read from the store when it is sent, so that the queue contains only names of targets. A message that is sent twice has
-no effect the second time.
+For each target, at most a purge and the request to send its copy are queued. The copy is read from the store when it is
+sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no further effect.
 """
 
 import asyncio
@@ -23,8 +22,7 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
-"""Maximum number of targets in the queue. Beyond it, the oldest target is dropped. Its copy is found when Redis is
-available again, because all copies are then compared with Redis."""
+"""Maximum number of targets in the queue. Above the limit, the oldest is dropped: a later comparison finds its copy."""
 EVENTS_MAX = 10_000
 """Maximum number of events in the queue."""
 
@@ -33,8 +31,11 @@ type SendEvent = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """The queued messages about a target. `purged` is the time of a purge in microseconds, or 0. `has_copy` is true if
-    the copy is to be sent, and `release` if the lease with the token `token` is to be released."""
+    """The queued messages about a target.
+
+    `purged` is the time of a purge in microseconds, or 0. `has_copy` is True if the copy is to be sent, and `release`
+    if the lease with `token` is to be released.
+    """
 
     purged: int = 0
     has_copy: bool = False
@@ -45,18 +46,13 @@ class _PendingUpdate:
 class CopySource(Protocol):
     """The source of the copies that the queue sends to Redis."""
 
-    def get_latest(self, target: str) -> Resource | None:
-        """Return the last copy of `target` that this machine stored, or None."""
-        ...
+    def get_latest(self, target: str) -> Resource | None: ...
 
-    def schedule_pull(self, target: str) -> None:
-        """Fetch the later copy of `target` from Redis in the background."""
-        ...
+    def schedule_pull(self, target: str) -> None: ...
 
 
 class RedisQueue:
-    """The queued messages about each target, the queued events, and the task that sends them. `copies` is the source of
-    the copies to send."""
+    """The queue, and the task that sends its messages. `copies` is the source of the copies."""
 
     def __init__(self, redis_operations: RedisOperations, copies: CopySource, clock: Clock) -> None:
         self._redis_operations = redis_operations
@@ -68,9 +64,9 @@ class RedisQueue:
         self._task: asyncio.Task[None] | None = None
         self.busy = False
         self._sending: tuple[str, _PendingUpdate] = ("", _PendingUpdate())
-        """The target, and the update of it, that is being sent."""
+        """The target and its update that are being sent."""
         self._is_redis_full = False
-        """True if Redis refused the last message because its memory is full."""
+        """True if Redis refused the last message for lack of memory."""
         self.sent = 0
         self.refused = 0
 
@@ -78,23 +74,20 @@ class RedisQueue:
         return len(self._updates) + len(self._events)
 
     def start(self) -> None:
-        """Start the task. Requires a running event loop."""
         self._task = asyncio.ensure_future(self._work())
 
     def enqueue_copy(self, target: str, token: int) -> None:
-        """Enqueue the target's new copy, which was fetched under the lease with this token."""
+        """Enqueue the target's new copy, fetched under the lease with this token."""
         update = self._update_of(target)
         update.has_copy, update.token = True, token
         self.wake()
 
     def enqueue_purge(self, target: str) -> None:
-        """Enqueue a purge of the target, with the current time."""
         update = self._update_of(target)
         update.purged, update.has_copy = self.now(), False
         self.wake()
 
     def enqueue_release(self, target: str, token: int) -> None:
-        """Enqueue the release of the target's lease."""
         update = self._update_of(target)
         update.token, update.release = token, True
         self.wake()
@@ -105,7 +98,7 @@ class RedisQueue:
         self.wake()
 
     def is_purge_pending(self, target: str) -> bool:
-        """Return True if a purge of this target is queued, or is being sent."""
+        """Return True if a purge of this target is queued or being sent."""
         sending_target, sending_update = self._sending
         if target == sending_target and sending_update.purged:
             return True
@@ -113,23 +106,21 @@ class RedisQueue:
         return update is not None and update.purged > 0
 
     def wake(self) -> None:
-        """Process the queue now, because it has a new message, or Redis may accept messages again."""
+        """Process the queue now."""
         self._awake.set()
 
     def now(self) -> int:
-        """Return the microseconds of this machine's clock. Redis's tokens use the same scale."""
+        """Return the microseconds of this machine's clock, which is the scale of Redis's tokens."""
         return int(self._clock.now() * 1_000_000)
 
     async def flush(self, timeout: Seconds) -> None:
-        """Return when all messages are sent, or after `timeout` seconds. While Redis is unavailable or full, return at
-        once."""
+        """Return when all messages are sent, after `timeout` seconds, or at once while Redis is unavailable or full."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while self._is_progressing and loop.time() < end:  # noqa: ASYNC110 (an operator waits)
             await asyncio.sleep(0.002)
 
     async def close(self, timeout: Seconds) -> None:
-        """Flush the queue, and end the task."""
         await self.flush(timeout)
         if self._task is not None:
             self._task.cancel()
@@ -203,8 +194,7 @@ class RedisQueue:
             self._sending = "", _PendingUpdate()
 
     async def _release_leases(self) -> None:
-        """Release the leases of the queued copies. The other machines then fetch the targets themselves instead of
-        waiting for these copies."""
+        """Release the leases of the queued copies, so that other machines do not wait for these copies."""
         for target, update in list(self._updates.items()):
             if update.release:
                 update.release = False
@@ -232,7 +222,7 @@ class RedisQueue:
             await self._redis_operations.release_lease(target, update.token)
 
     def _put_back(self, target: str, update: _PendingUpdate) -> None:
-        """Enqueue an unsent update again. Messages that were enqueued later take precedence."""
+        """Enqueue an unsent update again, below later messages about its target."""
         if (newer := self._updates.get(target)) is None:
             self._updates[target] = update
         else:
@@ -244,6 +234,7 @@ class RedisQueue:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Maximum time in microseconds that a purge may wait in the queue and still delete all copies that Redis has when it
-receives the purge. A purge that has waited longer deletes only copies that were fetched before the purge was
-requested."""
+"""Maximum delay in microseconds after which a purge still deletes all copies in Redis.
+
+A purge that waited longer in the queue deletes only copies that were fetched before the purge.
+"""

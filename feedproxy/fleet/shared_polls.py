@@ -1,9 +1,7 @@
-"""Exchange of readers' polls, from which every machine learns when readers poll (subscribers/poll_rhythms.py). A
-machine sends at most one event a second.
+"""Exchange of readers' polls, so that every machine knows when readers poll (subscribers/poll_rhythms.py).
 
-The events have pseudonyms and never addresses. Redis passes them on, but does not keep them in the log of events. A
-machine that misses some polls of a reader learns the reader's rhythm from later polls. A reader of a feed is reported
-at most once in READER_INTERVAL seconds (subscribers/read_events.py).
+A machine sends at most one event a second, which Redis does not log. Events have pseudonyms and never addresses. A
+machine that misses a poll learns the reader's rhythm from later polls.
 """
 
 import math
@@ -19,16 +17,15 @@ from feedproxy.subscribers.read_events import ReadRecord
 KIND = "polls"
 
 POLLS_MAX = 4000
-"""Maximum number of polls that one machine sends in a second, at about 120 bytes each. Further polls of this second are
-dropped."""
+"""Maximum number of polls that a machine sends in a second, at some 120 bytes. Further polls are dropped."""
 
 POLLS_PER_EVENT = 500
 
 TARGET_MAX = 8192
-"""Maximum number of characters in a target of a peer's poll. Polls with longer targets are ignored."""
+"""Maximum number of characters of a target in a peer's poll. Polls with longer targets are ignored."""
 
 type Poll = tuple[str, Pseudonym, Instant]
-"""The target of a poll, the reader's pseudonym, and the instant."""
+"""The target of a poll, the reader's pseudonym, and the instant of the poll."""
 
 
 class SharedPolls:
@@ -39,7 +36,6 @@ class SharedPolls:
         self._waiting: list[list[Any]] = []
 
     def note(self, read: ReadRecord) -> None:
-        """Record a reader's request."""
         target, pseudonym, _, at = read
         if len(self._waiting) < POLLS_MAX:
             self._waiting.append([target, pseudonym.current, pseudonym.previous, round(at, 1)])
@@ -54,7 +50,7 @@ class SharedPolls:
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
-    """Yield the valid polls of an event. Raises ValueError or TypeError for a payload in another form."""
+    """Yield the valid polls of an event. Raises ValueError or TypeError for another form."""
     for target, current, previous, at in payload:
         pseudonyms, instant = (int(current), int(previous)), float(at)
         is_valid = isinstance(target, str) and len(target) <= TARGET_MAX and math.isfinite(instant)

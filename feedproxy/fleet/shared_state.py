@@ -1,7 +1,7 @@
-"""State that is the same on all machines of a fleet: the pseudonym in Via, and the secret for readers' pseudonyms.
+"""State that is the same on all machines of a fleet: the pseudonym in Via, and the secret of readers' pseudonyms.
 
-Both are needed before other objects are made. A short blocking request therefore reads them from Redis at the start.
-Each machine also stores both values itself, and uses its own values if it starts without Redis.
+Both are read from Redis at the start, by a short blocking request. A machine that starts without Redis uses the values
+that it stored last.
 """
 
 import logging
@@ -20,10 +20,9 @@ TIMEOUT: Seconds = 2
 def agree_on_state(
     url: str, keys: RedisKeys, own: Mapping[str, bytes], makers: Mapping[str, Callable[[], bytes]]
 ) -> dict[str, bytes]:
-    """Return the shared state by name. Raises UsageError if redis-py is missing. An unavailable Redis is logged.
+    """Return the shared state by name. Raises UsageError if redis-py is missing.
 
-    The value of each name comes from Redis. If Redis has no value, it comes from `own`, the state of this machine, or
-    else from `makers`.
+    Each value comes from Redis, or else from `own`, the state of this machine, or else from `makers`.
     """
     library: Any = redis_library()
     proposed = {name: own.get(name) or make() for name, make in makers.items()}

@@ -1,16 +1,12 @@
 """Numbers of a feed's subscribers on all machines together.
 
-Redis has a set of the pseudonyms of each feed's direct readers (subscribers/pseudonyms.py). Each pseudonym has the
-instant of its last request, so that the window slides. A set that grows beyond a limit becomes HyperLogLogs, one for
-each twenty-fourth of the window. The last 25 HyperLogLogs are merged for the count. Redis's standard error is 0.81 %,
-and the window is inexact by up to 1/24 of its length. Each HyperLogLog takes 12 KB. The feed has a set again only after
-a whole window without a reader.
+Redis has a sorted set of the pseudonyms of a feed's direct readers (subscribers/pseudonyms.py), with the instants of
+their last requests. A large set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with a standard
+error of 0.81 %. A reader is recorded under the pseudonyms of the current and the previous period, and counted by the
+previous one, so that it counts once in a window of two periods.
 
-Pseudonyms change with each period. Each reader is recorded under its pseudonyms of the current and of the previous
-period, and counted by the previous one. A reader therefore counts once even if the window spans two periods.
-
-For each service that claims a number of subscribers, a machine sends the number that it has confirmed
-(subscribers/claim_confirmation.py). The largest number that any machine has sent for a service and its feed id counts.
+Machines also send the confirmed claims of services (subscribers/claim_confirmation.py). The largest claim for a service
+and its feed id counts.
 """
 
 import json
@@ -33,16 +29,16 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Maximum number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Maximum number of recorded reads that wait to be sent, such as while Redis is unavailable. At the limit, the next
-read discards all of them. The feed readers poll again later, and are recorded then.
+"""Maximum number of reads that wait to be sent. At the limit, the next read discards all of them.
+
+The feed readers poll again later, and are recorded then.
 """
 CLIENT_TIMEOUT_FACTOR = 1
-"""Factor by which the Redis timeout is multiplied for a request during which a client waits."""
+"""Factor of the Redis timeout for a request during which a client waits."""
 
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""Factor by which the Redis timeout is multiplied for a request in the background."""
+"""Factor of the Redis timeout for a request in the background."""
 BATCH_SIZE = 200
-"""Number of requests that are sent together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class _Sum:
 
 
 class SubscriberSums:
-    """Exchange of reader counts with Redis: it sends this machine's readers and receives the sums.
+    """Exchange of reader counts with Redis: it sends this machine's readers, and receives the sums of all machines.
 
     `confirmed_claim` returns the confirmed claim of one service. `exact_max` is the largest number of readers of a feed
     that are counted exactly.
@@ -92,7 +88,6 @@ class SubscriberSums:
 
     @property
     def waiting(self) -> int:
-        """Return the number of unsent reads."""
         return self._size
 
     def record(self, read: ReadRecord) -> None:
@@ -105,12 +100,12 @@ class SubscriberSums:
         self._size += 1
 
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the number of the feed's subscribers on all machines. It is at least the number on this machine."""
+        """Return the number of the feed's subscribers on all machines, at least the number on this machine."""
         sums = self._current(target, now)
         return direct + claimed if sums is None else max(direct, sums.direct) + max(claimed, sums.claimed)
 
     def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
-        """Return the number of the feed's direct readers on all machines. It is at least `direct`."""
+        """Return the number of the feed's direct readers on all machines, at least `direct`."""
         sums = self._current(target, now)
         return direct if sums is None else max(direct, sums.direct)
 
@@ -119,8 +114,7 @@ class SubscriberSums:
         return sums if sums is not None and now - sums.at < self._window else None
 
     def sum_of(self, target: str) -> tuple[int, int]:
-        """Return two numbers for all machines, as fetched last: the direct readers, and the subscribers that services
-        claim. Both are 0 if none were fetched."""
+        """Return the direct readers and the claimed subscribers on all machines, as fetched last, or zeros."""
         sums = self._sums.get(target)
         return (sums.direct, sums.claimed) if sums is not None else (0, 0)
 
@@ -212,8 +206,10 @@ class SubscriberSums:
         self._outages_seen, self._data_id = outages, data_id or self._data_id
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
-        """Return the sum of the claims of all services. The claim of a service is the sum over its feed ids, for each
-        of which the largest claim of any machine counts. Above `claim_max`, a service's claim is cut to `claim_max`."""
+        """Return the sum of the claims of all services, each at most `claim_max`.
+
+        A service's claim is the sum over its feed ids of the largest claim of any machine.
+        """
         largest: dict[tuple[str, str], int] = {}
         for member, count_and_time in zip(claims[::2], claims[1::2], strict=True):
             try:

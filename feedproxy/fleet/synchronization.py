@@ -1,7 +1,7 @@
 """Synchronization with the other machines of a fleet: what is sent to them, and how their events are applied here.
 
-Once a second, each worker process sends reader counts and polls of readers, and checks for missed events. While Redis
-is unavailable, it tries to connect. Work on the machine's own store is divided among its workers by target.
+Once a second, each worker sends reader counts and polls, and checks for missed events, or tries to connect to Redis.
+The workers of a machine divide the targets of its store among them.
 """
 
 import asyncio
@@ -33,16 +33,17 @@ logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
 CLAIM_LIFETIME: Seconds = 7 * 86_400
-"""Seconds for which Redis remembers which machine has claimed the deliveries of a change."""
+"""Seconds for which Redis remembers the machine that claimed the deliveries of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Maximum number of seconds by which a request slot that another machine has reserved may lie in the future. A later
-slot is moved to this limit, because the clock of that machine may be ahead."""
+"""Maximum number of seconds by which another machine's request slot may lie in the future.
+
+A later slot is moved to this limit, because the clock of that machine may be ahead.
+"""
 
 
 class FleetSynchronization:
-    """Synchronization of a worker process. It is created from the settings and the machine's own store. Call `join`,
-    then `start`."""
+    """Synchronization of a worker process. Call `join`, then `start`."""
 
     def __init__(self, settings: Settings, local: Store, clock: Clock) -> None:
         self._clock = clock
@@ -74,7 +75,7 @@ class FleetSynchronization:
         self._tasks: list[asyncio.Task[None]] = []
 
     def adopt_shared_state(self, makers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Load the shared state of the fleet. `makers` return the values for names that have no value yet."""
+        """Load the shared state of the fleet. `makers` return the values of names without a value."""
         local = self.store.local
         own = {name: state for name in makers if (state := local.get_state(name))}
         self.store.shared_state = agree_on_state(self._settings.store, self.keys, own, makers)
@@ -93,7 +94,7 @@ class FleetSynchronization:
         self._begin()
 
     async def start(self) -> None:
-        """Start the synchronization. Return after missed events are applied, or after Redis is found unavailable."""
+        """Start the synchronization. Return when missed events are applied, or Redis is found unavailable."""
         if await self.connection.probe(START_TIMEOUT):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(START_TIMEOUT):
@@ -125,7 +126,7 @@ class FleetSynchronization:
         return f"fleet: degraded for {seconds} s, redis is away ({self.connection.reason})"
 
     def problem(self) -> str:
-        """Return a message for the operator about an unavailable or refusing Redis, or an empty string."""
+        """Return a message for the operator about an unavailable or refusing Redis, or ""."""
         if self.connection.up and (refusal := self.connection.refusal):
             return (
                 f"The store shared with other machines refuses commands ({refusal}): this machine uses its own store "
@@ -139,26 +140,26 @@ class FleetSynchronization:
         )
 
     async def sync(self, target: str) -> bool:
-        """Fetch the copy and the reader counts that other machines have of a target. Return True if they changed
-        anything on this machine.
-        """
+        """Fetch the copy and the reader counts of other machines for a target. Return True if they changed anything
+        here."""
         if not self.connection.up:
             return False
         return await asyncio.shield(self._refreshes.join_or_start(target, lambda: self._refresh(target))[0])
 
     def targets(self) -> AsyncIterator[str]:
-        """Yield the targets of which other machines have copies."""
         return self.store.all_targets()
 
     def publish_change(self, snapshot: FeedSnapshot) -> None:
-        """Send a change that this machine found to the other machines. Does not wait."""
+        """Send the other machines a change that this machine found, without waiting."""
         members = {name: getattr(snapshot, name) for name in FeedSnapshot.__slots__}
         members["first"] = members.pop("is_new")  # the key of this member in messages between machines
         self.store.redis_queue.send_event(lambda: self.redis_operations.publish("change", snapshot.target, members))
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim the deliveries of a change that a single machine must make. Return True if this machine has to make
-        them, also if Redis is unavailable."""
+        """Claim the deliveries of a change that only one machine must make. Return True if this machine makes them.
+
+        The result is also True while Redis is unavailable.
+        """
         try:
             return await self.redis_operations.claim(
                 f"{snapshot.target} {snapshot.digest} {snapshot.at}", CLAIM_LIFETIME
@@ -212,7 +213,7 @@ class FleetSynchronization:
                 logger.exception("fleet: synchronization failed")
 
     async def _on_reconnected(self) -> None:
-        """Apply missed events, then send the changes that this machine made during the outage."""
+        """Apply missed events, then send the changes of this machine during the outage."""
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
         self.comparison.request()

@@ -1,13 +1,11 @@
-"""Validation of the subscriber numbers that fetchers claim.
+"""Confirmation of the subscriber numbers that fetchers claim.
 
-Any client can claim `1000000 subscribers` in its User-Agent. Therefore each claim is capped. A claim that has grown too
-fast, or is very large from the start, counts only when it is repeated an hour later. Until then the last confirmed
-claim counts. Growth is measured from the claim of an hour ago. Measured from the last claim, it could stay small at
-each step, and many steps within a minute could reach any number. A client can also invent many fetchers. The claims of
-a feed together may therefore grow only as fast as one claim (`room_for_claims`).
+Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A claim that has grown too fast,
+or is very large from the start, counts only when it is repeated an hour later. Until then the last confirmed claim
+counts. Growth is measured from the claim of an hour ago, so that many small steps do not help. All claims for a feed
+together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
 
-A fetcher may use several machines with different numbers. The largest confirmed claim within the window counts, never
-their sum.
+A fetcher may use several machines. The largest confirmed claim within the window counts, never their sum.
 """
 
 import math
@@ -16,12 +14,10 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
-"""Seconds from a sudden increase of a claim to the earliest repetition that confirms the claim."""
+"""Seconds from a sudden increase of a claim to the earliest repetition that confirms it."""
 
 FIRST_MAX = 10_000
-"""Maximum number of subscribers that a fetcher's first claim may have without a repetition. Few feeds have more
-subscribers at one service. A larger first claim counts when it is repeated an hour later, like a sudden increase.
-"""
+"""Maximum number of subscribers in a fetcher's first claim that needs no repetition."""
 
 PEAKS_MAX = 8
 """Maximum number of confirmed claims stored for one fetcher (`ClaimState.peaks`)."""
@@ -31,11 +27,11 @@ PEAKS_MAX = 8
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    `peaks` contains confirmed claims, each with the instant at which it was last made. A claim is removed when a claim
-    of at least the same size follows, because it can no longer become the largest current claim. Each remaining claim
-    is therefore smaller and later than the claim before it. `anchor` is the claim from which growth is measured, with
-    its instant. `unconfirmed` is the claim that waits for confirmation, with the instant at which it was first made.
-    `times` is the number of requests with a claim.
+    - `peaks`: confirmed claims with the instants of their last requests, each smaller and later than the claim before
+      it.
+    - `anchor`: the claim from which growth is measured, and its instant.
+    - `unconfirmed`: the claim that waits for confirmation, and the instant of its first request.
+    - `times`: the number of requests with a claim.
     """
 
     peaks: tuple[tuple[int, Instant], ...]
@@ -46,13 +42,12 @@ class ClaimState:
 
 
 def current_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int:
-    """Return the largest confirmed claim made less than `window` seconds ago, or 0 if there is none."""
+    """Return the largest confirmed claim of the last `window` seconds, or 0 without a claim."""
     return next((count for count, at in claim_state.peaks if now - at < window), 0)
 
 
 def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
-    """Return the state with instants in the future replaced by `now`. Such instants occur after the clock was set
-    back."""
+    """Return the state with future instants replaced by `now`. Such instants occur after the clock was set back."""
     return replace(
         claim_state,
         peaks=tuple((count, min(at, now)) for count, at in claim_state.peaks),
@@ -65,14 +60,14 @@ def clamp_times(claim_state: ClaimState, now: Instant) -> ClaimState:
 
 
 def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) -> int | None:
-    """Return the claim that waits for confirmation, or None if no claim waits."""
+    """Return the claim that waits for confirmation, or None."""
     return claim_state.unconfirmed[0] if claim_state.unconfirmed and now - claim_state.unconfirmed[1] < window else None
 
 
 def room_for_claims(total: int, anchor: int, jump: float) -> float:
-    """Return the number by which all claims of a feed together may grow without a confirmation.
+    """Return the number by which all claims of a feed together may grow without confirmation.
 
-    `total` is their present sum, `anchor` their sum an hour ago. For `jump` see `update_claim`.
+    `total` is their present sum, and `anchor` their sum an hour ago. `jump` is that of `update_claim`.
     """
     return max(FIRST_MAX, jump * anchor) - total if jump else math.inf
 
@@ -89,7 +84,7 @@ def update_claim(
     """Return the state after another claim of `count` subscribers.
 
     `jump` is the factor of growth within an hour above which a claim must be confirmed; 0 accepts every claim. A claim
-    must also be confirmed if it is larger than the last one by more than `room`.
+    that exceeds the last one by more than `room` must also be confirmed.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1

@@ -1,8 +1,8 @@
 """Distinct readers of each feed within a month, for public lists.
 
-A feed with a single reader may be that reader's secret, even if its address does not look like one. Public lists
-therefore name only feeds with several readers. For each feed, this module remembers the pseudonyms of a few readers,
-and the instant of the last request of each. The key of these pseudonyms changes every 30 days (`Pseudonym.long_term`).
+Public lists name only feeds with several readers, because the address of a feed with one reader may be secret. For each
+feed, this module keeps the pseudonyms of a few readers, and the instants of their last requests. The key of these
+pseudonyms changes every 30 days (`Pseudonym.long_term`).
 """
 
 from collections import Counter
@@ -13,16 +13,16 @@ from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Maximum number of readers that are remembered for each feed. The option list_readers_min may require no more."""
+"""Maximum number of readers kept for each feed, and maximum of the option `list_readers_min`."""
 
 FEEDS_MAX = 20_000
-"""Maximum number of feeds that are remembered. The feed requested longest ago is removed first."""
+"""Maximum number of feeds. The feed requested longest ago is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""Minimum time in seconds between two updates of the instant of a reader's last request."""
+"""Minimum time in seconds between two updates of a reader's last request."""
 
 type Readers = dict[int, int]
-"""Instants of the last request in whole seconds, keyed by pseudonym, the oldest first."""
+"""Instants of last requests in whole seconds, by pseudonym, the oldest first."""
 
 
 class DistinctReaders:
@@ -30,8 +30,10 @@ class DistinctReaders:
 
     def __init__(self) -> None:
         self._feeds: dict[str, tuple[int, ...]] = {}
-        """For each feed, the pseudonym and the instant of its first reader, then those of the next. Most feeds have one
-        reader, for which a dictionary would take three times the memory. The feed with the oldest change is first.
+        """The readers of each feed as one tuple: pseudonym, instant, next pseudonym, and so on.
+
+        The feed with the oldest change is first. A dictionary for one reader, as most feeds have, would take three
+        times the memory.
         """
         self.changes = 0
         """Number of changes since the start."""
@@ -46,7 +48,7 @@ class DistinctReaders:
         self.add(target, {pseudonym.long_term: int(now)})
 
     def add(self, target: str, new_readers: Mapping[int, int]) -> None:
-        """Add readers of a target, with the instants of their last requests. The readers may come from the store."""
+        """Add readers of a target, with the instants of their last requests."""
         readers = _unpack(self._feeds.pop(target, ()))
         for pseudonym, at in new_readers.items():
             readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
@@ -58,7 +60,7 @@ class DistinctReaders:
             del self._feeds[next(iter(self._feeds))]
 
     def since(self, since: Instant) -> Iterator[tuple[str, Readers]]:
-        """Yield the feeds that were requested after the instant `since`, with their readers."""
+        """Yield the feeds requested after `since`, with their readers."""
         for target, readers in list(self._feeds.items()):
             recent = {pseudonym: at for pseudonym, at in _unpack(readers).items() if at > since}
             if recent:
@@ -70,7 +72,7 @@ def _unpack(readers: tuple[int, ...]) -> Readers:
 
 
 def _instant(readers: tuple[int, ...], pseudonym: int) -> int:
-    """Return the instant of this reader's last request, or 0 if the reader is unknown."""
+    """Return the instant of this reader's last request, or 0 if unknown."""
     return readers[1] if readers[0] == pseudonym else _unpack(readers).get(pseudonym, 0)
 
 
@@ -85,7 +87,7 @@ def count_distinct(readers: Readers) -> int:
 def merge_readers(
     first: Mapping[str, Readers], others: Iterable[tuple[str, Readers]], since: Instant
 ) -> dict[str, Readers]:
-    """Return by feed the readers of `first` and `others` that sent a request after the instant `since`."""
+    """Return by feed the readers of `first` and `others` with a request after `since`."""
     together = DistinctReaders()
     for target, readers in (*first.items(), *others):
         together.add(target, readers)

@@ -1,11 +1,10 @@
 """Rhythms of readers: the interval and phase with which each reader polls a feed, and the polls to expect.
 
-The first READERS_MAX readers of each feed are sampled, with 48 bytes each. A reader is identified by the same rotating
-pseudonym as in the counts (pseudonyms.py), and forgotten when the window of the counts has passed since its last poll.
-The sample represents all readers: if a feed has ten times as many readers, ten times as many polls are expected.
+Up to READERS_MAX readers of a feed are sampled, with 48 bytes each, and represent all readers of the feed. Pseudonyms
+identify readers (pseudonyms.py). A reader is forgotten when the window of the counts has passed since its last poll.
 
-Polls at the reader's usual interval form a session. A longer pause ends the session. The next session is expected one
-cycle after the beginning of the last session. A cycle is usually a day, as for a reader that runs in working hours.
+Polls at the usual interval form a session, which a longer pause ends. The next session is expected one cycle after the
+beginning of the last one. A cycle is usually a day, as for a reader that runs in working hours.
 """
 
 import asyncio
@@ -21,46 +20,52 @@ from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READERS_MAX = 64
-"""Maximum number of readers sampled for each feed: enough for the distribution over a day."""
+"""Maximum number of sampled readers of a feed: enough for the distribution of polls over a day."""
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
-"""Default maximum of the number of feeds with sampled readers, and also of the number of sampled readers of all feeds.
+"""Default maximum number of feeds with sampled readers, and of all sampled readers.
+
 The feeds polled longest ago are forgotten first.
 """
 
 SURPRISES_MAX = 10_000
-"""Maximum number of feeds that wait for a new plan of their next refresh after an unexpected poll. Further feeds keep
-the planned instant."""
+"""Maximum number of feeds that wait for a new plan of their refresh after an unexpected poll."""
 
 REPEAT: Seconds = 20
-"""Seconds after a reader's poll within which another poll counts as the same poll: a second request, or the report of
-another process."""
+"""Seconds within which two polls of a reader count as one."""
 
 SESSION_BREAK = 2.5
-"""Number of usual intervals that a pause must last to end a session. A single missed poll therefore does not end it."""
+"""Number of usual intervals that a pause must last to end a session. One missed poll does not end the session."""
 
 DAY: Seconds = 86_400
-"""Seconds from the beginning of one session to the beginning of the next, unless another cycle was observed."""
+"""Seconds from the beginning of one session to the next, unless another cycle was observed."""
 
 OVERDUE = 1.25
-"""Multiple of a reader's longest interval after which an expected poll counts as missed. The next poll is then expected
-one interval later."""
+"""Multiple of a reader's longest interval after which an expected poll counts as missed.
+
+The next poll is then expected one interval later.
+"""
 
 BEYOND = 0.5
-"""Fraction that widens the range of a reader's expected intervals. With d = longest - shortest of the last intervals,
-the next interval is expected between shortest - BEYOND * d and longest + BEYOND * d."""
+"""Fraction that widens the range of a reader's expected intervals.
+
+With d = longest - shortest of the last intervals, the next interval is expected between shortest - BEYOND * d and
+longest + BEYOND * d.
+"""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """Probabilities that a reader polls again: in a session, in the next session, after a missed poll, and in a session
-that has already lasted as long as the previous one."""
+that has lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""Seconds by which a poll may be earlier or later than expected without causing a new plan. A plan treats several polls
-in this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py)."""
+"""Seconds by which a poll may be early or late without a new plan.
+
+A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
+"""
 
 SWEEP_BATCH = 4
-"""Number of feeds that are checked for readers outside the window at each poll."""
+"""Number of feeds that are checked for outdated readers at each poll."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
@@ -72,26 +77,24 @@ NAME_MAX = 0xFFFF
 
 
 class ExpectedPoll(NamedTuple):
-    """Polls expected at an instant. `weight` is their expected number: for a single reader, the probability of the
-    poll."""
+    """Polls expected at an instant. `weight` is their expected number, for one reader a probability."""
 
     at: Instant
     weight: float
 
 
 class _Reader(NamedTuple):
-    """The record of one reader: its last poll, the time since its session began, the previous session, and the last
-    intervals between polls."""
+    """One reader: last poll, time since its session began, previous session, and last intervals."""
 
     key: int
     last: Instant
     since_begin: Seconds
     length: Seconds
-    """Duration of the previous session, in seconds, or 0 if it is unknown."""
+    """Duration of the previous session in seconds, or 0 if unknown."""
     cycle: Seconds
     """Seconds between the beginnings of the last two sessions, or 0 if unknown."""
     gaps: tuple[Seconds, ...]
-    """The last intervals between polls, in seconds, the newest first."""
+    """The last intervals between polls in seconds, the newest first."""
 
 
 class PollRhythms:
@@ -107,20 +110,20 @@ class PollRhythms:
         self._feeds: dict[str, bytes] = {}  # the feed polled longest ago is first
         self._surprises: dict[str, None] = {}
         self._full_until: dict[str, Instant] = {}
-        """By feed, for feeds with READERS_MAX sampled readers: until this instant, no reader leaves the window."""
+        """For each feed with READERS_MAX sampled readers, the instant until which no reader leaves the window."""
 
     def __len__(self) -> int:
         return len(self._feeds)
 
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
-        """Record a poll. Return True if it was unexpected, so that the expected polls have changed."""
+        """Record a poll. Return True if it was unexpected, and has changed the expected polls."""
         surprise = self._record(target, pseudonym, now)
         if surprise and len(self._surprises) < SURPRISES_MAX:
             self._surprises[target] = None
         return surprise
 
     def record_from_peer(self, target: str, pseudonym: Pseudonym, at: Instant) -> None:
-        """Record a poll that another machine reported. Do nothing if a later poll of the reader is known."""
+        """Record a poll that another machine reported, unless a later poll of the reader is known."""
         records = self._feeds.get(target, b"")
         for key in (pseudonym.current, pseudonym.previous):
             position = _find(records, key)
@@ -129,7 +132,6 @@ class PollRhythms:
         self.record(target, pseudonym, at)
 
     def targets(self) -> list[str]:
-        """Return the feeds with known readers, in the order of their last polls, the latest last."""
         return list(self._feeds)
 
     def _record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
@@ -165,27 +167,23 @@ class PollRhythms:
         return is_surprise
 
     def count_sampled(self, target: str) -> int:
-        """Return the number of a feed's readers in the sample, at most READERS_MAX."""
         return len(self._feeds.get(target, b"")) // _RECORD.size
 
     def count_regular(self, target: str, since: Instant) -> int:
-        """Return the number of sampled readers with at least two polls, the last of them after `since`.
-
-        The next polls of these readers can be predicted.
-        """
+        """Return the number of sampled readers with a predictable next poll: at least two polls, the last after
+        `since`."""
         records = self._feeds.get(target, b"")
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
     def take_surprises(self) -> list[str]:
-        """Return the feeds for which the expected polls have changed since the last call, at most SURPRISES_MAX."""
+        """Return the feeds with changed expectations since the last call, at most SURPRISES_MAX."""
         targets, self._surprises = list(self._surprises), {}
         return targets
 
     def expected_polls(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
-        """Return the polls that are expected between the instants `now` and `until`, in order of time.
+        """Return the polls expected between `now` and `until`, in order of time.
 
-        `readers` is the number of the feed's readers. If there are more readers than sampled ones, each sampled reader
-        represents several.
+        `readers` is the number of the feed's readers, which the sampled readers represent.
         """
         records = self._feeds.get(target)
         if not records:
@@ -210,7 +208,6 @@ class PollRhythms:
         return first if first > now else None
 
     def forget(self, target: str) -> None:
-        """Forget the readers of a feed."""
         self._bytes -= len(self._feeds.pop(target, b""))
         self._full_until.pop(target, None)
 
@@ -246,10 +243,9 @@ class PollRhythms:
                 yield _HEAD.pack(len(name), len(records) // _RECORD.size) + name + records
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace all rhythms by `data`, which `dump` returned.
+        """Replace all rhythms by `data`, a result of `dump`. Raises StoreError for damaged data, without a change.
 
-        Polls with an instant after `now` get the instant `now`, because the clock was wrong. Raises StoreError for
-        damaged data; the rhythms are then unchanged.
+        Polls after `now` get the instant `now`, because the clock was wrong.
         """
         body = data[len(MAGIC) + 4 :]
         if not data.startswith(MAGIC):
@@ -283,8 +279,7 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget readers outside the window, with pauses for other tasks. Otherwise, `_sweep` forgets readers only when
-        a poll comes."""
+        """Forget readers outside the window, with pauses for other tasks, also in a process without polls."""
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass
@@ -299,7 +294,7 @@ class PollRhythms:
             self._swept, self._unswept = now, list(self._feeds)
 
     def _sweep(self, now: Instant) -> None:
-        """Forget readers outside the window. Each feed is checked 24 times in a window, a few feeds at each poll."""
+        """Check a few feeds for readers outside the window: each feed 24 times in a window."""
         self._begin_sweep(now)
         for _ in range(min(SWEEP_BATCH, len(self._unswept))):
             self.expire(self._unswept.pop(), now)
@@ -315,10 +310,7 @@ class PollRhythms:
         return are_current
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
-        """Return the position of a record that has left the window, or -1 if none has.
-
-        The records are searched only when the first of them may have left the window.
-        """
+        """Return the position of a record outside the window, or -1."""
         for number, reader in enumerate(_readers(records)):
             if abs(now - reader.last) >= self._window:
                 return number * _RECORD.size
@@ -326,8 +318,7 @@ class PollRhythms:
         return -1
 
     def _poll(self, reader: _Reader, key: int, now: Instant) -> tuple[bytes, bool]:
-        """Return the record of a reader after a further poll with this pseudonym, and whether the poll was
-        unexpected."""
+        """Return the record of a reader after a further poll, and True if the poll was unexpected."""
         gap = now - reader.last
         if is_set_back(reader.last, now) or gap >= self._window:
             return _first_poll(key, now), True
@@ -348,7 +339,6 @@ def _whole(parts: list[bytes]) -> bytes:
 
 
 def _find(records: bytes, key: int) -> int:
-    """Return the position of a pseudonym's record, or -1 without a record."""
     packed_key, at = _KEY.pack(key), -1
     while True:
         at = records.find(packed_key, at + 1)
@@ -372,26 +362,23 @@ def _pack(reader: _Reader) -> bytes:
 
 
 def _first_poll(key: int, now: Instant) -> bytes:
-    """Return the record of a reader after its first poll."""
     return _pack(_Reader(key, now, 0, 0, 0, ()))
 
 
 def _correct(records: bytes, now: Instant) -> bytes:
-    """Return the records with the instants of polls after `now` set to `now`."""
+    """Return the records with polls after `now` set to `now`."""
     return b"".join([_pack(reader._replace(last=min(reader.last, now))) for reader in _readers(records)])
 
 
 def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
-    """Return the lower median of the intervals. The pause of a single night does not affect it."""
+    """Return the lower median of the intervals, which one pause at night does not affect."""
     return sorted(gaps)[(len(gaps) - 1) // 2] if gaps else 0.0
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the intervals after which the next poll may come, in order: the observed intervals, a shorter and a longer
-    one.
+    """Return the possible next intervals in order: those observed, a shorter one, and a longer one.
 
-    The next interval is shorter than all n observed ones with a probability of 1 / (n + 1), and longer than all of them
-    with the same probability.
+    After n observed intervals, the next is the shortest or the longest with a probability of 1 / (n + 1) each.
     """
     shortest, longest = min(gaps), max(gaps)
     margin = BEYOND * (longest - shortest)

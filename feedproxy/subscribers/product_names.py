@@ -7,24 +7,22 @@ OTHER = "other"
 
 
 class ProductNames:
-    """Up to 255 names in use, each with a number. Number 0 stands for all further names."""
+    """Up to 255 names in use, each with a number. 0 stands for all further names."""
 
     def __init__(self, names: Sequence[str] = (OTHER,)) -> None:
         self._names = list(names[:NAMES_MAX]) or [OTHER]
         self._uses = [0] * len(self._names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self.generation = 0
-        """Number of times that a product number has been assigned to another name."""
+        """Number of times that a product number was assigned to another name."""
 
     def __getitem__(self, number: int) -> str:
         return self._names[number]
 
     def all(self) -> list[str]:
-        """Return all names in the order of their numbers."""
         return list(self._names)
 
     def uses(self) -> Iterator[tuple[str, int]]:
-        """Yield the names in use, with the number of readers of each."""
         return ((name, count) for name, count in zip(self._names, self._uses, strict=True) if count)
 
     def number(self, name: str) -> int:
@@ -47,9 +45,7 @@ class ProductNames:
         return number
 
     def add_readers(self, number: int, count: int = 1) -> None:
-        """Count `count` more readers of the product with this number."""
         self._uses[number] += count
 
     def remove_reader(self, number: int) -> None:
-        """Count one reader fewer of the product with this number. A number without readers becomes free."""
         self._uses[number] -= 1

@@ -1,18 +1,12 @@
-"""Pseudonyms of readers: they distinguish readers without storing their identity.
+"""Pseudonyms of readers, which distinguish readers without storing their identity.
 
-A reader is identified by its User-Agent, together with its user name if it is authenticated, or else with its address.
-Only a pseudonym is stored: a hash under a key that changes with every period. Without the secret it reveals nothing,
-and pseudonyms of different periods cannot be linked.
+A pseudonym is a hash of the User-Agent with the user name, or without authentication with the address. Its key changes
+with every period, and pseudonyms of different periods cannot be linked without the secret. Protect the secret: with it,
+every IP address can be tested against a pseudonym.
 
-The key is derived from the secret and the number of the period. All processes with the same secret therefore agree, and
-a reader counts once after a restart. Protect the secret: with it, every IP address can be tested against a pseudonym. A
-new secret makes all stored pseudonyms meaningless.
-
-A reader must not count twice when the key changes. Therefore a pseudonym includes the pseudonym of the previous period.
-One previous period suffices if a period is at least as long as the window of counting.
-
-Two hashes take longer than the rest of a fast-path hit, and most readers request several feeds in a row. Therefore a
-pseudonym is cached for a minute, in memory only.
+A `Pseudonym` includes that of the previous period, so that a reader does not count twice when the key changes. The
+period must be at least as long as the window of counting. All processes with the same secret compute the same
+pseudonyms.
 """
 
 import hashlib
@@ -25,22 +19,20 @@ PERIOD: Seconds = 30 * 86_400
 """Seconds for which a pseudonym in distinct_readers.py is valid."""
 
 SECRET_MIN = 16
-"""Minimum length of the secret, in bytes: 128 bits resist exhaustive search."""
+"""Minimum length of the secret, in bytes. 128 bits resist exhaustive search."""
 
 MEMO_TIME: Seconds = 60
 KNOWN_MAX = 8192
 """Maximum number of cached pseudonyms."""
 
 INPUT_LENGTH_MAX = 512
-"""Maximum length, in characters, of a User-Agent with a cached pseudonym. User-Agents of real readers have less than
-400."""
+"""Maximum length in characters of a User-Agent with a cached pseudonym. Real ones have less than 400."""
 
 
 class Pseudonym(NamedTuple):
-    """A reader's pseudonyms for the current period and the previous one: numbers of 60 bits.
+    """A reader's pseudonyms for the current and the previous period, as numbers of 60 bits.
 
-    Larger numbers would take more memory as int objects. The probability of a collision among a million readers is 1 in
-    2 million.
+    The probability of a collision among a million readers is 1 in 2 million.
     """
 
     current: int
@@ -50,7 +42,7 @@ class Pseudonym(NamedTuple):
 
 
 class Identifier:
-    """Calculator of pseudonyms. Raises ValueError if the secret has less than SECRET_MIN bytes."""
+    """Calculator of pseudonyms. Raises ValueError for a secret below SECRET_MIN bytes."""
 
     def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
         if len(secret) < SECRET_MIN:
@@ -68,8 +60,8 @@ class Identifier:
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
         """Return the pseudonym of a reader. `user` is empty without authentication.
 
-        An authenticated reader is identified by its user name, not by its address. An IPv6 address counts by its
-        network of 64 bits, because many machines change the other 64 bits, usually every day (RFC 8981).
+        The user name counts in place of the address. Of an IPv6 address, the network of 64 bits counts, because many
+        machines change the other bits every day (RFC 8981).
         """
         number = int(now // self._period)
         if number != self._number or int(now // PERIOD) != self._long_period:

@@ -1,8 +1,7 @@
 """Events that report readers' requests to other processes, so that each process counts all readers.
 
-Repeated requests of a reader are reported only once in READER_INTERVAL seconds. This suffices for counts over a day,
-and for rhythms of polls (poll_rhythms.py). An event has the arguments of `SubscriberCounts.record_read`, with the
-pseudonym and never the address.
+A reader of a feed is reported once in READER_INTERVAL seconds, which suffices for counts over a day and for poll
+rhythms. An event has the pseudonym and never the address.
 """
 
 from collections.abc import Iterable
@@ -12,12 +11,11 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READER_INTERVAL: Seconds = 60
-"""Minimum time in seconds between two events for one reader of one feed. By default, no feed is fetched more often."""
+"""Minimum time in seconds between two events for one reader of one feed."""
 CLAIM_INTERVAL: Seconds = 60
-"""Minimum time between two events of a fetcher with an unchanged claim, in seconds."""
+"""Minimum time in seconds between two events of a fetcher with an unchanged claim."""
 WAITING_MAX = 50_000
-"""Maximum number of events that wait to be sent. Above this number, the older half is dropped. Later requests of the
-same readers cause new events."""
+"""Maximum number of events that wait to be sent. Above this number, the older half is dropped."""
 AGENT_MAX = 1000
 
 type Event = list[Any]
@@ -34,7 +32,7 @@ class ReadEvents:
         self._waiting: list[Event] = []
 
     def record(self, read: ReadRecord) -> None:
-        """Add an event for a reader's request. If WAITING_MAX events wait, drop the older half first."""
+        """Add an event for a reader's request. If too many events wait, drop the older half first."""
         target, pseudonym, user_agent, now = read
         if len(self._waiting) >= WAITING_MAX:
             del self._waiting[: WAITING_MAX // 2]
@@ -47,12 +45,12 @@ class ReadEvents:
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Return True if a request at `now` causes an event: the last event, at `before`, was in an earlier interval."""
+    """Return True if a request at `now` causes an event, after the last event at `before`."""
     return before is None or before // interval != now // interval
 
 
 def read_events(events: Iterable[Any]) -> list[ReadRecord]:
-    """Parse events and return the requests. Raises ValueError or TypeError for invalid events."""
+    """Return the requests of events. Raises ValueError or TypeError for invalid events."""
     return [
         (str(target), Pseudonym(*map(int, pseudonym)), str(agent), float(now))
         for target, *pseudonym, agent, now in events

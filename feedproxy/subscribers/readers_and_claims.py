@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from feedproxy.subscribers.claim_confirmation import ClaimState
 
 CLAIM_WEIGHT = 8
-"""Memory that one claim takes, in units of about 100 bytes (the memory of one reader)."""
+"""Memory of one claim, in units of about 100 bytes (the memory of one reader)."""
 
 
 _UNCLAIMED: dict[tuple[str, str], ClaimState] = {}
@@ -19,8 +19,8 @@ _READER = struct.Struct("<QQ")
 class FeedReaders:
     """The readers and claims of one feed.
 
-    A single reader is kept in its stored form (`packed`, see subscriber_counts_codec.py), which takes 200 bytes less
-    than a dictionary. After a start, several readers stay in their stored form until the feed is requested.
+    A single reader is kept in its stored form (`packed`, subscriber_counts_codec.py), which takes 200 bytes less than a
+    dictionary. After a start, all readers are, until the feed is requested.
     """
 
     __slots__ = ("_packed", "_readers", "claims")
@@ -29,12 +29,14 @@ class FeedReaders:
         self._packed = packed
         self._readers = _UNREAD
         self.claims = _UNCLAIMED
-        """The claims of fetchers. Most feeds share one empty object."""
+        """The claims of fetchers. Feeds without claims share one empty object."""
 
     @property
     def readers(self) -> dict[int, int]:
-        """Return the readers by pseudonym, the oldest first. The lower eight bits of a value are the number of the
-        product. The other bits are the instant of the last request, in milliseconds.
+        """Return the readers by pseudonym, the oldest first.
+
+        The lower eight bits of a value are the product's number, and the other bits the instant of the last request in
+        milliseconds.
         """
         if self._packed:
             numbers, many = unpack(self._packed), self.size
@@ -44,14 +46,12 @@ class FeedReaders:
         return self._readers
 
     def get(self, pseudonym: int) -> int | None:
-        """Return the value of this reader (see `readers`), or None if the reader is unknown."""
         if len(self._packed) == _READER.size:
             known, value = _READER.unpack(self._packed)
             return value if known == pseudonym else None
         return self.readers.get(pseudonym) if self.size else None
 
     def pop(self, pseudonym: int) -> int | None:
-        """Remove this reader and return its value (see `readers`), or None if the reader is unknown."""
         value = self.get(pseudonym)
         if value is not None:
             if self.size == 1:
@@ -61,7 +61,6 @@ class FeedReaders:
         return value
 
     def put(self, pseudonym: int, value: int) -> None:
-        """Add this reader, or replace its value (see `readers`). The reader becomes the newest."""
         self.pop(pseudonym)
         if not self.size:
             self._packed, self._readers = _READER.pack(pseudonym, value), _UNREAD
@@ -70,52 +69,50 @@ class FeedReaders:
 
     @property
     def packed(self) -> bytes:
-        """Return the readers in stored form, or empty bytes after they were unpacked."""
+        """Return the readers in stored form, or empty bytes if they are unpacked."""
         return self._packed
 
     @property
     def size(self) -> int:
-        """Return the number of readers."""
         return len(self._packed) // 16 or len(self._readers)
 
     def latest_first(self) -> Iterator[int]:
-        """Yield the values of the readers (see `readers`), the latest request first."""
+        """Yield the values of the readers (`readers`), the latest request first."""
         if self._packed:
             return reversed(unpack(self._packed[len(self._packed) // 2 :]))
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
-        """Return the value of the first reader, which has the oldest last request, or None without readers."""
+        """Return the value of the reader with the oldest last request (`readers`), or None without readers."""
         if self._packed:
             middle = len(self._packed) // 2
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
-        """Return the value of the last reader, which has the newest last request, or None without readers."""
+        """Return the value of the reader with the newest last request (`readers`), or None without readers."""
         if self._packed:
             return int.from_bytes(self._packed[-8:], "little")
         return next(reversed(self._readers.values()), None)
 
     def set_claim_state(self, key: tuple[str, str], claim_state: ClaimState) -> None:
-        """Set the state of the claim with this key: a fetcher and a feed id."""
+        """Set the state of the claim with this key, a fetcher and a feed id."""
         if self.claims is _UNCLAIMED:
             self.claims = {}
         self.claims[key] = claim_state
 
     def weight(self) -> int:
-        """Return the memory that the readers and claims take, in units of about 100 bytes."""
+        """Return the memory of the readers and claims, in units of about 100 bytes."""
         return self.size + CLAIM_WEIGHT * len(self.claims)
 
 
 def weight_of_name(target: str) -> int:
-    """Return the memory that a feed takes without its readers, in units of about 100 bytes."""
+    """Return the memory of a feed without its readers, in units of about 100 bytes."""
     return 4 + len(target) // 64
 
 
 def unpack(data: bytes) -> array[int]:
-    """Return the numbers in `data`, each of 8 bytes. `data` is a part of the stored form
-    (subscriber_counts_codec.py)."""
+    """Return the numbers of 8 bytes each in a part of the stored form (subscriber_counts_codec.py)."""
     numbers = array("Q", data)
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -1,13 +1,11 @@
 """Subscriber counts of feeds, which requests to origins report to publishers.
 
 The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
-readers within the window, the reader of the current request included. A request with a claim comes from a fetcher, not
-from a reader. A fetcher or reader counts once, for any number of requests.
+readers within the window. A request with a claim comes from a fetcher, and any other from a reader.
 
-Memory is bounded for any input. A reader takes about 100 bytes in a table in the order of last requests. If there are
-too many entries, and one feed has by far the most readers, the older half of that feed's readers is removed. A flood on
-one feed therefore does not affect others. If no feed stands out in this way, the feeds requested longest ago are
-removed. A flood of invented fetchers removes only its own claims: a claim made once is removed before a repeated claim.
+Memory is bounded. A reader takes about 100 bytes. Above the limit, the older half of the readers is removed from a feed
+with by far the most readers, or else the feeds requested longest ago. A flood on one feed therefore does not affect
+others. Claims made once are removed before repeated ones.
 """
 
 import asyncio
@@ -41,18 +39,17 @@ LATEST: Instant = 10_000_000_000
 """Instant (in 2286) that is later than any instant in the stored counts."""
 
 RECENT_MAX = 1000
-"""Largest number that `count_recent` returns. Counting stops there, so that a call stays cheap."""
+"""Largest result of `count_recent`, which limits its time."""
 
 
 SWEEP_BATCH = 128
-"""Maximum number of feeds that are checked, and of expired readers that are removed, during one request. The work takes
-a tenth of a millisecond."""
+"""Maximum number of feeds checked, and of expired readers removed, in one request. Both take a tenth of a
+millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """One fetcher's claim: the number that counts, the unconfirmed number or None, and the instant of the last
-    request."""
+    """One fetcher's claim: the number that counts, the unconfirmed number or None, and the last request."""
 
     fetcher: str
     feed_id: str
@@ -63,8 +60,7 @@ class ClaimView:
 
 @dataclass(frozen=True, slots=True)
 class CountView:
-    """A feed's count and its parts. `readers` contains the number of direct readers by product, the most frequent
-    first."""
+    """A feed's count and its parts. `readers` has the direct readers by product, the most frequent first."""
 
     total: int
     direct: int
@@ -85,24 +81,22 @@ class PeerCounts(Protocol):
 
 
 class NoPeerCounts:
-    """The counts of other machines if this machine belongs to no fleet: none."""
-
     def total_with_peers(self, target: str, direct: int, claimed: int, now: Instant) -> int:
-        """Return the sum of `direct` and `claimed`."""
         return direct + claimed
 
     def direct_count_with_peers(self, target: str, direct: int, now: Instant) -> int:
-        """Return the count of this machine."""
         return direct
 
 
 class SubscriberCounts:
     """The counts of all feeds. Not thread-safe.
 
-    `window` is in seconds. `claim_max` limits the sum of one fetcher's claims for one feed, over all feed ids.
-    `claim_jump` is the growth within an hour above which a claim must be confirmed. `readers_max` and `claims_max`
-    limit the entries of one feed. `feeds_max` and `entries_max` limit the feeds, and the entries of all feeds. An entry
-    takes about 100 bytes. `peers` has the counts of other machines.
+    - `window`: length of the window in seconds.
+    - `claim_max`: limit of one fetcher's claims for one feed, over all feed ids.
+    - `claim_jump`: growth within an hour above which a claim must be confirmed.
+    - `readers_max`, `claims_max`: limits of the entries of one feed.
+    - `feeds_max`, `entries_max`: limits of the feeds, and of the entries of all feeds, of about 100 bytes each.
+    - `peers`: the counts of other machines.
     """
 
     def __init__(
@@ -135,24 +129,19 @@ class SubscriberCounts:
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._peers = peers or NoPeerCounts()
         self._claim_anchors: dict[str, tuple[int, Instant]] = {}
-        """The sum of a feed's claims, and the instant at which it was computed: from it, growth is measured for an
-        hour."""
+        """The sum of a feed's claims from which growth is measured for an hour, and its instant."""
 
     def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Record a request.
-
-        If the User-Agent has a claim, the request counts for a fetcher, otherwise for a direct reader.
-        """
+        """Record a request: of a fetcher if the User-Agent has a claim, and of a direct reader in all other cases."""
         if self._record(target, pseudonym, user_agent, now):
             self.reader_seen.emit((target, pseudonym, user_agent, now))
 
     def apply_peer_reads(self, events: Iterable[ReadRecord]) -> None:
-        """Record requests that another process has answered for the same feeds."""
         for event in events:
             self._record(*event)
 
     def _record(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> bool:
-        """Record one request. Return True if other processes need to know it."""
+        """Record one request. Return True if other processes need to know the request."""
         self.distinct.record(target, pseudonym, now)
         self.rhythms.record(target, pseudonym, now)
         self._begin_sweep(now)
@@ -181,11 +170,10 @@ class SubscriberCounts:
         return is_news
 
     def contains(self, target: str) -> bool:
-        """Return True if the feed has a reader or a claim."""
         return target in self._feeds
 
     def count_with_first_reader(self, user_agent: str, now: Instant) -> int:
-        """Return the count of a new feed after a first request with this User-Agent. The request is not recorded."""
+        """Return the count of a new feed after a first request with this User-Agent, which is not recorded."""
         claim = parse_claim(user_agent)
         if claim is None:
             return 1
@@ -195,7 +183,7 @@ class SubscriberCounts:
         return current_claim(claim_state, now, self._window)
 
     def total(self, target: str, now: Instant) -> int:
-        """Return the number of the feed's subscribers on all machines, or 0 if this machine has counted none."""
+        """Return the number of the feed's subscribers on all machines, or 0 if this machine counted none."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
@@ -203,14 +191,13 @@ class SubscriberCounts:
         return self._peers.total_with_peers(target, feed.size, self._claimed_number(feed, now), now)
 
     def confirmed_claim(self, target: str, fetcher: str, feed_id: str, now: Instant) -> int:
-        """Return the largest current claim of one fetcher for a feed and feed id, or 0 if no claim is confirmed."""
+        """Return the largest confirmed claim of one fetcher for a feed and feed id, or 0."""
         feed = self._feeds.get(target)
         claim_state = feed.claims.get((fetcher, feed_id)) if feed is not None else None
         return current_claim(claim_state, now, self._window) if claim_state is not None else 0
 
     def count_recent(self, target: str, since: Instant) -> int:
-        """Return the number of readers and fetchers that requested this feed after the instant `since`, at most
-        RECENT_MAX."""
+        """Return the number of readers and fetchers that requested the feed after `since`, at most RECENT_MAX."""
         feed = self._feeds.get(target)
         if feed is None:
             return 0
@@ -220,15 +207,15 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
     def count_with_peers(self, target: str, now: Instant) -> int:
-        """Return the number of readers of this feed on all machines within the window.
+        """Return the number of readers of the feed on all machines within the window.
 
-        The peers report their direct readers only. The result is at least the `count_recent` of this machine, which
-        includes fetchers.
+        The result is at least the `count_recent` of this machine, which includes fetchers. Peers report direct readers
+        only.
         """
         return self._peers.direct_count_with_peers(target, self.count_recent(target, now - self._window), now)
 
     def last_read(self, target: str) -> Instant | None:
-        """Return the instant of the last request for this feed, or None if it was never requested."""
+        """Return the instant of the last request for the feed, or None without a request."""
         feed = self._feeds.get(target)
         if feed is None:
             return None
@@ -259,11 +246,9 @@ class SubscriberCounts:
         )
 
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
-        """Return each product with its direct and its claimed subscriptions to all feeds, the most frequent product
-        first.
+        """Return each product with its direct and its claimed subscriptions to all feeds, the most frequent first.
 
-        A reader of three feeds has three subscriptions. Direct subscriptions that have left the window may be included
-        until they are pruned, which begins within the hour.
+        A reader of three feeds has three subscriptions. Direct subscriptions may be outdated by an hour.
         """
         claimed = Counter[str]()
         async for feed in iterate_cooperatively(list(self._feeds.values())):
@@ -275,14 +260,10 @@ class SubscriberCounts:
         return sorted(subscriptions, key=lambda row: (-row[1] - row[2], row[0]))
 
     def targets(self) -> list[str]:
-        """Return the feeds in the order of their last requests, the latest last."""
         return list(self._feeds)
 
     def prune(self, now: Instant) -> None:
-        """Remove readers and claims that have left the window.
-
-        `record_read` and `finish_sweep` do the same 24 times a window, in small steps.
-        """
+        """Remove readers and claims that have left the window."""
         self._pruned, self._unswept = now, []
         self.rhythms.prune(now)
         for target, feed in list(self._feeds.items()):
@@ -291,9 +272,9 @@ class SubscriberCounts:
                 self._forget(target)
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Remove readers and claims that have left the window, as `record_read` does, with pauses for other tasks.
+        """Remove readers and claims that have left the window, with pauses for other tasks.
 
-        Without this call, a process that gets no requests would keep them.
+        `record_read` does the same, but only while requests arrive.
         """
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
@@ -313,20 +294,14 @@ class SubscriberCounts:
         return writing.whole()
 
     async def dump_yielding(self) -> bytes:
-        """Return the same as `dump`, with pauses for other tasks.
-
-        Requests during a pause may be missing until the next dump.
-        """
+        """Return the same as `dump`, with pauses for other tasks. Requests during a pause may be missing."""
         writing = subscriber_counts_codec.CountsWriter()
         async for _ in iterate_cooperatively(self._write(writing)):
             pass
         return await asyncio.to_thread(writing.whole)
 
     def load(self, data: bytes, now: Instant) -> None:
-        """Replace all counts by `data`, which `dump` returned.
-
-        Raises StoreError for damaged data; the counts are then unchanged.
-        """
+        """Replace all counts by `data`, a result of `dump`. Raises StoreError for damaged data, without a change."""
         # While the clock is not set yet, all stored instants are in the future, and none is wrong.
         names, uses, feeds = subscriber_counts_codec.load(data, LATEST if is_unset(now) else now)
         self._names, self._feeds, self._entries = ProductNames(names), {}, 0
@@ -431,7 +406,7 @@ class SubscriberCounts:
                     self._forget(target)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove at most `at_most` readers that have left the window. Return the number of removed readers."""
+        """Remove at most `at_most` readers that have left the window. Return their number."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -447,14 +422,14 @@ class SubscriberCounts:
 
     @staticmethod
     def _are_current(feed: FeedReaders, limit: int, now: Instant) -> bool:
-        """Return True if all readers of a feed are within the window, and none has an instant in the future."""
+        """Return True if all readers are within the window, and none has an instant in the future."""
         oldest, newest = feed.oldest(), feed.newest()
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
         """Replace instants in the future by `now`. Such instants occur after the clock was set back.
 
-        While the clock is not set yet, they stay: otherwise all readers would leave the window when the clock is set.
+        While the clock is not set yet, they stay, because all readers would leave the window when the clock is set.
         """
         if is_unset(now):
             return

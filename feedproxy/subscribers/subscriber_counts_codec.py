@@ -1,10 +1,9 @@
-"""The stored form of the counts, for a restart.
+"""The stored form of the subscriber counts.
 
-The form consists of the eight bytes `fpcount1`, the CRC-32 of everything that follows, the length of the header, the
-header as JSON, and the readers. The header lists the feeds, each with its number of readers. The pseudonyms of the
-first feed's readers follow, then the values of these readers, then those of the next feed. All numbers are
-little-endian: checksum and length have 4 bytes, the others 8. A change of the form must change the last digit of
-`fpcount1`. Unknown forms are refused, and counting starts from zero.
+The form has the eight bytes `fpcount1`, the CRC-32 of all that follows, the length of the header, the header as JSON,
+and the readers. The header lists the feeds with their numbers of readers. For each feed, the pseudonyms of its readers
+follow, then their values. Numbers are little-endian: checksum and length have 4 bytes, all others 8. A new form must
+have another last digit of `fpcount1`. Unknown forms are refused, and counting starts from zero.
 """
 
 import json
@@ -33,8 +32,8 @@ _NONE: Claims = {}
 class CountsWriter:
     """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
-    Between two feeds, the number of a product may be assigned to another product. The readers of the new product are
-    then written with number 0, which stands for all further products (product_names.py).
+    If a product number is then assigned to another product, that product's readers are written with number 0, as
+    further products (product_names.py).
     """
 
     def __init__(self) -> None:
@@ -44,12 +43,11 @@ class CountsWriter:
         self._parts: list[bytes] = []
 
     def names(self, names: list[str]) -> None:
-        """Set the product names to which the feeds written next refer. The index of a name is its number."""
+        """Set the product names of the feeds written next. The index of a name is its number."""
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 
     def add(self, target: str, feed: FeedReaders) -> None:
-        """Add a feed."""
         claims = [
             [*key, claim_state.peaks, claim_state.anchor, claim_state.unconfirmed, claim_state.last, claim_state.times]
             for key, claim_state in feed.claims.items()
@@ -65,7 +63,7 @@ class CountsWriter:
         self._parts += [_pack(readers.keys()), _pack(values)]
 
     def whole(self) -> bytes:
-        """Return the stored form after the last feed was added. May be called in any thread."""
+        """Return the stored form after the last feed was added. Any thread may call this method."""
         header = f'{{"names":{_json(self._names)},"feeds":[{",".join(self._listed)}]}}'.encode()
         parts = [struct.pack("<I", len(header)), header, *self._parts]
         checksum = 0
@@ -75,10 +73,9 @@ class CountsWriter:
 
 
 def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[StoredFeed]]:
-    """Return the product names, the number of readers for each product, and the feeds.
+    """Return the product names, the number of readers of each product, and the feeds.
 
-    Instants after `now` become `now`, because the clock was wrong. Raises StoreError for damaged data and unknown
-    forms.
+    Instants after `now` become `now`. Raises StoreError for damaged data and unknown forms.
     """
     if not data.startswith(MAGIC):
         raise StoreError("subscriber counts of an unknown form")

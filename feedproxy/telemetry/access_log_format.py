@@ -14,16 +14,13 @@ from feedproxy.telemetry.log_format import printable
 
 @memoize_short(entries=1024)
 def quote_agent(agent: str) -> str:
-    """Return a User-Agent in quotation marks, for the text form."""
     return json.dumps(text_without_secrets(agent))
 
 
 @dataclass(frozen=True, slots=True)
 class AccessLine:
-    """The record of a request in the access log.
-
-    `reader` is a pseudonym. `upstream` is set if `target` is a public address.
-    """
+    """The record of a request in the access log. `reader` is a pseudonym. `upstream` is set if `target` is a public
+    address."""
 
     at: Instant
     reader: str
@@ -41,7 +38,7 @@ class AccessLine:
     def as_text(self, show: Callable[[str], str] = without_secrets) -> str:
         """Return the text form of the line.
 
-        `show` removes secrets from targets. If the target has no secrets, `show` may be `str`.
+        `show` removes secrets from targets. For a target without secrets, `show` may be `str`.
         """
         return access_line_text(
             self.reader,
@@ -57,15 +54,14 @@ class AccessLine:
         )
 
     def format(self, form: str, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the line in the form `text`, `json` or `combined`. `show` removes secrets from targets (see
-        `as_text`)."""
+        """Return the line in the form `text`, `json` or `combined`. `show` removes secrets from targets."""
         write = {"json": self.as_json, "combined": self.as_combined}.get(form, self.as_text)
         return write(show)
 
     def as_combined(self, show: Callable[[str], str] = without_secrets) -> str:
-        """Return the combined log format of Apache and nginx, with the reader's pseudonym as the host.
+        """Return the combined log format of Apache and nginx, with the reader's pseudonym as host.
 
-        HTTP version and referrer are constants: `HTTP/1.1` and `-`.
+        HTTP version and referrer are constant: `HTTP/1.1` and `-`.
         """
         moment = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(self.at))
         request = f"{self.method} {show(self.target)} HTTP/1.1".replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""Removal of secrets from addresses and texts that pages and logs show."""
+"""Removal of secrets from addresses and texts for pages and logs."""
 
 import re
 from typing import Any
@@ -16,13 +16,15 @@ _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """Return the public address of a target as the member `target`, and its address at the upstream as `upstream` if
-    the two differ. Both are without secrets."""
+    """Return the public address of a target as `target`, and a different address at the upstream as `upstream`.
+
+    Both are without secrets.
+    """
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 
 
 @memoize_short(entries=256)
 def redact_text(text: str) -> str:
-    """Return the first 1000 characters of a text, with secrets removed from its addresses."""
+    """Return the first 1000 characters of a text, without secrets in its addresses."""
     return _URL.sub(lambda match: redact_target(match[0]), plain_text(text, 1000))

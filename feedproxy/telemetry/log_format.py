@@ -19,20 +19,20 @@ ACCESS_LOGGER = "feedproxy.access"
 """Name of the logger of access lines."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""C0 and C1 controls, DEL, line separators, controls of writing direction (UAX 9), and surrogates."""
+"""Pattern of C0 and C1 controls, DEL, line separators, controls of writing direction (UAX 9), and surrogates."""
 
 
 def printable(line: str) -> str:
-    r"""Return a line with control characters written as `\u001b`, which JSON decodes to the character itself."""
+    r"""Return a line with control characters written as `\\u001b`, as in JSON."""
     if line.isprintable():
         return line
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 class LineFormatter(logging.Formatter):
-    """Formatter of a record as one line. The lines of a traceback are indented below it.
+    """Formatter of a record as one line. The lines of a traceback are indented below the line.
 
-    Access lines have a status instead of a level.
+    Access lines have a status in place of a level.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -48,18 +48,16 @@ class LineFormatter(logging.Formatter):
 
 
 class CombinedLines(LineFormatter):
-    """Formatter for `log_format=combined`. Access lines get no prefix, because they are complete. Other lines get the
-    text form."""
+    """Formatter for `log_format=combined`. Access lines get no prefix. Other lines have the text form."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(record.getMessage()) if record.name == ACCESS_LOGGER else super().format(record)
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes every line as a JSON object. Access lines are JSON objects already (`AccessLine.as_json`).
+    """Formatter that writes every line as a JSON object. Access lines are JSON objects already.
 
-    The object of any other line has the members `time` and `level`, and those of the record's attribute `fields`.
-    Without this attribute, it has `message` instead.
+    All other objects have `time`, `level`, and the record's attribute `fields`, or `message` without this attribute.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -85,12 +83,10 @@ def _indent(text: str) -> str:
 
 
 MARK = "<line>"
-"""Placeholder for the message when the prefix of log lines is determined."""
 
 
 class LineHandler(logging.StreamHandler[Any]):
-    """Handler that writes log lines. It can write many lines, such as those of an event-loop iteration, with one system
-    call."""
+    """Handler that can write many log lines, such as those of one event-loop iteration, with one system call."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(non_blocking(stream, self._dropped_line))
@@ -99,18 +95,16 @@ class LineHandler(logging.StreamHandler[Any]):
         self._prefix = ""
 
     def close(self) -> None:
-        """Return after all lines are written, or after a limited time if the log is not read."""
         if isinstance(self.stream, NonBlockingStream):
             self.stream.close()
         super().close()
 
     def _dropped_line(self, count: int) -> str:
-        """Return a log line that takes the place of dropped lines and states their number (`count`)."""
+        """Return a log line in place of `count` dropped lines."""
         message = "log: %d lines dropped while the log was not read"
         return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, message, (count,), None)) + "\n"
 
     def set_form(self, form: str) -> None:
-        """Set the form of the following lines to a value of `log_format`."""
         self._prefix_of = ("", 0)
         self.setFormatter(_formatter(form))
 
@@ -130,7 +124,6 @@ class LineHandler(logging.StreamHandler[Any]):
 
 
 def dropped_line_count() -> int:
-    """Return the number of log lines that this process has dropped because the log was not read."""
     streams = [handler.stream for handler in logging.getLogger().handlers if isinstance(handler, LineHandler)]
     return sum([stream.dropped_count for stream in streams if isinstance(stream, NonBlockingStream)])
 

@@ -1,7 +1,7 @@
-"""Writing of the log to a pipe, a socket or a terminal without waiting for the program that reads it.
+"""Writing of the log to a pipe, a socket or a terminal without waiting for its reader.
 
-A write to a full pipe waits until the program at the other end has read. If this program, such as journald, Docker or a
-pager, stops reading, the event loop would wait, and no client would get an answer.
+A write to a full pipe waits for the program at the other end, such as journald, Docker or a pager. While it does not
+read, a waiting event loop would answer no client.
 """
 
 import contextlib
@@ -17,18 +17,17 @@ from typing import Any
 from feedproxy.clock import Seconds
 
 CHUNK = select.PIPE_BUF
-"""Number of bytes that a pipe takes without a wait if poll(2) reports that it is writable: one page of memory."""
+"""Number of bytes that a pipe takes without a wait if poll(2) reports it as writable: one page."""
 
 BACKLOG_MAX = 4 * 1024 * 1024
-"""Maximum number of bytes that wait until the log is read. Further lines are dropped."""
+"""Maximum number of bytes that wait for the reader of the log. Further lines are dropped."""
 
 CLOSE_TIMEOUT: Seconds = 2
-"""Maximum seconds that the process waits at its end until the log is read."""
+"""Maximum seconds that the process waits at its end for the reader of the log."""
 
 
 class NonBlockingStream:
-    """A stream with a `write` that returns at once. Lines for which there is no room go to a backlog, which a thread
-    writes.
+    """A stream with a `write` that returns at once. A thread writes lines for which there is no room.
 
     `report` returns the log line that states a number of dropped lines.
     """
@@ -43,13 +42,13 @@ class NonBlockingStream:
         self._always_waits = os.isatty(self._descriptor)
         self._has_nowait = True
         self.dropped_count = 0
-        """Number of lines that were dropped since the start."""
+        """Number of lines dropped since the start."""
         self._reset()
         os.register_at_fork(after_in_child=self._reset)  # the thread does not run in the child
 
     def _reset(self) -> None:
         self._backlog: deque[bytes | int] = deque()
-        """The lines that are not yet written. A number takes the place of dropped lines: it is their count."""
+        """The unwritten lines. A number stands for as many dropped lines."""
         self._backlog_size = 0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -69,7 +68,7 @@ class NonBlockingStream:
         """Do nothing. `write` has written all that there was room for, and the thread writes the backlog."""
 
     def close(self) -> None:
-        """Return after the backlog is written, or after CLOSE_TIMEOUT."""
+        """Return when the backlog is written, at the latest after CLOSE_TIMEOUT."""
         with self._lock:
             self._start_thread()
             thread = self._thread
@@ -81,7 +80,7 @@ class NonBlockingStream:
         return encoded
 
     def _append(self, lines: bytes) -> None:
-        """Add lines to the backlog. If it has no room for them, drop the lines and put their number in their place."""
+        """Add lines to the backlog. If the backlog is full, drop the lines and add their number."""
         if self._backlog_size + len(lines) <= BACKLOG_MAX:
             self._backlog.append(lines)
             self._backlog_size += len(lines)
@@ -94,7 +93,7 @@ class NonBlockingStream:
             self._backlog.append(dropped)
 
     def _start_thread(self) -> None:
-        """Start the thread if there is a backlog. If the system cannot start a thread, the next `write` tries again."""
+        """Start the thread if there is a backlog. After a failure, the next `write` tries again."""
         if self._thread is not None or not self._backlog:
             return
         thread = threading.Thread(target=self._write_backlog, name="feedproxy-log", daemon=True)
@@ -114,11 +113,10 @@ class NonBlockingStream:
         return start
 
     def _write_at_once(self, chunk: bytes) -> int:
-        """Write a chunk, and return the number of bytes written. Raises BlockingIOError if there is no room.
+        """Write a chunk, and return the number of bytes written. Raises BlockingIOError without room.
 
-        If another worker has used the room that poll(2) reported, write(2) would wait. Therefore RWF_NOWAIT is used.
-        Linux before 6.4 does not support this flag for pipes and sockets, and write(2) is used there. O_NONBLOCK is no
-        alternative, because it affects all processes that share the pipe.
+        RWF_NOWAIT prevents a wait if another worker has used the room that poll(2) reported. Linux before 6.4 lacks
+        this flag for pipes. O_NONBLOCK is no alternative, because it affects all processes that share the pipe.
         """
         if self._has_nowait:
             try:
@@ -153,19 +151,16 @@ class NonBlockingStream:
 
 
 def _end_of_chunk(lines: bytes, start: int) -> int:
-    """Return the position after the last line that ends within CHUNK bytes from `start`. If the first line is longer,
-    return the position after this line.
+    """Return the position after the last line that ends within CHUNK bytes from `start`, or after a longer first line.
 
-    A write therefore contains only whole lines. If several workers write to one pipe, the system does not mix a write
-    of at most PIPE_BUF bytes with other writes.
+    The system does not mix writes of at most PIPE_BUF bytes, so lines of several workers stay whole.
     """
     end = lines.rfind(b"\n", start, start + CHUNK) + 1 or lines.find(b"\n", start) + 1
     return end or len(lines)
 
 
 def non_blocking(stream: Any, report: Callable[[int], str]) -> Any:
-    """Return a stream that writes to the same place and never waits until the log is read. A stream to a file is
-    returned unchanged.
+    """Return a stream that never waits for the reader of the log. A stream to a file is returned unchanged.
 
     `report` returns the log line that states a number of dropped lines.
     """

@@ -1,6 +1,6 @@
 """Prometheus metrics, with the terms of Cache-Status as labels. They contain no URLs and no readers.
 
-Each App has its own registry, so that tests can have several in one process. Gauges are set at each scrape (`observe`).
+Each App has its own registry. Gauges are set at each scrape (`observe`).
 """
 
 import logging
@@ -39,31 +39,30 @@ disable_created_metrics()
 BUCKETS = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30)
 
 NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
-"""Values of the attribute `detail` of a refresh that was no failure."""
+"""Values of a refresh's `detail` that are no failure."""
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Details in Cache-Status that show that a request was streamed through. The outcomes in PASSED_OUTCOMES show the
-same."""
+"""Details in Cache-Status of a request that was streamed through, in addition to PASSED_OUTCOMES."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
-"""Permitted values of the label `status`. All other statuses share the label `other`: an origin may send any three
-digits, and each value of a label takes memory until the process ends."""
+"""Permitted values of the label `status`. All other statuses share the label `other`.
+
+An origin may send any three digits, and each value of a label takes memory.
+"""
 
 ERROR = 400
 """Lowest status code that is an error (RFC 9110, section 15)."""
 
 COUNTERS_MAX = 1024
-"""Maximum number of counters of one metric that are cached by their labels. Fewer combinations of labels occur."""
 
 FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
-"""Gauges that are left out if there is no fleet. If they had the value 0, the alert for a fleet without Redis would
-fire."""
+"""Gauges that are left out without a fleet. The value 0 would set off the alert for a fleet without Redis."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
-"""Seconds after which the same failure of the store is logged again."""
+"""Seconds after which a repeated failure of the store is logged again."""
 STORE_ERRORS_MAX = 64
-"""Maximum number of remembered failures of the store. Their texts name a part of the store, never a feed."""
+"""Maximum number of remembered failures of the store."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -72,8 +71,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Totals:
     """Counts since the start.
 
-    `answered` counts all requests. `hits` and `forwarded` do not count CONNECT and the responses that feedproxy
-    generates itself, such as refusals. `passed` is the number of forwarded requests that were streamed through.
+    `answered` counts all requests. `hits` and `forwarded` exclude CONNECT and feedproxy's own responses, such as
+    refusals. `passed` is the number of forwarded requests that were streamed through.
     """
 
     answered: int
@@ -97,15 +96,14 @@ class Totals:
 
 
 class Metrics:
-    """Counters and gauges of one App. The object is also an observer that is called for each refresh."""
+    """Counters and gauges of one App, and observer of refreshes."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.target_updated: Signal[str] = Signal()
         """Emits the target of each refresh that has ended, here or in another process."""
         self.collected: Signal[list[Metric]] = Signal()
-        """Emits the metric families at each scrape. A worker stores them, so that counters do not decrease when another
-        worker replaces it."""
+        """Emits the metric families at each scrape, so that a successor of this worker can continue its counters."""
         self._store_errors: dict[str, Seconds] = {}
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.
@@ -216,13 +214,12 @@ class Metrics:
         self._count(entrance, outcome, cache.detail or "", status, size, seconds, own=own)
 
     def count_hits(self, entrance: str, status: int, detail: str, size: int, count: int) -> None:
-        """Count a number of equal hits (`count`). `size` is the sum of their sizes in bytes."""
+        """Count `count` equal hits. `size` is the sum of their sizes in bytes."""
         self._request_of(entrance, "hit", detail, _status_label(status)).inc(count)
         self._seconds.observe("hit", 0.0, count)
         self._bytes_of(entrance, "store").inc(size)
 
     def add_flush_hook(self, flush: Callable[[], None]) -> None:
-        """Register a function that adds further counts to the metrics. It is called before the metrics are read."""
         self._flush_hooks.append(flush)
 
     def _flush(self) -> None:
@@ -233,7 +230,7 @@ class Metrics:
             flush()
 
     def count_connect(self, outcome: str, status: int, detail: str, size: int, seconds: Seconds) -> None:
-        """Count a CONNECT with its outcome: `tunnel`, `intercept` or `refused`. Content of tunnels is not counted."""
+        """Count a CONNECT with its outcome: `tunnel`, `intercept` or `refused`."""
         self._count("connect", outcome, detail, status, size, seconds)
 
     def _count(
@@ -245,7 +242,7 @@ class Metrics:
         self._bytes_of(entrance, "own" if own and source == "origin" else source).inc(size)
 
     def on_refresh_ended(self, update: RefreshFinished) -> None:
-        """Count a refresh that has ended. A pushed content is no request to an origin."""
+        """Count a refresh that has ended. Pushed content is no request to an origin."""
         if update.occasion == "push":
             self.target_updated.emit(update.target)
             return
@@ -258,8 +255,7 @@ class Metrics:
     ) -> None:
         """Count a fetch.
 
-        `received` is the number of bytes that arrived from the origin. `sent` is the size of the content for clients
-        that was made from these bytes.
+        `received` is the number of bytes from the origin, and `sent` the size of the resulting content for clients.
         """
         if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # no request was sent to a refused address
             self._origin_of(_status_label(status or 0), detail).inc()
@@ -273,7 +269,7 @@ class Metrics:
         self._scheduled.inc()
 
     def on_feed_discovered(self, target: str) -> None:
-        """Do nothing. `count_response` counts the redirect by which the client is sent from a page to its feed."""
+        """Do nothing. `count_response` counts the redirect from the page to its feed."""
 
     def observe_process(self, *, under_way: int, connections: int) -> None:
         """Set the gauges that each worker has."""
@@ -340,7 +336,7 @@ class Metrics:
         )
 
     def tally(self) -> TrafficCounts:
-        """Return the counts of this process since its start, for the history."""
+        """Return the counts of this process since its start, for the traffic history."""
         by_name = {family.name: family for family in self.families()}
         totals = self.totals(by_name.values())
         sent = sum(
@@ -378,9 +374,7 @@ class Metrics:
 
 
 def _source(outcome: str, detail: str) -> str:
-    """Return the source of a response's content as a label: `store`, `origin`, `stream`, or `own` for feedproxy's own
-    content.
-    """
+    """Return the source of a response's content as a label: `store`, `origin`, `stream`, or `own`."""
     if outcome == "hit":
         return "store"
     if not outcome.startswith("fwd="):
@@ -389,11 +383,9 @@ def _source(outcome: str, detail: str) -> str:
 
 
 def _status_label(status: int) -> str:
-    """Return a status as a label, or `other` for a status that is not registered."""
     code = str(status)
     return code if code in CODES else "other"
 
 
 def _samples(family: Metric) -> list[tuple[dict[str, str], int]]:
-    """Return the labels and the value of each counter of a family."""
     return [(sample.labels, int(sample.value)) for sample in family.samples if sample.name.endswith("_total")]

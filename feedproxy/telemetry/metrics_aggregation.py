@@ -1,8 +1,7 @@
-"""Aggregation of the metrics of several processes: counters are added, most gauges are taken from the first process.
+"""Aggregation of the metrics of several workers: counters are added, and most gauges are those of the first worker.
 
-The multiprocess mode of prometheus_client is not used. It must be chosen before the library is imported, lacks memory
-and processor metrics, and its files remain after the processes. Instead each process sends its metric families as plain
-values, which are added for each scrape.
+Each worker sends its metric families as plain values. prometheus_client's multiprocess mode lacks metrics of memory and
+CPU, and leaves files behind.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ SUMMED_GAUGES = frozenset(
         "process_virtual_memory_bytes",
     }
 )
-"""Gauges that are added over all processes. For other gauges, the value of the first process counts."""
+"""Gauges that are added over all workers."""
 
 type Plain = list[list[Any]]
 """Metric families as JSON values: name, help text, type, and samples with name, labels and value."""
@@ -35,18 +34,13 @@ class PeerMetrics(Protocol):
     """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metric families of each other worker. The call also records, in this worker, the reads and the
-        changed feeds that the other workers report.
-        """
+        """Return the metric families of each other worker, and record the reads and feed changes that these workers
+        report."""
         ...
 
-    async def readers(self) -> Sequence[ReaderAccount]:
-        """Return the other workers' accounts of readers. Several workers may have an account of the same reader."""
-        ...
+    async def readers(self) -> Sequence[ReaderAccount]: ...
 
-    async def fetches(self, target: str) -> Sequence[FetchActivity]:
-        """Return the last fetches of a target by the other workers."""
-        ...
+    async def fetches(self, target: str) -> Sequence[FetchActivity]: ...
 
     @property
     def journals(self) -> Sequence[Mapping[str, Any]]:
@@ -59,13 +53,11 @@ class PeerMetrics(Protocol):
         ...
 
     @property
-    def silent(self) -> int:
-        """Return the number of workers that did not answer the last request."""
-        ...
+    def silent(self) -> int: ...
 
 
 class NoOtherWorkers:
-    """The metrics of the other workers if there are none: every result is empty."""
+    """Metrics without other workers. Every result is empty."""
 
     async def families(self) -> Sequence[Plain]:
         return ()
@@ -90,7 +82,6 @@ class NoOtherWorkers:
 
 
 def plain_families(families: Iterable[Metric]) -> Plain:
-    """Return families as plain values."""
     return [
         [
             family.name,
@@ -103,13 +94,12 @@ def plain_families(families: Iterable[Metric]) -> Plain:
 
 
 def counters(families: Plain) -> Plain:
-    """Return only the counters and histograms, which stay valid after their process has exited. Gauges do not."""
+    """Return the counters and histograms, which stay valid after their process has exited."""
     return [family for family in families if family[2] in ("counter", "histogram")]
 
 
 def merge_families(first: Iterable[Metric], others: Iterable[Plain]) -> list[Metric]:
-    """Return the families of all processes as one set. Raises ValueError, LookupError or TypeError for invalid
-    families."""
+    """Return the families of all processes as one set. Raises ValueError, LookupError or TypeError if invalid."""
     merged: dict[str, tuple[Metric, dict[tuple[str, tuple[tuple[str, str], ...]], float]]] = {}
     for is_first, plain in [(True, plain_families(first)), *((False, plain) for plain in others)]:
         for name, text, kind, samples in plain:
@@ -132,11 +122,8 @@ def gauge_value(families: Iterable[Metric], name: str) -> float | None:
 
 
 class FamilyCollector:
-    """A collector for prometheus_client that returns the given families."""
-
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """Return the given families, as prometheus_client requires."""
         return iter(self._families)

@@ -1,8 +1,8 @@
 """Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
 feed.
 
-RecentActivity is an observer of refreshes. It stores each refresh, passes it on to the metrics, and logs it if no
-client waited for it. Targets are stored with their secrets, which views remove (log_and_page_redaction.py).
+RecentActivity observes refreshes, and logs those that no client waited for. Targets have their secrets, which views
+remove (log_and_page_redaction.py).
 """
 
 import logging
@@ -28,8 +28,10 @@ FETCHES_MAX = 50
 """Maximum number of stored fetches of each feed."""
 
 FETCH_SIZE = 320
-"""Estimated memory of a stored fetch in bytes. All fetches together may take `MemoryLimits.fetches` bytes. Above this
-limit, the fetches of the feed that was fetched longest ago are removed first."""
+"""Estimated memory of a stored fetch in bytes. All fetches may take `MemoryLimits.fetches` bytes.
+
+The fetches of the feed that was fetched longest ago are removed first.
+"""
 
 FAILED_MAX = 100
 """Maximum number of stored addresses that never returned a feed."""
@@ -99,7 +101,6 @@ class RecentActivity:
     # -- RefreshObserver
 
     def on_refresh_ended(self, update: RefreshFinished) -> None:
-        """Record a refresh that has ended."""
         self._metrics.on_refresh_ended(update)
         fetch = FetchActivity(
             self._clock.now(),
@@ -121,20 +122,17 @@ class RecentActivity:
             log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch, form)
 
     def on_refresh_scheduled(self, target: str) -> None:
-        """Count a refresh that the schedule has started."""
         self._metrics.on_refresh_scheduled(target)
 
     def on_feed_discovered(self, target: str) -> None:
-        """Remove the target from the addresses that never returned a feed, because it is a page that names a feed."""
+        """Remove a page that names a feed from the addresses that never returned a feed."""
         self._metrics.on_feed_discovered(target)
         self._failed.drop(target)
 
     def record_request(self, request: RequestActivity) -> None:
-        """Store a request of a client."""
         self._requests.append(request)
 
     def requests(self) -> list[RequestActivity]:
-        """Return the last client requests, the newest last."""
         return list(self._requests)
 
     def fetches(self, target: str) -> list[FetchActivity]:
@@ -142,7 +140,7 @@ class RecentActivity:
         return list(self._fetches.get(target, ()))
 
     def failed_addresses(self) -> list[FailedAddress]:
-        """Return the addresses that never returned a feed. The address with the latest fetch is last."""
+        """Return the addresses that never returned a feed, the latest fetch last."""
         return self._failed.values()
 
     def plain(self) -> dict[str, Any]:
@@ -191,7 +189,7 @@ def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActi
 
 
 def merge_failures(plain: Iterable[Mapping[str, Any]], own: Iterable[FailedAddress]) -> list[FailedAddress]:
-    """Return the addresses that failed in any worker, each once. The address with the latest fetch is first."""
+    """Return the addresses that failed in any worker, each once, the latest fetch first."""
     merged: dict[str, FailedAddress] = {}
     received = (
         FailedAddress(target, first, count, FetchActivity(*last))
@@ -210,7 +208,6 @@ def _merge_failed(one: FailedAddress, other: FailedAddress) -> FailedAddress:
 
 
 def merge_fetches(fetches: Iterable[FetchActivity]) -> list[FetchActivity]:
-    """Return the last fetches of a feed, the newest first."""
     return sorted(fetches, key=lambda fetch: -fetch.at)[:FETCHES_MAX]
 
 

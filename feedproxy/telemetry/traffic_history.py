@@ -1,8 +1,7 @@
 """Stored counts of the traffic by hour and by day (UTC).
 
-Each worker has its own history, because the counters of each process begin at zero. Once a minute, the growth of the
-worker's counters is added to the current hour and day (`HistoryRecorder.record`). Only the growth is added, so nothing
-is counted twice after a restart. The sum of all histories is the traffic of the proxy.
+Each worker has its own history. Once a minute, the growth of its counters is added to the current hour and day, so that
+no request is counted twice after a restart.
 """
 
 import contextlib
@@ -18,13 +17,12 @@ HOUR: Seconds = 3_600
 DAY: Seconds = 86_400
 
 HOURS_MAX = 72
-"""Number of stored hours: three days, for comparison of an hour with the same hour of earlier days."""
+"""Number of stored hours: three days."""
 DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Upper limit of the worker numbers for which the store is searched for a history. It exceeds the number of processors
-of usual machines."""
+"""Upper limit of the worker numbers for which the store is searched for a history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +30,15 @@ class TrafficCounts:
     """Counts of requests, and bytes of content, in a period."""
 
     requests: int = 0
-    """Client requests for cacheable content."""
     hits: int = 0
-    """Client requests that the store answered."""
     passed: int = 0
-    """Client requests that streamed through. No cache can answer them."""
+    """Client requests that were streamed through, which no cache can answer."""
     fetches: int = 0
-    """Requests to origins."""
     failures: int = 0
-    """Requests to origins that failed."""
     sent: int = 0
-    """Bytes sent to clients, without streams."""
     received: int = 0
-    """Bytes received from origins, without streams."""
     store_failures: int = 0
     errors: int = 0
-    """Internal errors of feedproxy."""
 
     @property
     def requests_saved(self) -> int:
@@ -68,7 +59,6 @@ class TrafficCounts:
         return TrafficCounts(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
 
     def since(self, before: "TrafficCounts") -> "TrafficCounts":
-        """Return the growth since the earlier counts (`before`)."""
         pairs = zip(astuple(self), astuple(before), strict=True)
         return TrafficCounts(*(max(0, now - then) for now, then in pairs))
 
@@ -98,14 +88,13 @@ class History:
                 del pages[old]
 
     def merge(self, other: "History") -> None:
-        """Add the counts of another history."""
         for pages, other_pages in ((self.hours, other.hours), (self.days, other.days)):
             for number, tally in other_pages.items():
                 pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """Yield the start and the traffic counts of each of the last hours or days, in order of time. The number of
-        periods is `count`, the current one included."""
+        """Yield the start and the traffic counts of the last `count` hours or days, in order of time, with the current
+        one."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)
@@ -121,7 +110,6 @@ class History:
 
 
 def load_history(data: bytes) -> History:
-    """Return the history from the bytes that `dump` returned. Raises StoreError."""
     try:
         return parse_history(json.loads(data))
     except ValueError as error:
@@ -129,7 +117,6 @@ def load_history(data: bytes) -> History:
 
 
 def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
-    """Return the history from the values that `plain` returned. Raises ValueError."""
     history = History()
     try:
         for name, pages in (("hours", history.hours), ("days", history.days)):
@@ -145,7 +132,6 @@ def parse_history(plain: Mapping[str, Mapping[str, list[int]]]) -> History:
 
 
 def merge_histories(histories: Iterable[History]) -> History:
-    """Return the sum of several histories."""
     total = History()
     for history in histories:
         total.merge(history)
@@ -155,8 +141,8 @@ def merge_histories(histories: Iterable[History]) -> History:
 class HistoryRecorder:
     """Recorder of the history of worker `index` among `size` workers.
 
-    `count` returns the current values of the worker's counters. The history continues the stored history. The first
-    worker also continues the histories of workers that no longer exist.
+    `count` returns the current values of the worker's counters. The first worker also continues the histories of
+    workers that no longer exist.
     """
 
     def __init__(self, count: Callable[[], TrafficCounts], store: Store, index: int = 0, size: int = 1) -> None:
@@ -173,7 +159,7 @@ class HistoryRecorder:
                     self._adopted.append(_name(former))
 
     def record(self, now: Instant) -> History:
-        """Add the growth of the counters since the last call. Return the history."""
+        """Add the growth of the counters since the last call, and return the history."""
         counts = self._count()
         growth, self._before = counts.since(self._before), counts
         self.history.add(growth, now)

@@ -1,3 +1,5 @@
+"""Text that may be HTML: detection, conversion to plain text, and resolution of links."""
+
 import re
 from copy import deepcopy
 from html import escape, unescape
