@@ -1,4 +1,4 @@
-"""The addons of feedproxy, in the order in which a request passes through them."""
+"""The addons of feedproxy, in the order in which they handle a request."""
 
 from collections.abc import Sequence
 

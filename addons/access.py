@@ -9,7 +9,7 @@ from feedproxy.server.mitm import token_paths
 class Access(Addon):
     """Addon that declares the options for access control, and offers secret addresses as an endpoint.
 
-    feedproxy's service checks passwords (access/authorization.py).
+    access/authorization.py checks passwords.
     """
 
     options = ("readers", "users_file", "wsse_file", "tokens_file", "wallet", "realm")

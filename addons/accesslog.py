@@ -16,8 +16,7 @@ logger = logging.getLogger(ACCESS_LOGGER)
 
 
 class AccessLog(Addon):
-    """Addon that logs each flow when it ends. It is the last addon, so that it logs the response that the client
-    gets."""
+    """Addon that logs each flow when it ends. It is the last addon, and logs the response that the client gets."""
 
     options = ("log_format", "log_level", "score_readers")
 

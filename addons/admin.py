@@ -58,8 +58,6 @@ class Admin(Addon):
 
 
 def _listens(master: Master) -> bool:
-    """Return True if mitmproxy listens. The function is called only for a master that `feedproxy serve` did not
-    create."""
     proxy = master.addons.get("proxyserver")
     return proxy is not None and any(instance.is_running for instance in proxy.servers)
 

@@ -1,5 +1,4 @@
-"""Change notification by web service (CNWS): a publisher that notifies clients, and a subscriber to the services in the
-option `cnws_subscribe`."""
+"""Change notification by web service (CNWS): a publisher, and a subscriber at the services in `cnws_subscribe`."""
 
 import logging
 

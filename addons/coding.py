@@ -13,13 +13,13 @@ from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
 WORTH_CODING = 512
-"""Size in bytes from which content is compressed. Smaller content fits into one packet with or without compression."""
+"""Size in bytes from which content is compressed. Smaller content fits into one packet anyway."""
 
 
 class Coding(Addon):
-    """Addon that compresses responses if mitmproxy runs it without feedproxy's other addons.
+    """Addon that compresses responses if mitmproxy runs it alone.
 
-    With the other addons, feedproxy's service makes the responses, and compresses each stored response once.
+    With the other addons, feedproxy's service compresses each stored response once.
     """
 
     options = ("codings", "feed_process")

@@ -1,4 +1,4 @@
-"""The entrances: gateway, explicit proxy and reverse mode. This addon determines the target of each request."""
+"""The entrances: gateway, explicit proxy and reverse mode, which determine the target of a request."""
 
 import logging
 from typing import Any
@@ -19,8 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client, or None if it has disconnected. mitmproxy's declared type of `peername` lacks
-    None."""
+    """Return the address of a client, or None after a disconnect, for which mitmproxy declares no type."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 

@@ -4,8 +4,7 @@ from mitmproxy import http
 
 
 class Finish:
-    """Addon that removes the content from responses that must not have content, because mitmproxy would send this
-    content."""
+    """Addon that removes the content from responses that must not have content."""
 
     def response(self, flow: http.HTTPFlow) -> None:
         response = flow.response

@@ -9,7 +9,7 @@ from feedproxy.server.addon import Addon
 
 
 class Formats(Addon):
-    """Addon with the endpoint for conversions. The service makes conversions, and negotiates by Accept."""
+    """Addon with the endpoint for conversions."""
 
     options = ("negotiate",)
 

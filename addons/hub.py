@@ -11,7 +11,7 @@ from feedproxy.server.addon import NotificationAddon
 
 
 class Hub(NotificationAddon[WebSub]):
-    """Addon with the endpoints of the hub, and with those to which other hubs distribute content."""
+    """Addon with the endpoints of the hub, and of feedproxy's subscriptions at other hubs."""
 
     options = (
         "announce",

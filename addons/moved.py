@@ -10,13 +10,13 @@ from feedproxy.http import uri
 from feedproxy.server.addon import Addon
 
 CONTENT_MAX = 65_536
-"""Largest document in bytes that is parsed for an XML redirect. Redirect documents have a few hundred bytes."""
+"""Largest document in bytes that is parsed for an XML redirect. Real ones have a few hundred."""
 
 
 class Moved(Addon):
-    """Addon that converts redirect documents to 301 and 410 if mitmproxy runs it without feedproxy's other addons.
+    """Addon that converts redirect documents to 301 and 410 if mitmproxy runs it alone.
 
-    With the other addons, feedproxy's service makes the responses, and converts redirect documents itself.
+    With the other addons, feedproxy's service converts redirect documents.
     """
 
     options = ("relocation_confirmations", "relocation_spacing", "gone_recheck", "moved_to", "gone", "announce_as")

@@ -14,8 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Origin(Addon):
-    """Addon that declares the options with limits of requests to origins, and checks the addresses to which mitmproxy
-    itself connects."""
+    """Addon that declares the limits of requests to origins, and checks the addresses to which mitmproxy connects."""
 
     options = (
         "allow_private",

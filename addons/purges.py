@@ -14,7 +14,7 @@ logger = logging.getLogger("feedproxy.purges")
 
 
 class Purges(NotificationAddon[DownstreamPurge]):
-    """Addon that sends purges through the delivery queue, which retries them if a cache does not answer."""
+    """Addon that sends purges through the delivery queue, which repeats failed purges."""
 
     options = ("purge_sinks", "purge_fields")
 

@@ -15,7 +15,7 @@ from feedproxy.server.mitm.exchanges_from_flows import StableNames, client_excha
 logger = logging.getLogger("feedproxy.record")
 
 RECEIVED_AT = "feedproxy.received_at"
-"""Key in `flow.metadata`: the instant at which the request was received, by the proxy's clock."""
+"""Key in `flow.metadata` of the instant at which the request was received."""
 
 
 class Record(Addon):

@@ -1,4 +1,4 @@
-"""rssCloud: a cloud for the feeds of this proxy, and a subscriber at the clouds of the feeds that readers request."""
+"""rssCloud: a cloud for the feeds of this proxy, and a subscriber at the clouds of other feeds."""
 
 from feedproxy.http.message import Response
 from feedproxy.notify.notification_service import NotificationService
@@ -14,7 +14,7 @@ SHARED = ("subscriptions_max", "source_limit", "push_interval")
 
 
 class RssClouds(NotificationAddon[DuplexProtocol[RssCloudServer, RssCloudAggregator]]):
-    """Addon with the endpoints of the cloud, and with those that other clouds notify."""
+    """Addon with the endpoints of the cloud, and of feedproxy's registrations at other clouds."""
 
     options = ("rsscloud_hub", "push_subscribe", "announce", *SHARED)
 

@@ -1,4 +1,4 @@
-"""Subscriber counts, which are reported to origins in the User-Agent."""
+"""Subscriber counts, which feedproxy reports to origins in the User-Agent."""
 
 from mitmproxy import http
 
@@ -8,9 +8,9 @@ from feedproxy.server.mitm.request_routing import client_context, incoming_reque
 
 
 class Subscribers(Addon):
-    """Addon that counts readers if mitmproxy runs it without feedproxy's other addons.
+    """Addon that counts readers if mitmproxy runs it alone.
 
-    With the other addons, feedproxy's service answers the requests, and counts their clients as readers itself.
+    With the other addons, feedproxy's service counts the readers.
     """
 
     options = ("subscriber_window", "claim_max", "claim_jump", "contact_url")

@@ -1,5 +1,4 @@
-"""Media type and self link of feeds, with which a click on a feed opens a feed reader (Universal Subscription
-Mechanism)."""
+"""Media type and self link of feeds, with which a click on a feed opens a feed reader (USM)."""
 
 from mitmproxy import http
 
@@ -10,9 +9,9 @@ from feedproxy.server.mitm.request_routing import fields_of, headers_of
 
 
 class Usm(Addon):
-    """Addon that edits feeds if mitmproxy runs it without feedproxy's other addons.
+    """Addon that edits feeds if mitmproxy runs it alone.
 
-    With the other addons, feedproxy's service makes the responses, and edits each stored feed once.
+    With the other addons, feedproxy's service edits each stored feed once.
     """
 
     options = ("feed_usm", "rdf_media_type", "self_link", "self_link_text")

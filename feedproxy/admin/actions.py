@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
-Each action responds when it is complete: with JSON, or to a form of the admin pages with a redirect to the page that
-shows the outcome. Parameters name the target. `url` is its public or upstream address. The pages use `id`, the
-identifier of a target, because a URL may contain a secret. `pattern` matches several targets.
+Each action answers with JSON, or for a form of the pages with a redirect to a page that shows the outcome. Parameters
+name the target: `url` by its public or upstream address, and `id` by its identifier, because a URL may contain a
+secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -28,17 +28,19 @@ from feedproxy.upstream.own_urls import is_own
 from feedproxy.web.templates import iso
 
 LISTED_MAX = 1000
-"""Maximum number of targets that a response names. Further targets are only counted."""
+"""Maximum number of targets that a response names. The others are only counted."""
 
 SHOWN_IN_CONFIRMATION = 20
-"""Maximum number of feeds that the confirmation of a purge names. Further feeds are only counted."""
+"""Maximum number of feeds that the confirmation of a purge names. The others are only counted."""
 
 MAX_CONCURRENT = 8
-"""Maximum number of concurrent refreshes when a pattern matches many feeds."""
+"""Maximum number of concurrent refreshes for a pattern."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""Seconds for which a refresh of many feeds waits for the instants at which `site_interval` permits their requests.
-Feeds with a later instant are reported as `later`."""
+"""Seconds for which a refresh of many feeds waits for request slots that `site_interval` permits.
+
+Feeds with a later slot are reported as `later`.
+"""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",
@@ -62,7 +64,7 @@ class AdminActions:
     async def refresh(self, request: web.Request) -> web.Response:
         """Refresh one target, or all targets that match a pattern. Return the outcomes.
 
-        Each target is refreshed now, or when `site_interval` permits a request to its site.
+        A refresh may wait until `site_interval` permits a request to its site.
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
@@ -80,10 +82,9 @@ class AdminActions:
         return self._outcome(request, "", view, Notice(count == total, f"{count} of {total} feeds refreshed."))
 
     async def purge(self, request: web.Request) -> web.Response:
-        """Delete the copy, history and moves of one target, or of all targets that match a pattern. Subscriber counts
-        stay.
+        """Delete the copy, history and moves of a target or of matching targets. Return the targets.
 
-        Return the deleted targets. Raises BadTarget, NotFound, InvalidForm.
+        Subscriber counts stay. Raises BadTarget, NotFound or InvalidForm.
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
@@ -96,8 +97,7 @@ class AdminActions:
         return self._outcome(request, target, view, notice)
 
     async def confirm(self, request: web.Request) -> web.Response:
-        """Return a page that shows what a purge would delete and asks for confirmation. Raises the errors of
-        `purge`."""
+        """Return a page that asks for confirmation of a purge. Raises the errors of `purge`."""
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         matches = service.admin.target_matcher(pattern)
@@ -135,7 +135,7 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(undone, text))
 
     async def add(self, request: web.Request) -> web.Response:
-        """Add the feed at `url` to the imported list and fetch it. Return the outcome. Raises BadTarget, StoreError.
+        """Add the feed at `url` to the imported list and fetch it. Return the outcome. Raises BadTarget or StoreError.
 
         `url` may have any of the forms in which people copy addresses.
         """
@@ -164,19 +164,19 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(ok, text))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Pause a target: it is not fetched, and its copy is served. Return the response. Raises the errors of `purge`,
-        and TooManyDecisions."""
+        """Pause a target: feedproxy serves its copy without fetching it. Raises TooManyDecisions and the errors of
+        `purge`."""
         return await self._set_decision(
             request, FeedDecision.PAUSED, "Paused: the stored copy is served.", "It was paused."
         )
 
     async def block(self, request: web.Request) -> web.Response:
-        """Block a target: clients get 403, and its copy is purged. Return the response. Raises the errors of `purge`,
-        and TooManyDecisions."""
+        """Block a target: clients get 403, and its copy is purged. Raises TooManyDecisions and the errors of
+        `purge`."""
         return await self._set_decision(request, FeedDecision.BLOCKED, "Blocked: readers get 403.", "It was blocked.")
 
     async def allow(self, request: web.Request) -> web.Response:
-        """End the pause or block of a target, and return the response. Raises the errors of `purge`."""
+        """End the pause or block of a target. Raises the errors of `purge`."""
         return await self._set_decision(
             request, None, "It is fetched and served again.", "It was neither paused nor blocked."
         )
@@ -200,8 +200,7 @@ class AdminActions:
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
         """Refresh the targets and return the outcomes.
 
-        Targets of one site are refreshed at intervals of `site_interval`. The waits for these intervals end after
-        SITE_SLOTS_MAX seconds.
+        Targets of one site are refreshed at intervals of `site_interval`, for at most SITE_SLOTS_MAX seconds.
         """
         semaphore, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX
@@ -215,8 +214,7 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return the target and the pattern of a request, one of them empty. Raises BadTarget, NotFound,
-        InvalidForm."""
+        """Return the target and the pattern of a request, one of them "". Raises BadTarget, NotFound or InvalidForm."""
         parameters = await request_parameters.read_parameters(request)
         url, identifier, pattern = (parameters.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:

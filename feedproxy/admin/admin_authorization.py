@@ -1,7 +1,6 @@
 """Authorization of requests to the admin listener.
 
-A browser of the operator can reach the listener. A page of another site must not be able to use that browser. Each
-request head therefore passes four checks:
+A page of another site must not be able to use the operator's browser. Each request head therefore passes four checks:
 
     via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
     host    a request must name this host: another site's DNS may lead to this machine (rebinding): 421
@@ -35,7 +34,7 @@ CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the tok
 """Value of WWW-Authenticate. Browsers can ask their users for Basic credentials, but not for Bearer tokens."""
 
 SOURCE_NAME = "feedproxy-"
-"""Prefix of the pseudonym (RFC 9110, section 7.6.3) by which each feedproxy names itself in the field Via."""
+"""Prefix of the pseudonym of each feedproxy in the field Via (RFC 9110, section 7.6.3)."""
 
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
 
@@ -48,7 +47,7 @@ class Denied:
     detail: str
     message: str
     retry_after: int = 0
-    """Value of Retry-After in seconds; 0 means that the field is omitted."""
+    """Value of Retry-After in seconds, or 0 without the field."""
 
 
 def admin_address(admin: str, token: str) -> tuple[str, int]:
@@ -65,7 +64,7 @@ def admin_address(admin: str, token: str) -> tuple[str, int]:
 def admin_token(settings: Settings) -> str:
     """Return the admin token: `admin_token`, or the content of `admin_token_file`. Raises UsageError.
 
-    A file keeps the token out of the configuration and the process list. Docker and systemd provide secrets as files.
+    A file keeps the token out of the configuration and the process list.
     """
     if not settings.admin_token_file:
         return settings.admin_token
@@ -82,7 +81,7 @@ def admin_token(settings: Settings) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if only this machine can reach the host."""
+    """Return True for a host that only this machine can reach."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 
@@ -90,7 +89,7 @@ def is_loopback(host: str) -> bool:
 class AdminAuthorization:
     """Authorization of the requests to one listener.
 
-    `token` is empty if no token is required. `names` are host names of the listener in addition to `host`.
+    `token` "" means that no token is required. `names` are host names of the listener in addition to `host`.
     """
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
@@ -101,7 +100,7 @@ class AdminAuthorization:
         self._names = {_host_name(host), "localhost", *(_host_name(name) for name in names)}
 
     def refuse(self, method: str, path: str, headers: Mapping[str, str], peer: str = "") -> Denied | None:
-        """Return the refusal of a request from the address `peer`, or None if the request is permitted."""
+        """Return the refusal of a request from the address `peer`, or None for a permitted request."""
         if any(SOURCE_NAME in value.lower() for name, value in headers.items() if name.lower() == "via"):
             return Denied(403, "via", "The request came through a feedproxy. Connect to this listener directly.")
         if path in OPEN_PATHS:
@@ -162,7 +161,6 @@ def _is_cross_site(headers: Mapping[str, str], host: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """Return a host without port, brackets and final dot, in lower case, or "" if it is invalid."""
     match = _HOST.fullmatch(host.strip())
     if match is None:
         return host.strip().lower() if _address(host.strip()) else ""

@@ -1,7 +1,4 @@
-"""An HTTP listener for operators: routes behind AdminAuthorization, with common response fields and one form of errors.
-
-The admin server of the proxy and the admin server of a replay each add their routes to such a listener.
-"""
+"""An HTTP listener for operators: authorized routes, with common response fields and one form of errors."""
 
 import logging
 import os
@@ -20,10 +17,10 @@ from feedproxy.web import templates
 logger = logging.getLogger(__name__)
 
 BODY_MAX = 65_536
-"""Largest form in bytes. A form contains a URL or two."""
+"""Largest form in bytes. A form contains one or two URLs."""
 
 STOP_TIMEOUT = 2.0
-"""Seconds that responses in progress have to end when the listener is closed."""
+"""Seconds that unfinished responses have to end when the listener is closed."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -44,11 +41,11 @@ type Route = tuple[str, str, Handler]
 """A route: method, path and handler."""
 
 type Outcome = Callable[[web.Request, int, str], Awaitable[None]]
-"""Function that is called after each request that AdminAuthorization permitted, with the status and the reason."""
+"""Function that is called after each permitted request, with its status and the reason."""
 
 
 class ErrorPage(Protocol):
-    """Function that makes the response to a failed request."""
+    """Function that makes an error response."""
 
     def __call__(
         self, request: web.Request, status: int, code: str, message: str, extra: Mapping[str, str] | None = None, /
@@ -64,8 +61,8 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 class AdminListener:
     """A listener that serves routes at one address.
 
-    After each handler, the listener calls `on_outcome` with the status and a text. After a failure, the text is the
-    message of the error. Otherwise it is the result of the function `reason`.
+    `on_outcome` is called after each handler, with the status and a text: the message of an error, or the result of
+    `reason`.
     """
 
     def __init__(
@@ -93,7 +90,7 @@ class AdminListener:
         *,
         reuse_port: bool = False,
     ) -> None:
-        """Listen on `sockets`, or on host and port if `sockets` is empty. Raises CannotListen if that fails."""
+        """Listen on `sockets`, or on host and port if `sockets` is empty. Raises CannotListen."""
         self._authorization = authorization
         runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=STOP_TIMEOUT)
         await runner.setup()
@@ -112,7 +109,6 @@ class AdminListener:
         self.url = f"http://{uri.join_host_port(host, port)}"
 
     async def stop(self) -> None:
-        """Close the listener. The call has no effect if the listener was not started."""
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -129,7 +125,7 @@ class AdminListener:
 
     @web.middleware
     async def _handle_authorized(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check a request with AdminAuthorization and call its handler. A failure is answered with the error page."""
+        """Authorize a request and call its handler. A failure is answered with the error page."""
         assert self._authorization is not None
         if denied := self._authorization.refuse(request.method, request.path, request.headers, request.remote or ""):
             extra = {"WWW-Authenticate": CHALLENGE} if denied.status == 401 else {}

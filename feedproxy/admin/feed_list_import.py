@@ -1,4 +1,4 @@
-"""Import and export of the list of feeds: POST /opml imports a list, GET /opml returns its public feeds."""
+"""Import and export of the list of feeds: POST /opml imports a list, and GET /opml returns its public feeds."""
 
 import asyncio
 from dataclasses import replace
@@ -17,21 +17,21 @@ from feedproxy.request.url_mapping import to_upstream
 from feedproxy.upstream.own_urls import is_own
 
 CONTENT_MAX = 8_000_000
-"""Largest list in bytes: ten thousand feeds with all attributes that programs write."""
+"""Largest list in bytes: ten thousand feeds with all usual attributes."""
 
 NAME_LENGTH_MAX = 200
 """Maximum number of characters in a list's name."""
 
 
 class InvalidFeedList(FeedproxyError):
-    """Raised if the content sent is not OPML."""
+    """Error for content that is not OPML."""
 
     status_hint = 400
     detail = "bad-list"
 
 
 class ListTooLarge(FeedproxyError):
-    """Raised if the content sent is larger than CONTENT_MAX."""
+    """Error for content larger than CONTENT_MAX."""
 
     status_hint = 413
     detail = "too-large"
@@ -44,11 +44,10 @@ class FeedListImport:
         self._app = app
 
     async def take(self, request: web.Request) -> web.Response:
-        """Import the list in the content of the request. Return the outcome. Raises InvalidFeedList, ListTooLarge,
-        StoreError.
+        """Import the list in the request. Return the outcome. Raises InvalidFeedList, ListTooLarge or StoreError.
 
-        The query may contain the `name` of the list, `replace` to remove the previously imported feeds, and `intercept`
-        to decrypt TLS to the hosts of the list's feeds.
+        In the query, `name` names the list, `replace` removes the feeds of an earlier import, and `intercept` decrypts
+        TLS to the hosts of the feeds.
         """
         is_form = request.content_type == "multipart/form-data"
         if is_form:
@@ -92,7 +91,7 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: App) -> SubscriptionList:
-    """Return the list with origins' addresses in place of addresses of this proxy. Each feed is listed once."""
+    """Return the list with origins' addresses in place of feedproxy's, and each feed once."""
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0

@@ -42,11 +42,11 @@ class Probes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, and a line about the fleet if this machine belongs to a fleet."""
+        """Return `ok`, and in a fleet a line about the connection to Redis."""
         return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
 
     async def readyz(self, _: web.Request) -> web.Response:
-        """Return 200 while the listeners accept clients, and 503 otherwise."""
+        """Return 200 while the listeners accept clients, and 503 at other times."""
         if self._app.draining or self._app.terminating:
             return web.Response(status=503, text="draining\n")
         if not self._is_listening():

@@ -1,4 +1,4 @@
-"""The admin listener of a replay. It shows the replay's time, and advances its clock."""
+"""The admin listener of a replay, which shows the replay's time and advances its clock."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,18 +15,18 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.lab.replay.time_arguments import LAST
 
 STEP_MAX: Seconds = 100 * 366 * 86_400
-"""Largest step of the clock in seconds: a century. A larger step is a typing error."""
+"""Largest step of the clock in seconds: a century."""
 
 
 class InvalidStep(FeedproxyError):
-    """Raised if `seconds` is missing or invalid, or if the clock cannot be advanced."""
+    """Error for a missing or invalid `seconds`, and for a clock that cannot be advanced."""
 
     status_hint = 400
     detail = "bad-step"
 
 
 async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
-    """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep and InvalidForm."""
+    """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep or InvalidForm."""
     if not isinstance(clock, ManualClock):
         raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
     text = (await request_parameters.read_parameters(request)).get("seconds", "")
@@ -67,7 +67,6 @@ class ReplayAdmin:
         await self._listener.start(AdminAuthorization(host), host, port)
 
     async def stop(self) -> None:
-        """Close the listener. The call has no effect if the listener was not started."""
         await self._listener.stop()
 
     async def _advance(self, request: web.Request) -> web.Response:

@@ -9,7 +9,7 @@ from feedproxy.errors import FeedproxyError
 
 
 class InvalidForm(FeedproxyError):
-    """Raised if a parameter is missing or invalid."""
+    """Error for a missing or invalid parameter."""
 
     status_hint = 400
     detail = "bad-target"
@@ -17,7 +17,6 @@ class InvalidForm(FeedproxyError):
 
 @contextmanager
 def translate_form_errors() -> Iterator[None]:
-    """Raise InvalidForm for the exceptions that aiohttp's parsers and Python's codecs raise about a form."""
     try:
         yield
     except (ValueError, LookupError, RuntimeError, AssertionError) as error:

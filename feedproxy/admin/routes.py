@@ -1,7 +1,6 @@
 """The admin server: the operator's pages, the same values as JSON below /api/, metrics, probes and actions.
 
-It runs in the event loop of the proxy, on its own listener. GET changes nothing. A POST comes from the pages of this
-server, from the command line or from a program (admin/admin_authorization.py). Responses must not be stored or framed.
+It runs in the proxy's event loop, on its own listener. GET changes nothing. Responses must not be stored or framed.
 """
 
 import asyncio
@@ -40,8 +39,8 @@ LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "
 class AdminServer:
     """The routes of the proxy's admin listener.
 
-    `is_listening` returns whether clients are accepted; without it, `app.ready` is used. `extra_actions` and
-    `extra_pages` are handlers of addons, by path.
+    `is_listening` returns True while clients are accepted (default: `app.ready`). `extra_actions` and `extra_pages` are
+    handlers of addons, by path.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class AdminServer:
         self._is_listening = is_listening or (lambda: app.ready)
         self._listener: AdminListener | None = None
         self._template_loading: asyncio.Future[None] | None = None
-        """Future of the loading of all templates. A thread loads them when the listener starts."""
+        """Future of a thread that loads all templates after the start."""
 
     @property
     def url(self) -> str:
@@ -65,10 +64,7 @@ class AdminServer:
         return self._listener.url if self._listener is not None else ""
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Listen on `sockets`, or at the address of the option `admin` if `sockets` is empty.
-
-        Raises UsageError if the options are invalid, and CannotListen if the address cannot be bound.
-        """
+        """Listen on `sockets`, or at the option `admin` if `sockets` is empty. Raises UsageError or CannotListen."""
         settings = self._app.settings
         token = admin_token(settings)
         host, port = admin_address(settings.admin, token)
@@ -79,7 +75,6 @@ class AdminServer:
         self._template_loading = asyncio.get_running_loop().run_in_executor(None, templates.make_ready)
 
     async def stop(self) -> None:
-        """Close the listener. The call has no effect if the listener was not started."""
         if self._listener is not None:
             await self._listener.stop()
 
@@ -132,7 +127,7 @@ class AdminServer:
 
 
 def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
-    """Return a handler that runs the action. If the action redirects to a page, the page shows the outcome."""
+    """Return a handler that runs the action, and shows its outcome on the page of a redirect."""
 
     async def act(request: web.Request) -> web.Response:
         response = await action(request)

@@ -1,4 +1,1 @@
-"""The commands of `feedproxy`.
-
-Each module has `register(subparsers)`, which declares a command, and a function that runs it.
-"""
+"""The commands of `feedproxy`. Each module has `register(subparsers)`, and a function that runs the command."""

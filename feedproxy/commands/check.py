@@ -29,10 +29,7 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the checks and print the Notes.
-
-    Return 1 on warnings and faults. Raises FeedproxyError if nothing can be checked.
-    """
+    """Run the checks and print the Notes. Return 1 on warnings and faults. Raises FeedproxyError."""
     from feedproxy.check import check_report  # noqa: PLC0415 -- only this command pays for the templates
 
     done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))
@@ -47,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def check(source: str, settings: Settings, **options: Any) -> Any:
-    """Check an address or a file and return the report. `options` are passed to `probe_feed`.
+    """Return the report about an address or a file. `options` are those of `probe_feed`.
 
-    Raises BadTarget, Forbidden, UsageError if a file cannot be read, and TooLarge.
+    Raises BadTarget, Forbidden, TooLarge, or UsageError for an unreadable file.
     """
     from feedproxy.check import run_checks  # noqa: PLC0415
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
@@ -89,7 +86,7 @@ def _is_no_feed(observations: Any) -> bool:
 
 
 class _Progress:
-    """Shows the current request on a line of the terminal. It writes nothing if stderr is not a terminal."""
+    """Line on the terminal with the current request. Writes nothing unless stderr is a terminal."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()

@@ -39,7 +39,7 @@ def register(subparsers: Any) -> None:
 
 
 def convert(args: argparse.Namespace) -> int:
-    """Convert the feed and write it. Return 0. Raises FeedproxyError if the source is not a feed or cannot be read."""
+    """Convert the feed and write it. Return 0. Raises FeedproxyError if the source is no readable feed."""
     address = None if args.source == "-" else parse_source(args.source)
     settings = admin_client.request_settings(args.allow_private)
     if address is not None:

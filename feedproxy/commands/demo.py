@@ -56,20 +56,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Progress:
-    """A line on the terminal with the progress of the demo. It writes nothing if there is no terminal."""
+    """Line on the terminal with the progress of the demo. Writes nothing without a terminal."""
 
     def __init__(self) -> None:
         self._shown = ""
         self._terminal = sys.stderr.isatty()
 
     def __call__(self, scene: str, done: int, whole: int) -> None:
-        """Show the number of finished polls and of all polls."""
         line = f"{whole:,} polls {scene}: {100 * done // whole} %"
         if self._terminal and line != self._shown:
             self._shown = line
             print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
-        """Clear the line."""
         if self._shown:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -42,8 +42,7 @@ def register(subparsers: Any) -> None:
 
 
 def import_list(args: argparse.Namespace) -> int:
-    """Import a list. Return 0. Raises FeedproxyError if the source is not a list, and UsageError if no proxy can be
-    reached."""
+    """Import a list. Return 0. Raises FeedproxyError for an invalid list, and UsageError without a running proxy."""
     address = parse_source(args.source)
     if args.source == "-":
         body = sys.stdin.buffer.read(CONTENT_MAX + 1)
@@ -66,7 +65,7 @@ def import_list(args: argparse.Namespace) -> int:
 
 
 def export_list(args: argparse.Namespace) -> int:
-    """Export the list. Return 0. Raises UsageError if no proxy can be reached."""
+    """Export the list. Return 0. Raises UsageError without a running proxy."""
     result = admin_client.ask(args, "GET", "opml")
     if args.format == "json":
         admin_client.print_json(result)

@@ -1,4 +1,4 @@
-"""feedproxy options: print every option with its text and default, as YAML that can be used as a configuration."""
+"""feedproxy options: print every option with its text and default, as a YAML configuration."""
 
 import argparse
 import json

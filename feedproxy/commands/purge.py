@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
 
 
 def purge(args: argparse.Namespace) -> int:
-    """Purge matching feeds. Return 0 even if no feed matches. Raises UsageError if no proxy can be reached."""
+    """Purge matching feeds. Return 0, also without a match. Raises UsageError without a running proxy."""
     result = admin_client.ask(args, "POST", "purge", admin_client.address_or_pattern(args.what))
     if args.format == "json":
         admin_client.print_json(result)

@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
 
 
 def refresh(args: argparse.Namespace) -> int:
-    """Refresh feeds. Return 1 if none matches or a refresh fails. Raises UsageError if no proxy can be reached."""
+    """Refresh feeds. Return 1 if no feed matches or a refresh fails. Raises UsageError without a running proxy."""
     parameters = admin_client.address_or_pattern(args.what)
     result = admin_client.ask(args, "POST", "refresh", parameters)
     if args.format == "json":

@@ -129,7 +129,6 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
 
 
 async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
-    """Serve a proxy, with the replay as the origin of all addresses. No request leaves this machine. Return 0."""
     from feedproxy import proxy_process  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
     from feedproxy.server.replay_backend import make_replay_app  # noqa: PLC0415
@@ -158,8 +157,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
 
 
 def read_recording(path: Path) -> Any:
-    """Return the recording in a HAR file, or in a flow file of mitmproxy. Only a flow file makes this function import
-    mitmproxy, which takes time."""
+    """Return the recording in a HAR file, or in a flow file of mitmproxy."""
     from feedproxy.lab.record import har_format  # noqa: PLC0415
 
     with contextlib.suppress(OSError), path.open("rb") as file:
@@ -200,10 +198,8 @@ def _status(replay: Any) -> dict[str, Any]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set.
-
-    Call this before the address is printed, because a signal may arrive from then on.
-    """
+    """Return an event that SIGTERM and SIGINT set. Call it before the address is printed, because signals may
+    follow."""
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)

@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tell(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
-    """Print scores in the format `form`, or write them to the file that `output` names. Raises UsageError if the file
-    cannot be written.
-    """
+    """Print scores in the format `form`, or write them to the file `output`. Raises UsageError if writing fails."""
     from feedproxy.lab import score_page  # noqa: PLC0415
     from feedproxy.scoring import score_report  # noqa: PLC0415
 

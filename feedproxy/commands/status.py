@@ -10,7 +10,7 @@ from feedproxy.web.templates import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")
 NARROWEST = 40
-"""Minimum width of the last column, in characters, if the terminal is too narrow."""
+"""Minimum width of the last column, in characters."""
 
 
 def register(subparsers: Any) -> None:
@@ -29,7 +29,7 @@ def register(subparsers: Any) -> None:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Print the status of a running proxy. Return 0. Raises UsageError if no proxy can be reached."""
+    """Print the status of a running proxy. Return 0. Raises UsageError without a running proxy."""
     totals = admin_client.ask(args, "GET", "status")
     query = {"q": args.search, "per_page": str(max(1, args.limit)), "sort": "state"}
     feeds = admin_client.ask(args, "GET", "feeds", query)
@@ -87,7 +87,7 @@ def line(row: Any) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
-    """Yield the lines of the table. If the last column does not fit, its text follows on a separate, indented line."""
+    """Yield the lines of the table. A last column that does not fit follows on an indented line."""
     widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
     widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
     beside = sum(widths) + 2 * len(widths) + NARROWEST <= width

@@ -1,4 +1,4 @@
-"""feedproxy subscribe: open a downloaded feed in the user's reader, in the way that USM describes."""
+"""feedproxy subscribe: open a downloaded feed in the user's reader (USM)."""
 
 import argparse
 import asyncio
@@ -16,7 +16,7 @@ from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.settings import Settings
 
 PLACES = ("%u", "%U", "%s", "{}")
-"""Placeholders for the address in a reader's command. Without one, the address is the last argument."""
+"""Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""
 
 
 def register(subparsers: Any) -> None:
@@ -39,10 +39,7 @@ def register(subparsers: Any) -> None:
 
 
 def subscribe(args: argparse.Namespace) -> int:
-    """Open the feed in the feed reader. Return 1 if the reader fails.
-
-    Raises FeedproxyError if no feed is found, and UsageError for invalid arguments.
-    """
+    """Open the feed in the feed reader. Return 1 if the reader fails. Raises FeedproxyError or UsageError."""
     _check(args)
     folders = desktop_integration.Folders.of(os.environ)
     if args.uninstall:
@@ -81,10 +78,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _command(reader: str, address: str) -> list[str]:
-    """Return the reader's command with the address in it.
-
-    The address is normalised: it begins with http and is a single argument.
-    """
+    """Return the reader's command with the address. A normalised address begins with http, so it is no option."""
     parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
     if parts and not any(placeholder in word for word in parts[1:] for placeholder in PLACES):
         parts = [*parts, PLACES[0]]

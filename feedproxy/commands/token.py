@@ -53,7 +53,7 @@ def add(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Print all tokens without their secrets, which are not stored. Return 0. Raises UsageError."""
+    """Print all tokens without their secrets. Return 0. Raises UsageError."""
     path, _ = _token_file(args)
     for token in secret_tokens.list_tokens(path):
         print(f"{token.id}  {token.user}  {token.pattern.text}")
@@ -70,8 +70,7 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _path_after_token(pattern: str, options: dict[str, Any]) -> str:
-    """Return the path that follows the token in the secret address: the path of the feed if the pattern names a single
-    feed, otherwise `/…`."""
+    """Return the path after the token in a secret address: that of the pattern's only feed, or `/…`."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)

@@ -10,7 +10,7 @@ from feedproxy.web.templates import iso, plain_text
 
 
 def request_view(request: RequestActivity, settings: Settings) -> View:
-    """Return the view of a request. It names the client's program, but not the client's address."""
+    """Return the view of a request, with the client's program, but without its address."""
     target = request.target
     return {
         "at": iso(request.at),

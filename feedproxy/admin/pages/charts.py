@@ -1,7 +1,6 @@
-"""Geometry of bar charts over time. Pages draw the charts as SVG, and show the same numbers as a table.
+"""Geometry of bar charts over time, which pages draw as SVG beside a table of the same numbers.
 
-The drawing is stretched to the width of the page. It therefore contains no text and no line widths. Labels are HTML
-around the drawing, so that they keep their size on a phone.
+The drawing is stretched to the width of the page, so it contains no text. Labels are HTML around the drawing.
 """
 
 import math
@@ -14,9 +13,9 @@ from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, 
 from feedproxy.web.templates import number, size
 
 HEIGHT = 100
-"""Height of the drawing, in units of the drawing."""
+"""Height of the drawing, in its own units."""
 STEP, GAP = 10.0, 2.0
-"""Distance from one column to the next, and width of the gap between two columns, in units of the drawing."""
+"""Distance between two columns, and width of the gap between them, in units of the drawing."""
 
 KINDS = ("store", "origin")
 """Parts of a column from bottom to top: requests or bytes from the store, and from origins."""
@@ -72,7 +71,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart to be drawn. `top` and `middle` are the values at the two lines of the scale."""
+    """A chart. `top` and `middle` are the values at the two lines of the scale."""
 
     width: float
     columns: tuple[Column, ...]
@@ -84,12 +83,12 @@ class Chart:
 
 
 def find_span(name: str) -> Span:
-    """Return the span with this name, or the span of 30 days for an unknown name."""
+    """Return the span with this name, or 30 days for an unknown name."""
     return next((span for span in SPANS if span.name == name), SPANS[1])
 
 
 def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficPeriod]:
-    """Return the periods of a span in order of time. The last period is the current one."""
+    """Return the periods of a span in order of time, the current one last."""
     units, count = list(history.last(span.unit, span.count, now)), span.units_per_column
     grouped = [units[start : start + count] for start in range(0, len(units), count)]
     return [
@@ -99,9 +98,7 @@ def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficP
 
 
 def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of requests. The lower part of a column shows the requests that the store answered, the upper
-    part those that needed an origin.
-    """
+    """Return the chart of requests: those that the store answered below those that needed an origin."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -113,9 +110,7 @@ def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
 
 
 def traffic_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of bytes sent to clients. The upper part of a column shows the bytes that origins sent, the
-    lower part the bytes that origins did not have to send.
-    """
+    """Return the chart of bytes sent to clients: those that origins were spared below those that origins sent."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received
@@ -169,8 +164,7 @@ def _label(at: Instant, span: Span) -> str:
 
 
 def _round_number(largest: float) -> float:
-    """Return the top of the scale: the smallest number that is 1, 2, 4, 6 or 8 times a power of ten and at least
-    `largest`."""
+    """Return the top of the scale: 1, 2, 4, 6 or 8 times a power of ten, at least `largest`."""
     if largest <= 2:
         return 2.0
     power = 10.0 ** math.floor(math.log10(largest))

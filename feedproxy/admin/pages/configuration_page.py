@@ -1,4 +1,4 @@
-"""The configuration in force: the options that differ from their defaults, and the rules, without secrets."""
+"""The configuration in force without secrets: options that differ from their defaults, and rules."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
@@ -13,7 +13,7 @@ from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.log_and_page_redaction import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options with a secret value, which the page does not show. From all other values, it removes secrets in addresses."""
+"""Options with a secret value, which the page does not show."""
 
 HIDDEN = "(set)"
 

@@ -27,7 +27,7 @@ from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, 
 from feedproxy.web import templates
 
 ATTENTION_MAX = 8
-"""Maximum number of feeds that the dashboard lists as needing attention. The table of feeds lists all of them."""
+"""Maximum number of feeds listed as needing attention."""
 
 POPULAR_MAX = 10
 READERS_MAX = 8
@@ -86,17 +86,14 @@ class Dashboard:
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """Return as JSON the traffic by hour for the last 72 hours, and by day for the last 400 days.
-
-        Hours and days without traffic are omitted.
-        """
+        """Return the traffic of the last 72 hours and the last 400 days as JSON, without periods without traffic."""
         await self._app.peer_metrics.families()
         traffic = self.merged_history()
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))
         return as_json({name: _slots(tallies, unit) for name, tallies, unit in periods})
 
     def merged_history(self) -> History:
-        """Return the sum of all workers' histories, including the current traffic."""
+        """Return the sum of all workers' histories, with the current traffic."""
         self._pages.service()
         own = self._app.history_recorder.record(self._app.clock.now())
         return traffic_history.merge_histories([own, *self._app.peer_metrics.histories])
@@ -177,7 +174,7 @@ class Dashboard:
 def _gateway(settings: Settings) -> str:
     """Return the URL of the gateway, to which clients append the URL of a feed, or "" in reverse mode.
 
-    If the listener has an address such as 0.0.0.0, the host is the name of this machine.
+    For a listener on all addresses (0.0.0.0), the host is the name of this machine.
     """
     if settings.upstream:
         return ""
@@ -196,7 +193,6 @@ def _feeds_with_problems(rows: Sequence[View]) -> list[View]:
 
 
 def _popular(rows: Sequence[View]) -> list[View]:
-    """Return the feeds with the most subscribers, or any feeds if no feed has subscribers."""
     return sorted([row for row in rows if row["subscribers"]] or rows, key=SORTS["subscribers"][1])[:POPULAR_MAX]
 
 

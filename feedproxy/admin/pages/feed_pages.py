@@ -31,18 +31,18 @@ from feedproxy.telemetry.log_and_page_redaction import View, public_name
 from feedproxy.web import templates
 
 PER_PAGE = 50
-"""Number of feeds on a page, unless the query contains `per_page`."""
+"""Number of feeds on a page without `per_page` in the query."""
 PER_PAGE_MAX = 1000
 """Largest value of `per_page`."""
 
 OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
-"""The outcome of the action in the current request, for the log."""
+"""The outcome of the current request's action, for the log."""
 
 NOTICES_MAX = 64
-"""Maximum number of remembered outcomes of actions, for the pages to which the actions redirect."""
+"""Maximum number of remembered outcomes, for the pages to which actions redirect."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
-"""The part of a page that states when the page was made."""
+"""Pattern of the part of a page that states when the page was made."""
 
 _ORDER = {str(state): number for number, state in enumerate(FeedState)}
 
@@ -56,7 +56,7 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 
 
 class StoreClosed(FeedproxyError):
-    """Raised while the proxy is closing its store."""
+    """Error while the proxy is closing its store."""
 
     status_hint = 503
     detail = "drain"
@@ -64,14 +64,14 @@ class StoreClosed(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The outcome of an action, which the page after the redirect shows."""
+    """The outcome of an action, shown by the page after the redirect."""
 
     ok: bool
     text: str
 
 
 class FeedPages:
-    """The handlers of pages about feeds. They change nothing."""
+    """The handlers of pages about feeds, which change nothing."""
 
     def __init__(self, app: App, feed_table: FeedTableCache) -> None:
         self._app = app
@@ -152,7 +152,7 @@ class FeedPages:
         return self.page(request, "feed.html", feed=view, meaning=MEANING)
 
     async def asset(self, request: web.Request) -> web.Response:
-        """Return the style sheet or script of the pages. Its name contains a hash. Raises NotFound."""
+        """Return the style sheet or script with this name, which contains a hash. Raises NotFound."""
         content = templates.asset(request.match_info["name"])
         if content is None:
             raise NotFound("This page does not exist.")
@@ -172,8 +172,7 @@ class FeedPages:
         await self._app.peer_metrics.families()
 
     def service(self) -> Service:
-        """Return the service. Raises StoreClosed after the service was closed, because a page must not open the service
-        again."""
+        """Return the service. Raises StoreClosed after its end, because a page must not open the service again."""
         if self._was_open and not self._app.is_open:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
@@ -222,7 +221,7 @@ class FeedPages:
         return web.Response(status=status, body=body, headers={"Content-Type": templates.HTML, **(extra or {})})
 
     def page(self, request: web.Request, template: str, **values: Any) -> web.Response:
-        """Return a page from a template, with the notice of the action that redirected to it."""
+        """Return a page from a template, with the notice of the action that redirected to the page."""
         now = self._app.clock.now()
         notice = self._notices.get(request.query.get("done", ""))
         shared = {"now": now, "as_of": now, "notice": notice, "path": request.path, "version": __version__}
@@ -236,13 +235,12 @@ class FeedPages:
 
 
 def page_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page. Two pages that differ only in the time when they were made have the same
-    tag."""
+    """Return the weak entity tag of a page, which ignores the time when the page was made."""
     return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:
-    """Return True if the client gets JSON: below /api/, or if Accept prefers it. A POST without Accept gets JSON."""
+    """Return True if the client gets JSON: below /api/, if Accept prefers it, or for a POST without Accept."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]
@@ -253,13 +251,13 @@ def wants_json(request: web.Request) -> bool:
 
 
 def as_json(value: Any, status: int = 200, extra: Mapping[str, str] | None = None) -> web.Response:
-    """Return a value as a JSON response, indented for reading in a terminal."""
+    """Return a value as an indented JSON response."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     return web.Response(status=status, text=text, content_type="application/json", headers=extra)
 
 
 def select(rows: Sequence[View], query: str, state: str) -> list[View]:
-    """Return the rows in `state` with `query` in title or address. An empty argument matches all rows."""
+    """Return the rows in `state` with `query` in title or address. Empty arguments match all rows."""
     part = query.casefold()
     return [
         row
@@ -270,8 +268,8 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """Return the sorted rows that match `query` and `state`, and for each state the number of rows that match `query`.
-    May run in any thread."""
+    """Return the sorted rows that match `query` and `state`, and the number of rows in each state that match
+    `query`."""
     matches = select(rows, query, "")
     rows_in_state = select(matches, "", state)
     rows_in_state.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
@@ -279,7 +277,7 @@ def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple
 
 
 def subscribers_of(table: FeedTable) -> list[int]:
-    """Return the subscriber count of each feed with subscribers. Addresses that never were feeds are left out."""
+    """Return the subscriber counts of all feeds with subscribers, without addresses that never were feeds."""
     return [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
 
 
@@ -292,7 +290,6 @@ def by_state(rows: Sequence[View]) -> dict[str, int]:
 
 
 def _parse_count(text: str | None, default: int, largest: int) -> int:
-    """Return a number of a query between 1 and `largest`, or the default if it is invalid."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 9:
         return min(default, largest)
     return max(1, min(int(text), largest))

@@ -16,7 +16,7 @@ from feedproxy.store.resource import Resource
 
 
 class FeedState(StrEnum):
-    """The states of a feed, in the order of the attention that they need, the most urgent first."""
+    """The states of a feed, the most urgent first."""
 
     FAILING = "failing"  # the last fetch returned no usable response
     GONE = "gone"  # the feed has ended, or its rule says so
@@ -44,8 +44,7 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 class Condition:
     """A feed's state with its reason, and the instant of its next fetch.
 
-    The fetch is caused by the schedule or by the first request at `next_at` or later. A feed without readers is not
-    fetched.
+    The schedule causes this fetch, or the first request at `next_at` or later.
     """
 
     state: FeedState
@@ -57,7 +56,7 @@ class Condition:
 def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
-    """Return the condition of a feed. `freshness` is the freshness of its newest stored response."""
+    """Return the condition of a feed. `freshness` is that of its newest stored response."""
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"
@@ -102,7 +101,7 @@ def feed_condition(
 
 
 def detail_sentence(detail: str) -> str:
-    """Return the meaning of a Cache-Status detail, or the token itself if the meaning is unknown."""
+    """Return the meaning of a Cache-Status detail, or an unknown detail itself."""
     return _SENTENCES.get(detail, detail)
 
 

@@ -1,8 +1,7 @@
-"""The table of stored feeds without their contents, so that a page about ten thousand feeds reads no content.
+"""The table of stored feeds without their contents.
 
-The first use reads the whole store, in slices between which requests are answered. Later uses read only feeds that are
-new or were updated (`touch`). The longer a table took to make, the longer it is reused, so that reloading the page does
-not slow down clients.
+The first use reads the whole store, in slices between which requests are answered. Later uses read only new and updated
+feeds (`touch`). A table that took long is reused for long, so that reloading the page does not slow down clients.
 """
 
 import asyncio
@@ -24,9 +23,7 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Maximum number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Ratio of two times: for how long a table is reused, and how long making it took. Tables therefore take at most a
-tenth of a core.
-"""
+"""Ratio of the time for which a table is reused and the time for making it: at most a tenth of a core."""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -56,7 +53,6 @@ class FeedTableCache:
         self._lock = asyncio.Lock()
 
     def touch(self, target: str) -> None:
-        """Mark a target as updated, so that the next table reads it again."""
         if target in self._rows_by_target:
             self._touched.add(target)
 
@@ -67,7 +63,7 @@ class FeedTableCache:
         self._good_until = 0.0
 
     def target_of(self, identifier: str) -> str | None:
-        """Return the target with this id, or None if it is not in the last table."""
+        """Return the target with this id in the last table, or None."""
         return self._ids.get(identifier)
 
     async def table(self, service: Service, settings_for: SettingsFor, now: Instant) -> FeedTable:
@@ -86,7 +82,7 @@ class FeedTableCache:
             return self._table
 
     async def count(self, service: Service) -> int:
-        """Return the number of stored targets. The number may be some seconds old."""
+        """Return the number of stored targets, some seconds old at most."""
         if time.monotonic() >= self._count_until:
             start = time.monotonic()
             self._count = sum([1 async for _ in iterate_cooperatively(service.store.targets())])
@@ -119,7 +115,6 @@ class FeedTableCache:
 
 
 def _row_resource(resource: Resource | None) -> Resource | None:
-    """Return the resource with only the values that a row needs, or None if it is not a feed."""
     if resource is None or not is_feed(resource):
         return None
     newest = (replace(variant, content=replace(variant.content, bodies={})) for variant in resource.variants[-1:])

@@ -1,6 +1,6 @@
 """Health of the proxy: findings about its listener, store, disk, workers and network, each with advice.
 
-The functions are pure. A single failing feed is shown in the table of feeds. Many failures at once are a finding.
+One failing feed is no finding, but many failures at once are.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ DISK_FULL_BYTES = 50_000_000
 """Free bytes below which writing will soon fail."""
 
 CONNECTIONS_HIGH_SHARE = 0.9
-"""Fraction of max_connections above which clients may soon be refused."""
+"""Fraction of max_connections above which feedproxy may soon refuse clients."""
 
 FAILURES_MIN = 10
-"""Number of failed fetches, in this hour and the hour before, below which their fraction of all fetches is ignored."""
+"""Number of failed fetches below which FAILING_SHARE is ignored, in this hour and the hour before."""
 FAILING_SHARE = 0.5
-"""Fraction of failed fetches above which the network of this machine is the likely cause."""
+"""Fraction of failed fetches above which this machine's network is the likely cause."""
 
 
 class Health(StrEnum):
@@ -58,7 +58,7 @@ class StoreUsage:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """The facts from which findings are derived. `recent` is the traffic of this hour and the hour before."""
+    """The facts for findings. `recent` is the traffic of this hour and the hour before."""
 
     ready: bool = True
     draining: bool = False
@@ -68,7 +68,7 @@ class HealthFacts:
     workers: int = 1
     silent: int = 0
     unwritten: int = 0
-    """Number of values that the disk lacks, because they could not be written yet."""
+    """Number of values that could not be written to the disk yet."""
     recent: TrafficCounts = NO_TRAFFIC
     problems: Sequence[str] = ()
     """Problems that other parts of the proxy report."""
@@ -89,8 +89,7 @@ def verdict(findings: Sequence[Finding]) -> Health:
 def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
     """Return the headline of the dashboard.
 
-    `feeds` is the number of feeds, `troubled` the number of feeds that need attention, and `failed` the number of
-    addresses that never returned a feed.
+    Of `feeds` feeds, `troubled` need attention. `failed` addresses never returned a feed.
     """
     match verdict(findings):
         case Health.BAD:

@@ -1,4 +1,4 @@
-"""The page of feeds that have moved or ended, with advice. It includes unconfirmed moves."""
+"""The page of feeds that have moved or ended, with advice."""
 
 from aiohttp import web
 
@@ -16,7 +16,7 @@ class RelocationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the feeds that have moved or ended. The feeds with the most subscribers come first."""
+        """Return the feeds that have moved or ended, the most subscribers first."""
         table = await self._pages.table()
         rows = [row for row in table.rows if row["sighting"] or row["state"] in (FeedState.MOVED, FeedState.GONE)]
         rows.sort(

@@ -1,7 +1,4 @@
-"""The page of notifications: subscriptions, deliveries, and pings of unknown sites.
-
-Views contain neither secrets of subscriptions nor secrets in addresses.
-"""
+"""The page of notifications, without secrets: subscriptions, deliveries, and pings of unknown sites."""
 
 from aiohttp import web
 
@@ -35,17 +32,16 @@ class NotificationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the subscriptions after the id in `?after=ID`, failing deliveries, recent changes and unknown
-        sites."""
+        """Return the subscriptions above the id `?after=ID`, failing deliveries, recent changes and unknown sites."""
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):
             return as_json(view)
         return self._pages.page(request, "notifications.html", notifications=view)
 
     async def act(self, request: web.Request) -> web.Response:
-        """Pause, resume or remove a subscription, and return the response. The parameters are `id` and `action`.
+        """Pause, resume or remove a subscription. The parameters are `id` and `action`.
 
-        `deed` is the former name of `action`. It is still accepted, and is part of the response.
+        `deed` is the former name of `action`, which is still accepted and part of the response.
         """
         self._pages.service()
         parameters = await request_parameters.read_parameters(request)
@@ -71,8 +67,7 @@ class NotificationsPage:
         )
 
     async def ping(self, request: web.Request) -> web.Response:
-        """Ping the configured sinks about a site, and return the response. The parameters are `url`, `name` and
-        `feed`."""
+        """Ping the configured sinks about a site. The parameters are `url`, `name` and `feed`."""
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:

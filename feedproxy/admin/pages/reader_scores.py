@@ -1,7 +1,6 @@
-"""Scores of tracked readers, for publishers: how the readers poll, and the traffic that their polls cause.
+"""Scores of tracked readers: how the readers poll, and the traffic of their polls.
 
-Each worker tracks readers separately (scoring/live_scores.py). The requests and bytes that several workers counted for
-one reader are added.
+Each worker tracks readers separately (scoring/live_scores.py). Requests and bytes of several workers are added.
 """
 
 import asyncio
@@ -36,14 +35,14 @@ class ScoreSummary:
 
 
 class ReaderScores:
-    """Calculates the scores of readers from what all workers have recorded."""
+    """Calculator of the scores of readers, from the records of all workers."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores, at most `age_max` seconds old. During the computation, the event loop serves clients."""
+        """Return the scores, at most `age_max` seconds old, while the event loop serves clients."""
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]

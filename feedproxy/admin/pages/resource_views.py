@@ -1,7 +1,7 @@
 """Views of a resource: plain values for the pages, the JSON and the command line.
 
-Secrets are removed from addresses (`redact_target`), and control characters from publishers' texts (`plain_text`).
-Instants are ISO 8601 in UTC, durations are seconds, and sizes are bytes.
+Addresses have no secrets (`redact_target`), and publishers' texts no control characters (`plain_text`). Instants are
+ISO 8601 in UTC, durations are in seconds, and sizes in bytes.
 """
 
 from collections.abc import Callable
@@ -54,8 +54,7 @@ def view_resource(
 
 
 def is_feed(resource: Resource) -> bool:
-    """Return True if a resource belongs in the table of feeds: it is a feed, or an address that never returned a
-    feed."""
+    """Return True for a feed, and for an address that never returned a feed."""
     return resource.channel is not None or (
         not resource.variants and bool(resource.failures.count or resource.relocation)
     )
@@ -136,8 +135,7 @@ def last_changed(resource: Resource) -> str | None:
 
 
 def validators(stored: StoredResponse | None) -> View:
-    """Return the validators of the origin, and those that feedproxy sends: Last-Modified, and an ETag for each
-    coding."""
+    """Return the origin's validators, and those that feedproxy sends: Last-Modified, and an ETag for each coding."""
     if stored is None:
         return {"origin": {}, "ours": {}}
     origin = {name: stored.fields.combined(name) for name in ("etag", "last-modified") if name in stored.fields}
@@ -150,8 +148,10 @@ def validators(stored: StoredResponse | None) -> View:
 
 
 def feed_warnings(view: ResourceView, channel: Channel | None) -> list[str]:
-    """Return a sentence for each fault that the operator or the publisher can correct. `channel` is the channel as
-    `read_stored_channel` returns it, with all values."""
+    """Return a sentence for each fault that the operator or the publisher can correct.
+
+    `channel` is the complete channel that `read_stored_channel` returns.
+    """
     resource, warnings = view.resource, list[str]()
     if channel is not None and not channel.well_formed:
         warnings.append("The feed is not well-formed; some readers cannot read it.")
@@ -240,7 +240,7 @@ def _relocation_view(sighting: Relocation | None, settings: Settings) -> View | 
 
 
 def _moved_to(view: ResourceView) -> str | None:
-    """Return the new address of a feed, which a rule or its origin states."""
+    """Return the new address of a feed, from a rule or its origin, or None."""
     sighting = view.resource.relocation
     location = view.settings.moved_to or (sighting.location if sighting is not None else "")
     return redact_target(to_public(location, view.settings)) if location else None

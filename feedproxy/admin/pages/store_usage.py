@@ -11,20 +11,20 @@ from feedproxy.clock import Seconds
 from feedproxy.store.tiered import store_folder
 
 REUSE_TIME: Seconds = 30
-"""Seconds for which a measurement is reused. Measuring some thousand files takes milliseconds."""
+"""Seconds for which a measurement is reused. A measurement of thousands of files takes milliseconds."""
 
 
 class StoreUsageMeter:
-    """Meter of one store. It measures outside the event loop."""
+    """Meter of one store, which works outside the event loop."""
 
     def __init__(self) -> None:
         self._usage = StoreUsage()
         self._good_until = 0.0
 
     async def measure(self, location: str, most: int) -> StoreUsage:
-        """Return the measurement, which is at most REUSE_TIME seconds old.
+        """Return a measurement, at most REUSE_TIME seconds old.
 
-        `location` is the option `store`, `most` is `store_max`.
+        `location` is the option `store`, and `most` is `store_max`.
         """
         if time.monotonic() >= self._good_until:
             self._usage = await asyncio.to_thread(_measure, location, most)
@@ -33,7 +33,6 @@ class StoreUsageMeter:
 
 
 def _measure(location: str, most: int) -> StoreUsage:
-    """Return a store's folder and sizes, or empty values for a store in memory or on another machine."""
     if ":" in location and not Path(location).is_dir():
         return StoreUsage()
     folder = store_folder(location)

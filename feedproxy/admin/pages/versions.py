@@ -1,4 +1,4 @@
-"""Views of a feed's versions: for each, the time of its first fetch, its size, and its new entries."""
+"""Views of a feed's versions: the time of the first fetch, size, and new entries."""
 
 from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.refresh.ingest.ingest import make_delta_base
@@ -9,11 +9,11 @@ type View = dict[str, str | int | None]
 
 
 def version_list(resource: Resource) -> list[View]:
-    """Return the stored versions, the newest first. The call parses the current version. Therefore it must not run in
-    the event loop.
+    """Return the stored versions, the newest first. Must not run in the event loop, because the current version is
+    parsed.
 
-    `new`, `changed` and `gone` are numbers of entries compared with the previous version. They are None if the entries
-    of either version are no longer stored.
+    `new`, `changed` and `gone` are numbers of entries compared with the previous version, or None if its entries are
+    not stored.
     """
     entries = {base.tag: base.entries for base in resource.delta_bases}
     for variant in resource.variants:
