@@ -1,7 +1,6 @@
-"""The App: settings, service, store, counts and metrics that the addons share. Each mitmproxy master has one App.
+"""The App: settings, service, store, counts and metrics that addons share. Each mitmproxy master has one App.
 
-Addons never import each other: each calls `get_app(ctx.master)`. An addon that is loaded alone uses the defaults of the
-options that it does not declare.
+Addons never import each other. Each calls `get_app(ctx.master)`.
 """
 
 import asyncio
@@ -64,20 +63,18 @@ HISTORY_INTERVAL = 60
 """Seconds between two writes of the traffic history. A crash loses at most the traffic of this time."""
 
 DECISIONS_INTERVAL = 1.0
-"""Seconds between two reads of the operator's decisions by a worker, because another worker may have stored a new
-decision."""
+"""Seconds between two reads of the operator's decisions, which another worker may have stored."""
 
 SAVE_INTERVAL = 600
-"""Seconds between two writes of the subscriber counts. A crash loses at most the counts of this time, and no feed."""
+"""Seconds between two writes of the subscriber counts. A crash loses at most the counts of this time."""
 
 
 type AdminHandler = Callable[[web.Request], Awaitable[web.Response]]
-"""Handler of a request to the admin listener for an action or a page."""
+"""Handler of an action or a page of the admin listener."""
 
 
 class App:
-    """The settings, and the parts that are made from them. The store and the client for origins are opened when they
-    are first used."""
+    """The settings, and the parts made from them. Store and client are opened at their first use."""
 
     def __init__(
         self,
@@ -88,9 +85,8 @@ class App:
     ) -> None:
         """Create an App.
 
-        `make_client` returns the client for origins, such as a client for a replay. By default it is the client of
-        upstream/origin_client.py. `random_bytes` returns random bytes for the names and secrets that are made at the
-        first start.
+        `make_client` returns the client for origins (default: upstream/origin_client.py). `random_bytes` returns random
+        bytes for names and secrets.
         """
         self.clock: Clock = clock or SystemClock()
         self._make_client = make_client
@@ -99,7 +95,7 @@ class App:
         self._adopted: Any = None
         self.rules = Rules()
         self.configured_rules = Rules()
-        """Rules of the configuration. `rules` also contains the operator's decisions about single feeds."""
+        """Rules of the configuration. `rules` also has the operator's decisions about single feeds."""
         self._decision_rules: tuple[Rule, ...] = ()
         self.metrics = Metrics()
         self.recent_activity = RecentActivity(
@@ -107,47 +103,41 @@ class App:
         )
         self.draining = False
         self.reports_failures = False
-        """True if `feedproxy serve` prints `failure` when it exits. Under mitmdump, the addons log it."""
+        """True if `feedproxy serve` prints `failure` when it exits. Under mitmdump, addons log the failure."""
         self.failure: FeedproxyError | None = None
-        """Reason why the proxy cannot run, set by an addon after the start, or None."""
+        """Reason why the proxy cannot run, or None."""
         self.ready = False
         """True if all listeners are open."""
         self.requests = 0
-        """Number of requests in progress in mitmproxy."""
         self.fastpath_requests = 0
-        """Number of requests in progress on the fast path (server/fastpath/), which bypasses mitmproxy."""
+        """Number of requests in progress on the fast path (server/fastpath/)."""
         self.settings_generation = 0
         """Number of changes of options and rules since the start."""
         self.worker: WorkerContext | None = None
-        """Context of this process if it is one of several workers, or None."""
+        """Context of this process as one of several workers, or None for a single process."""
         self.sockets: tuple[socket.socket, ...] = ()
-        """Listening sockets for clients, from the supervisor or systemd. Without them, the process binds its own
-        sockets."""
+        """Listening sockets for clients, from the supervisor or systemd. If empty, the process binds its own."""
         self.admin_sockets: tuple[socket.socket, ...] = ()
-        """Listening sockets for the admin listener, from the supervisor or systemd."""
         self.terminating = False
-        """True after SIGTERM. Waiting connections are still accepted until `draining` is set."""
+        """True after SIGTERM. Until `draining` is set, waiting connections are still accepted."""
         self.drain_deadline: Seconds | None = None
-        """End of `drain_timeout` on the event loop's clock, or None."""
+        """End of `drain_timeout` by the event loop's clock, or None."""
         self.peer_metrics: PeerMetrics = NoOtherWorkers()
         """The metrics of the other workers."""
         self.enforces_targets = False
-        """True if mitmproxy may connect only to targets that `server/mitm/passthrough.py` approved."""
+        """True if mitmproxy may connect only to targets that server/mitm/passthrough.py has approved."""
         self.listeners = OwnListeners()
-        """Addresses of the listeners of this process and of the other workers. A target with such an address is
-        refused."""
+        """Addresses of the listeners of all workers, which are refused as targets."""
         self.connections = 0
         """Number of open connections from clients."""
         self.trusted_ca: str | None = None
         self.insecure = False
         self.endpoints = Endpoints()
-        """Endpoints below `/-/`. Addons add their endpoints."""
+        """Endpoints below `/-/`."""
         self.admin_actions: dict[str, AdminHandler] = {}
-        """POST handlers that addons add to the admin listener, by path."""
         self.admin_pages: dict[str, AdminHandler] = {}
-        """GET handlers that addons add to the admin listener, by path."""
         self.flow_handler: Any = None
-        """The handler of flows from mitmproxy, which `server.mitm.flow_handler` creates."""
+        """The handler of flows from mitmproxy (server/mitm/flow_handler.py)."""
         self._live_scores = LiveScores()
         self._make_recorder: Callable[[], Recorder] | None = None
         self._recorder: Recorder | None = None
@@ -159,8 +149,7 @@ class App:
 
     @property
     def settings(self) -> Settings:
-        """Return the settings in force. A store or client that is already open keeps the settings with which it was
-        opened."""
+        """Return the settings in force. An open store or client keeps the settings with which it was opened."""
         if self._adopted is not None:
             options, self._adopted = self._adopted, None
             names = set(options.keys())
@@ -173,14 +162,13 @@ class App:
         return self._settings
 
     def configure(self, values: Mapping[str, Any]) -> None:
-        """Replace the settings by these option values."""
         self.settings_generation += 1
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take the settings from mitmproxy's options: feedproxy's declared options, and the options for upstream TLS.
+        """Take the settings from mitmproxy's options, at their next use.
 
-        The options are read at the next use, because mitmproxy configures all addons again for each declared option.
+        mitmproxy configures all addons again for each declared option, so an earlier use would be wasteful.
         """
         self._adopted = options
         self.settings_generation += 1
@@ -198,7 +186,6 @@ class App:
         )
 
     def set_rules(self, rules: Rules) -> None:
-        """Replace the rules of `feeds:`."""
         self.configured_rules = rules
         self._merge_rules()
 
@@ -212,7 +199,7 @@ class App:
         self.settings_generation += 1
 
     def settings_for(self, target: str) -> Settings:
-        """Return the settings for a target, with the rules that match it applied."""
+        """Return the settings for a target, with its rules applied."""
         return self.rules.settings_for(uri.without_fragment(target), self.settings)
 
     def parent_of(self, target: str) -> Parent | None:
@@ -220,18 +207,16 @@ class App:
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:
-        """Return True if a response from `end` may be stored under the target `start`. `end` is None if that target is
-        unknown."""
+        """Return True if a response from `end` may be stored under the target `start`. `end` is None if unknown."""
         if end is not None:
             return may_serve_under(self.settings_for(start), self.settings_for(end))
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return the names of a target in the log: its public address, and its upstream address, or "" if the two are
-        the same.
+        """Return the public address of a target, and its upstream address if it differs or "", for the log.
 
-        If a resource is not public (proxy/public_feeds.py), or the `request` has credentials, only its host is named,
-        with "" as the upstream address. Secrets are removed from all other addresses.
+        Of a private resource (proxy/public_feeds.py), or with credentials in the `request`, only the host is named.
+        Addresses have no secrets.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
@@ -252,7 +237,6 @@ class App:
 
     @property
     def service(self) -> Service:
-        """Return the service. The first call opens store and client, and requires a running event loop."""
         return self._open().service
 
     def _open(self) -> "_Services":
@@ -262,21 +246,18 @@ class App:
 
     @property
     def notifications(self) -> NotificationService:
-        """Return the service that handles received pings, subscriptions and deliveries."""
         return self._open().notifications
 
     async def rpc(self, call: Call) -> Response:
-        """Return the response to a call of the XML-RPC endpoint. Several addons share this endpoint."""
+        """Answer a call of the XML-RPC endpoint, which several addons share."""
         return await self.notifications.xmlrpc.answer(call)
 
     @property
     def feed_list(self) -> FeedList:
-        """Return the list of the feeds that were requested or imported."""
         return self._open().feed_list
 
     @property
     def decisions(self) -> OperatorDecisions:
-        """Return the operator's decisions: the paused and blocked feeds."""
         return self._open().decisions
 
     @property
@@ -286,17 +267,15 @@ class App:
 
     @property
     def history_recorder(self) -> HistoryRecorder:
-        """Return the recorder of this process's traffic by hour and day."""
         return self._open().history_recorder
 
     @property
     def fleet(self) -> FleetSynchronization | None:
-        """Return the synchronization with other machines, or None if the store is not in Redis or not open."""
+        """Return the synchronization with other machines, or None without a fleet or before the store is open."""
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return the status line of the fleet, for the health probe and the status page. Without a fleet, the tuple is
-        empty."""
+        """Return the status line of the fleet in a tuple, or () without a fleet."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -305,17 +284,15 @@ class App:
 
     @property
     def access_control(self) -> AccessControl:
-        """Return the access control, which authorizes clients and adds credentials to requests to origins."""
+        """Return the access control of clients, which also adds credentials to requests to origins."""
         return self._open().access_control
 
     @property
     def connect_policy(self) -> AddressPolicy:
-        """Return the policy for the addresses and ports of CONNECT."""
         return self._open().connect_policy
 
     @property
     def policy(self) -> AddressPolicy:
-        """Return the policy for the addresses and ports of fetches."""
         return self._open().policy
 
     @property
@@ -328,23 +305,21 @@ class App:
         return scores
 
     def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
-        """Record exchanges with the recorder that `make` returns at the first use. With None, stop recording."""
+        """Record exchanges with the recorder that `make` returns, or with None stop recording."""
         self._make_recorder, self._recorder = make, None
 
     @property
     def recorder(self) -> Recorder | None:
-        """Return the recorder of exchanges, or None if nothing is recorded."""
         if self._recorder is None and self._make_recorder is not None:
             self._recorder = self._make_recorder()
         return self._recorder
 
     def stored_secret(self, name: str) -> bytes:
-        """Return a secret of this installation: 32 random bytes, which are made at the first start and stored."""
+        """Return a secret of this installation: 32 random bytes, stored at the first start."""
         return self._open().stored_secret(name, lambda: self.random_bytes(32))
 
     async def close(self) -> None:
-        """Finish refreshes in progress within `drain_timeout`, save the state and close. Further calls have no
-        effect."""
+        """Finish refreshes within `drain_timeout`, save the state and close. May be called again."""
         if self._services is not None:
             services, self._services = self._services, None
             timeout: Seconds = self.settings.drain_timeout
@@ -354,7 +329,7 @@ class App:
 
 
 class _Services:
-    """The parts of an App that need an event loop. After `close`, the App can open new parts."""
+    """The parts of an App that need an event loop."""
 
     def __init__(self, app: App) -> None:
         settings = app.settings
@@ -463,7 +438,7 @@ class _Services:
         self._sweeping = asyncio.ensure_future(self._sweep_periodically())
 
     def stored_secret(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """Return a stored value of this installation. At the first start, store and return the result of `make`."""
+        """Return a stored value of this installation, which `make` returns at the first start."""
         with contextlib.suppress(StoreError):
             if stored := self.store.get_state(name):
                 return stored
@@ -500,8 +475,7 @@ class _Services:
             await self.store.put_state("rhythms", await self.counts.rhythms.dump_yielding())
 
     async def close(self, timeout: Seconds) -> None:
-        """Save the state and close all parts. Refreshes and deliveries in progress may take `timeout` seconds in
-        total."""
+        """Save the state and close all parts, within `timeout` seconds for refreshes and deliveries."""
         deadline = asyncio.get_running_loop().time() + timeout
         self._saving.cancel()
         self._sweeping.cancel()
@@ -525,10 +499,7 @@ class _Services:
 
 
 def _nonce_folder(store: str, worker: WorkerContext | None) -> Path | None:
-    """Return the folder of used WSSE proofs (access/wsse_nonces.py), or None for one process with a store in memory.
-
-    Workers share the folder, and a restart keeps it.
-    """
+    """Return the folder of used WSSE proofs (access/wsse_nonces.py), or None for one process with a store in memory."""
     file = database_file(store)
     if file is not None:
         return file.parent.parent / "nonces"
@@ -540,18 +511,16 @@ def _new_pseudonym(random_bytes: Callable[[int], bytes]) -> bytes:
 
 
 _APP = "feedproxy_app"
-"""Name of the attribute of a mitmproxy master that refers to its App. A table of all masters would keep each master and
-its App in memory."""
+"""Attribute of a mitmproxy master that refers to its App."""
 
 
 def bind_app(master: object, app: App) -> None:
-    """Let `get_app` return this App for a mitmproxy master. Call this function before addons are added to the
-    master."""
+    """Make `get_app` return this App for a mitmproxy master. Call this function before addons are added."""
     setattr(master, _APP, app)
 
 
 def get_app(master: object) -> App:
-    """Return the App of a mitmproxy master. The first call creates it."""
+    """Return the App of a mitmproxy master, created at the first call."""
     app: App | None = getattr(master, _APP, None)
     if app is None:
         bind_app(master, app := App())

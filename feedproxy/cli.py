@@ -1,7 +1,6 @@
 """The command line: `feedproxy COMMAND …`.
 
-Exit codes: 0 for success, 1 for findings or a failure of the command, 2 for a wrong usage or configuration. A wrong
-usage or configuration is reported in one line.
+Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration, reported in one line.
 """
 
 import argparse
@@ -35,18 +34,17 @@ SYNONYMS = {
     "grade": "score",
     "play": "replay",
 }
-"""Names of the commands in other programs. They are used only for the hint after an unknown name."""
+"""Names of the commands in other programs, for hints after an unknown name."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser that reports a mistake in one line, and suggests the most similar name."""
+    """Argument parser that reports a mistake in one line, and suggests a similar name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # An abbreviation may become ambiguous with the next version.
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def error(self, message: str) -> NoReturn:
-        """Print `message` with a hint to standard error and exit with 2."""
         option_strings = [option for action in self._actions for option in action.option_strings]
         mistyped = re.findall(r"(?<!\S)--[\w-]+", message) if "unrecognized" in message else []
         if "--format" in option_strings and "--json" in mistyped:
@@ -66,8 +64,7 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. The parser of the given command reports an unknown flag, because it can suggest
-        a flag of that command."""
+        """Return the parsed arguments. A command's own parser reports an unknown flag, to suggest a similar one."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # The parser of the command knows its flags.
@@ -77,15 +74,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def command_names() -> list[str]:
-    """Return the names of all commands. Each is a module of feedproxy.commands."""
     return [module.name for module in pkgutil.iter_modules(commands.__path__)]
 
 
 def make_parser(*names: str) -> Parser:
     """Return the parser of these commands, or of all commands if `names` is empty.
 
-    A command's module imports what the command needs. Making the parser of one command therefore takes only a third of
-    the time that all parsers take.
+    A command's module imports all that the command needs, so the parser of one command takes a third of the time.
     """
     parser = Parser(prog="feedproxy", description="An HTTP caching proxy made for feeds.")
     parser.add_argument("-V", "--version", action="version", version=f"feedproxy {__version__}")

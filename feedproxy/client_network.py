@@ -1,4 +1,4 @@
-"""The network that counts as one client, wherever clients are limited, counted or distinguished by their addresses."""
+"""The network that counts as one client, for limits and counts by address."""
 
 import ipaddress
 from functools import lru_cache
@@ -6,10 +6,10 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4096)
 def client_network(address: str) -> str:
-    """Return the network that counts as one client: the whole IPv4 address, or the /64 of an IPv6 address.
+    """Return the network that counts as one client: the IPv4 address, or the /64 of an IPv6 address.
 
-    An end site gets at least a /64 (RFC 6177, section 2), so one client has 2^64 addresses. An IPv4-mapped address
-    counts as its IPv4 address. Any other text is returned unchanged, cut to 64 characters.
+    An end site gets at least a /64 (RFC 6177, section 2). An IPv4-mapped address counts as its IPv4 address. Any other
+    text is returned unchanged, cut to 64 characters.
     """
     try:
         parsed = ipaddress.ip_address(address[:64].partition("%")[0])

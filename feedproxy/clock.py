@@ -1,7 +1,6 @@
 """Clocks: the source of time for all other modules.
 
-Instants are Unix seconds (UTC) and durations are seconds, both as float. HTTP's ages and lifetimes are whole seconds,
-and arithmetic on plain numbers keeps hits fast (docs/decisions/times-are-unix-seconds.md).
+Instants are Unix seconds (UTC) and durations are seconds, both as float (docs/decisions/times-are-unix-seconds.md).
 """
 
 import asyncio
@@ -19,22 +18,23 @@ type Seconds = float
 
 
 CLOCK_TOLERANCE: Seconds = 10
-"""Seconds by which a recorded instant may be in the future before the clock counts as set back. Clocks of several
-machines differ by less, and time synchronization makes smaller steps."""
+"""Seconds by which a recorded instant may be in the future before the clock counts as set back."""
 
 
 def is_set_back(recorded: Instant, now: Instant) -> bool:
-    """Return True if the clock was set back after it had shown the instant `recorded`."""
+    """Return True if the clock was set back after it had shown `recorded`."""
     return recorded > now + CLOCK_TOLERANCE
 
 
 CLOCK_UNSET_BEFORE: Instant = 1_000_000_000
-"""Instant (in 2001) before which the machine's clock counts as not set yet. A clock without a battery begins in 1970 or
-2000, and shows the time only when the machine has received it from the network."""
+"""Instant (in 2001) before which the machine's clock counts as not set.
+
+A clock without a battery begins in 1970 or 2000, until the machine gets the time from the network.
+"""
 
 
 def is_unset(now: Instant) -> bool:
-    """Return True if the machine's clock does not show the time yet. It will jump forward."""
+    """Return True if the machine's clock is not set yet, and will jump forward."""
     return now < CLOCK_UNSET_BEFORE
 
 
@@ -55,8 +55,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def now(self) -> Instant:
         return time.time()
 

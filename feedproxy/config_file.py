@@ -7,10 +7,9 @@
       - match: "*.example.org"
         on_bad_update: pass
 
-The keys are the options of feedproxy and of mitmproxy. Rules take precedence over options, and later rules over earlier
-ones. An environment variable `FEEDPROXY_NAME` takes precedence over the file, and `--set` over both. The first mistake
-is reported at the start, with file and line. For an unknown name, the message suggests the most similar known name.
-Messages do not contain values that may be secrets.
+Rules take precedence over options, and later rules over earlier ones. `FEEDPROXY_NAME` in the environment takes
+precedence over the file, and `--set` over both. The first mistake is reported with file and line, without values that
+may be secrets.
 """
 
 import difflib
@@ -51,14 +50,13 @@ RULES_KEY = "feeds"
 MATCH_KEY = "match"
 
 ENVIRONMENT = "FEEDPROXY_"
-"""Prefix of environment variables for options. The option's name in upper case follows."""
+"""Prefix of environment variables for options, before the option's name in upper case."""
 
 FILE_VARIABLE = "FEEDPROXY_CONFIG"
 """Environment variable with the path of the configuration file."""
 
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
-"""Environment variables that client commands (status, refresh, …) read. For `serve`, they set the options `admin` and
-`admin_token`."""
+"""Environment variables that client commands (status, refresh, …) read as the admin listener and its token."""
 
 SYNONYMS = {
     "access_log": "log_format",
@@ -137,7 +135,7 @@ SYNONYMS = {
     "verbose": "log_level",
     "verbosity": "log_level",
 }
-"""Options by their names in other programs. They are used only for the hint after an unknown name."""
+"""Options by their names in other programs, for hints after an unknown name."""
 
 _NOUNS = {bool: "true or false", int: "a whole number", str: "text", list: "a list of texts, such as [a, b]"}
 
@@ -153,17 +151,17 @@ class OptionSpec:
     maximum: int | None = None
     unit: Unit = ""
     own: bool = False
-    """True for an option of feedproxy, which has checks in option_values.py."""
+    """True for an option of feedproxy, with checks in option_values.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A valid configuration. `options` are arguments for mitmproxy's `options.update` and for settings.from_options."""
+    """A valid configuration. `options` are arguments of mitmproxy's `options.update` and settings.from_options."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     locations: Mapping[str, str] = field(default_factory=dict)
-    """Place of each option as `FILE:LINE`, for errors that are found after parsing."""
+    """Place of each option as `FILE:LINE`, for errors found after parsing."""
 
 
 def option_specs() -> dict[str, OptionSpec]:
@@ -183,7 +181,7 @@ def option_specs() -> dict[str, OptionSpec]:
 
 
 def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
-    """Return the specification for mitmproxy's `typespec`: bool, int, str, Optional of these, Sequence[str]."""
+    """Return the specification of mitmproxy's `typespec`: bool, int, str, Optional of these, Sequence[str]."""
     parts = get_args(typespec)
     if type(None) in parts:
         kind = next(part for part in parts if part is not type(None))
@@ -194,9 +192,9 @@ def spec_of(typespec: Any, choices: Sequence[str] | None = None) -> OptionSpec:
 
 
 def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
-    """Return the configuration in a file. At the first mistake, raises UsageError with `FILE:LINE: reason`.
+    """Return the configuration in a file. Raises UsageError for the first mistake, with `FILE:LINE: reason`.
 
-    `specs` contains the options by name. With `foreign`, unknown names are skipped, because client commands do not know
+    `specs` contains the options by name. With `foreign`, unknown names are skipped: client commands do not know
     mitmproxy's options.
     """
     document = _read_document(Path(path))
@@ -226,10 +224,9 @@ def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = F
 
 
 def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options that `FEEDPROXY_NAME` variables set. Raises UsageError for an invalid value.
+    """Return the options of `FEEDPROXY_NAME` variables. Raises UsageError for an invalid value.
 
-    Unknown names are skipped, because orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`. `unknown_variables`
-    finds typing errors.
+    Unknown names are skipped, because orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`.
     """
     options: dict[str, Any] = {}
     for variable in sorted(environment):
@@ -246,7 +243,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the misspelt `FEEDPROXY_…` variables, each with the name of an option's variable that it resembles."""
+    """Return the misspelt `FEEDPROXY_…` variables, each with a similar valid name."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}
@@ -260,7 +257,7 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
 
 
 def parse_set(text: str, specs: Mapping[str, OptionSpec]) -> tuple[str, Any]:
-    """Return name and value from `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError."""
+    """Return name and value of `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError."""
     name, equals, value = text.partition("=")
     name = name.strip()
     location = "--set"
@@ -283,7 +280,7 @@ def _is_former(name: str) -> bool:
 
 
 def _warn(name: str, location: str) -> None:
-    """Log that the next release will lack an option, and which option or value replaces it."""
+    """Log that the next release will lack an option, and what replaces it."""
     if name in DERIVED:
         advice = f"it is now {DERIVED[name]}"
     elif name in RENAMED:
@@ -298,16 +295,14 @@ def _warn(name: str, location: str) -> None:
 
 
 def _parse_scalar(text: str) -> Any:
-    """Return the value of a former option from its text: a boolean, a number, or the text itself."""
     word = text.strip().lower()
     return {"true": True, "false": False}.get(word, int(word) if word.isdecimal() else text)
 
 
 def _translate_former(name: str, value: Any, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the name and the value of the option that replaced a former option, or an empty dict if there is nothing
-    to set.
+    """Return the name and value of the option that replaces a former option, or {} if nothing replaces it.
 
-    Raises UsageError unless the value of the former option is a number or a boolean.
+    Raises UsageError unless the value is a number or a boolean.
     """
     if name in DERIVED:
         return {}
@@ -349,7 +344,7 @@ def _parse_list(text: str, location: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of all `--set`. Lists are joined; for other options, the last value applies. Raises
+    """Return the options of all `--set`, with lists joined. The last value of any other option counts. Raises
     UsageError."""
     options: dict[str, Any] = {}
     for text in texts:
@@ -365,7 +360,7 @@ def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[st
 
 
 def _read_document(path: Path) -> Any:
-    """Return the document in a file. Its mappings record the line number of each key."""
+    """Return the document in a file, with the line number of each key."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -446,8 +441,7 @@ def _parse_pattern(value: Any, location: str) -> TargetPattern:
 
 
 def _normalise_override(name: str, value: Any, location: str) -> Any:
-    """Return a rule's value in the form of Settings. An address is normalised, because targets are compared in normal
-    form."""
+    """Return a rule's value in the form of Settings, with addresses normalised."""
     if name == "moved_to" and value:
         try:
             return uri.normalise(value)
@@ -457,12 +451,11 @@ def _normalise_override(name: str, value: Any, location: str) -> Any:
 
 
 def check_values(values: Mapping[str, Any], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the values of flags of the command line as plain Python values. Raises UsageError."""
+    """Return the values of command line flags as plain Python values. Raises UsageError."""
     return {name: _check_value(name, value, specs[name], "") for name, value in values.items()}
 
 
 def _check_value(name: str, value: Any, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option as a plain Python value. Raises UsageError, which begins with the location."""
     try:
         return _plain_value(name, value, spec)
     except UsageError as error:
@@ -508,7 +501,6 @@ def _plain_value(name: str, value: Any, spec: OptionSpec) -> Any:
 
 
 def _check_number(name: str, number: int, spec: OptionSpec) -> int:
-    """Return the number. Raises UsageError if it is outside of the option's limits."""
     if spec.minimum is not None and number < spec.minimum:
         raise UsageError(f"{name}: {number}: expected {format_quantity(spec.minimum, spec.unit)} or more")
     if spec.maximum is not None and number > spec.maximum:
@@ -517,7 +509,7 @@ def _check_number(name: str, number: int, spec: OptionSpec) -> int:
 
 
 def _describe_type(value: Any) -> str:
-    """Return the type of a value in words. The value itself may be a secret."""
+    """Return the type of a value in words, because the value may be a secret."""
     for kind, noun in {
         **_NOUNS,
         float: "a number with a fraction",
@@ -530,7 +522,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _suggest(name: Any, names: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or "". feedproxy's own options take precedence over mitmproxy's."""
+    """Return `; did you mean 'x'?`, or "". Options of feedproxy precede those of mitmproxy."""
     word = str(name).strip().lower().replace("-", "_")
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
     own = [candidate for candidate in names if candidate in own_names]
@@ -551,7 +543,7 @@ def _suggest_key(entry: Mapping[Any, Any], expected: str) -> str:
 
 
 def _line(mapping: Any, key: Any) -> int:
-    """Return the line number of a key in the file. A merged key (`<<`) has the line number of its mapping."""
+    """Return the line number of a key. A merged key (`<<`) has the line number of its mapping."""
     try:
         return int(mapping.lc.key(key)[0]) + 1
     except (AttributeError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Iteration over many values, such as a whole store, that does not block the event loop for long."""
+"""Iteration over many values, such as a whole store, with pauses for the event loop."""
 
 import asyncio
 import time
@@ -7,30 +7,27 @@ from collections.abc import AsyncIterator, Iterable
 from feedproxy.clock import Seconds
 
 MAX_BLOCKING_TIME: Seconds = 0.004
-"""Longest time in seconds for which an iteration blocks the event loop before it yields: well below a network round
-trip."""
+"""Longest time in seconds for which an iteration blocks the event loop: well below a network round trip."""
 
 THROTTLED_BLOCKING_TIME: Seconds = 0.0005
-"""Longest time in seconds for which background work blocks the event loop before it sleeps. Several background tasks
-may run in one iteration of the loop, and a hit waits for all of them."""
+"""Longest time in seconds for which a background task blocks the event loop. A hit may wait for several tasks."""
 
 IDLE_FACTOR = 3
-"""Ratio of the time for which background work sleeps to the time for which it ran before. Work of 0.14 ms for each of
-100,000 feeds then takes about a minute, and a quarter of a CPU."""
+"""Ratio of a background task's pauses to its work.
+
+Work of 0.14 ms for each of 100,000 feeds then takes about a minute, and a quarter of a CPU.
+"""
 
 
 LATE_MIN: Seconds = 0.002
-"""Tolerance in seconds: a pause that is longer than planned by less than this does not show a busy event loop. The
-loop's timers have a resolution of a millisecond."""
+"""Tolerance in seconds: a pause that is too long by less does not show a busy event loop."""
 
 LATE_FACTOR = 10
-"""Seconds that are added to the next pause for each second by which the last pause was too long. The first LATE_MIN
-seconds of such a delay do not count."""
+"""Seconds added to the next pause for each second by which the last pause was too long, above LATE_MIN."""
 
 
 async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:
-    """Yield the values. After each `blocking_time` seconds (default: MAX_BLOCKING_TIME), the event loop runs other
-    tasks."""
+    """Yield the values, and run other tasks after each `blocking_time` seconds (default: MAX_BLOCKING_TIME)."""
     blocking_time = MAX_BLOCKING_TIME if blocking_time is None else blocking_time
     deadline = time.monotonic() + blocking_time
     for value in values:
@@ -43,7 +40,7 @@ async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds |
 async def iterate_in_background[T](values: Iterable[T], idle_factor: float = IDLE_FACTOR) -> AsyncIterator[T]:
     """Yield the values. After each THROTTLED_BLOCKING_TIME seconds, sleep `idle_factor` times as long.
 
-    The pauses are longer while the event loop is late, so that other work comes first.
+    While the event loop is late, the pauses are longer.
     """
     start, late = time.monotonic(), 0.0
     for value in values:

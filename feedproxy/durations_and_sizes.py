@@ -1,7 +1,7 @@
 """Durations and sizes as an operator writes them: `90`, `30m`, `1h30m`, `250ms`, `64KiB`, `4 GB`.
 
-A number without a unit has the option's own unit (seconds, milliseconds or bytes). `K`, `M`, `G` and `T` alone are
-binary, as in nginx and systemd. `kB`, `MB`, `GB` and `TB` are powers of 1000; `KiB` and so on are powers of 1024.
+A number without a unit has the option's own unit. `K`, `M`, `G` and `T` alone are powers of 1024, as in nginx, and so
+are `KiB` to `TiB`. `kB` to `TB` are powers of 1000.
 """
 
 import re
@@ -17,7 +17,6 @@ EXAMPLES: dict[Unit, str] = {
 }
 
 _DURATIONS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-"""Milliseconds in each unit."""
 
 _PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
@@ -61,7 +60,7 @@ def _duration(text: str, unit: Unit) -> int | None:
 
 
 def format_quantity(number: int, unit: Unit) -> str:
-    """Return `number` with the largest units that are exact. 5400 s is `1h30m`, and 65536 B is `64KiB`."""
+    """Return `number` with the largest exact units: 5400 s is `1h30m`, and 65536 B is `64KiB`."""
     if not unit or not number:
         return str(number)
     if unit == "B":

@@ -1,37 +1,34 @@
-"""Signals: one part of the proxy emits an event, and its subscribers get it."""
+"""Signals: one part of the proxy emits an event, and its subscribers get the event."""
 
 from collections.abc import Awaitable, Callable
 
 
 class Signal[Event]:
-    """A signal. It calls its subscribers with each event, in the order in which they subscribed."""
+    """A signal. It calls its subscribers with each event, in the order of subscription."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[Event], None]] = []
 
     def subscribe(self, on_event: Callable[[Event], None]) -> None:
-        """Call `on_event` with every later event."""
         self._subscribers.append(on_event)
 
     def unsubscribe(self, on_event: Callable[[Event], None]) -> None:
-        """Remove a subscriber. The call has no effect if `on_event` is not subscribed."""
+        """Remove a subscriber, if `on_event` is subscribed."""
         if on_event in self._subscribers:
             self._subscribers.remove(on_event)
 
     def emit(self, event: Event) -> None:
-        """Call all subscribers with the event."""
         for on_event in tuple(self._subscribers):
             on_event(event)
 
 
 class AsyncSignal:
-    """A signal that awaits its subscribers one after another, in the order in which they subscribed."""
+    """A signal that awaits its subscribers one after another, in the order of subscription."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[[], Awaitable[None]]] = []
 
     def subscribe(self, on_event: Callable[[], Awaitable[None]]) -> None:
-        """Await `on_event` at every later event."""
         self._subscribers.append(on_event)
 
     async def emit(self) -> None:

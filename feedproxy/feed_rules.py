@@ -1,10 +1,8 @@
 """Rules: options for feeds that match a pattern, from the list `feeds:` of the configuration (config_file.py).
 
-Each request looks up its rules. Therefore the results are cached by target.
-
 Servers may interpret one address in several ways (http/target_uri/path_confusion.py). The protecting options
-(`readers`, `private`) of a rule therefore apply to every interpretation of an address, and the strictest result counts.
-Other options apply to the address as written.
+(`readers`, `private`) of a rule therefore apply to every interpretation, and the strictest result counts. Other options
+apply to the address as written.
 """
 
 from collections import OrderedDict
@@ -21,35 +19,31 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Maximum number of targets for which the matching rules are cached. Without the cache, each hit would compare its
-target with the pattern of every rule."""
+"""Maximum number of targets with cached rules. Without the cache, each hit would be compared with every pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for the feeds that match a pattern, either by their target URI or by its public form
-    (request/url_mapping.py)."""
+    """Options for feeds with a matching target URI or public address (request/url_mapping.py)."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]
 
 
 AMBIGUOUS = ("",)
-"""Value of `readers`: the address has several interpretations, and no reader is permitted to read all of them. The
-request is refused with 400.
-"""
+"""Value of `readers` for an address with several interpretations that no reader may read. The status is 400."""
 
 BLOCKED = ("\0",)
-"""Value of `readers`: the operator has blocked the feed. The request is refused with 403."""
+"""Value of `readers` for a feed that the operator has blocked. The status is 403."""
 
 ANY_USER = "*"
-"""Value of `readers`: all authenticated users are permitted."""
+"""Value of `readers` that permits all authenticated users."""
 
 
 class _Protection(NamedTuple):
-    """The protection of a target: the readers that are permitted, and whether the target is private.
+    """The protection of a target: the permitted readers, and True for a private target.
 
-    The class is a NamedTuple, because each request hashes a value of it, and tuples are hashed fast.
+    Each request hashes a value of this class. A NamedTuple is hashed fast.
     """
 
     readers: tuple[str, ...]
@@ -61,7 +55,7 @@ class _Protection(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """The numbers of the rules that match a target, and the protection of the target, or None without a protection."""
+    """The numbers of the rules that match a target, and its protection or None."""
 
     matching: tuple[int, ...]
     protection: _Protection | None
@@ -83,8 +77,10 @@ class Rules:
         return len(self.rules)
 
     def settings_for(self, target: str, base: Settings) -> Settings:
-        """Return `base` with the rules applied that match a target. With the same `base`, targets that match the same
-        rules get the same object."""
+        """Return `base` with the rules of a target applied.
+
+        Targets with the same rules and the same `base` get the same object.
+        """
         if not self.rules:
             return base
         if base is not self._base:
@@ -107,12 +103,11 @@ class Rules:
 
     @property
     def protects_feeds(self) -> bool:
-        """Return True if a rule restricts the readers of a feed. A rule that blocks a feed for all clients does not
-        count."""
+        """Return True if a rule restricts the readers of a feed. Blocks for all clients do not count."""
         return any(map(_is_secret, self._protecting_rules))
 
     def protects_host(self, host: str, base: Settings) -> bool:
-        """Return True if a rule protects a feed at this host. A tunnel to the host would bypass the rule.
+        """Return True if a rule protects a feed at this host, which a tunnel would bypass.
 
         Blocked feeds do not count, because a block only limits what this proxy serves.
         """
@@ -140,11 +135,7 @@ class Rules:
         return match
 
     def _protection(self, target: str) -> _Protection | None:
-        """Return the protection of a target, or None if no protecting rule can match.
-
-        If servers may interpret the target in several ways, the result is the protection of the strictest
-        interpretation.
-        """
+        """Return the protection of a target by its strictest interpretation, or None without a protecting rule."""
         base = self._base
         if base is None or not self._protecting_rules or "://" not in target:
             return None
@@ -164,9 +155,8 @@ class Rules:
 def may_serve_under(start: Settings, end: Settings) -> bool:
     """Return True if the response at the end of a redirect may be served under the target that redirects.
 
-    `start` contains the settings of the target that redirects, and `end` those of the target to which it redirects. All
-    readers that `start` permits must be permitted by `end`, and `end` may be private only if `start` is. Otherwise the
-    client must follow the redirect itself.
+    `start` and `end` are the settings of these two targets. `end` must permit all readers that `start` permits, and may
+    be private only if `start` is private. If the result is False, the client must follow the redirect itself.
     """
     if end.private and not start.private:
         return False
@@ -184,7 +174,7 @@ def _is_secret(rule: Rule) -> bool:
 
 
 def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
-    """Return an interpretation of an address and, in reverse mode, also its public form."""
+    """Return an interpretation of an address, and in reverse mode also its public form."""
     public = None
     if base.upstream and base.public_url:
         public = rebase(reading, base.upstream, uri.normalise(base.public_url))
@@ -194,8 +184,8 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
     """Return the protection of one interpretation of an address.
 
-    The result combines two protections: that of the rules with patterns that match as written, and that of these rules
-    together with the rules with patterns that match only in their extended form (`TargetPattern.protects`).
+    Rules that match as written apply first, and then also those that match only in their extended form
+    (`TargetPattern.protects`). The stricter of both results counts.
     """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:
@@ -214,7 +204,7 @@ def _apply(before: _Protection, rule: Rule) -> _Protection:
 
 
 def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the readers that both sets permit, or AMBIGUOUS if no reader is in both."""
+    """Return the readers that both sets permit, or AMBIGUOUS without a common reader."""
     if BLOCKED in (one, other):
         return BLOCKED
     if not one or not other:

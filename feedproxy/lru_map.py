@@ -1,15 +1,14 @@
-"""A map with limits in bytes and entries. The least recently used entry is evicted first."""
+"""A map with limits in bytes and entries, which evicts the least recently used entry first."""
 
 import sys
 from collections import OrderedDict
 
 ENTRY_OVERHEAD = 512
-"""Bytes that an entry takes in addition to its value, for its key and the objects of the map. With converted feeds, 460
-bytes were measured."""
+"""Bytes of an entry in addition to its value, for the key and the map. 460 bytes were measured."""
 
 
 class LRU[K, V]:
-    """Values by key, at most `bytes_max` bytes and `entries_max` entries. The least recently used are evicted."""
+    """Values by key: at most `bytes_max` bytes and `entries_max` entries."""
 
     def __init__(self, bytes_max: int = sys.maxsize, entries_max: int = sys.maxsize) -> None:
         self._bytes_max = bytes_max
@@ -37,12 +36,10 @@ class LRU[K, V]:
         return entry[0]
 
     def values(self) -> list[V]:
-        """Return all values, the least recently used first."""
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Store a value of `size` bytes, and evict other values if necessary. A value above `bytes_max` is not
-        stored."""
+        """Store a value of `size` bytes, unless it exceeds `bytes_max`. Other values may be evicted."""
         self.drop(key)
         size += ENTRY_OVERHEAD
         if size > self._bytes_max:
@@ -52,12 +49,10 @@ class LRU[K, V]:
         self._make_room()
 
     def drop(self, key: K) -> None:
-        """Remove the value of a key if there is one."""
         if (former := self._entries.pop(key, None)) is not None:
             self._size -= former[1]
 
     def resize(self, bytes_max: int) -> None:
-        """Set the limit in bytes, and evict entries above it."""
         self._bytes_max = bytes_max
         self._make_room()
 

@@ -1,7 +1,6 @@
 """Limits of the caches in memory, as fractions of the option `memory_max`.
 
-`memory_max` limits the stored responses in memory. The caches of values that are derived from stored responses may
-together take as much again. A full cache evicts the least recently used values, which are computed again when needed.
+`memory_max` limits stored responses. All caches of values derived from them may together take as much again.
 """
 
 from dataclasses import dataclass
@@ -18,22 +17,24 @@ DIVISORS = {
     "fetches": 64,
     "scores": 16,
 }
-"""Divisors of `memory_max`: the limit of each cache is `memory_max` divided by its divisor. The limits add up to at
-most `memory_max`."""
+"""Divisors of `memory_max` that give the limit of each cache. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""Number of bytes of `memory_max` that permit one entry in the subscriber counts (subscribers/subscriber_counts.py). An
-entry takes about 100 bytes, and the rhythm of a reader's polls another 48."""
+"""Bytes of `memory_max` that permit one entry in the subscriber counts (subscribers/subscriber_counts.py).
+
+An entry takes about 100 bytes, and the rhythm of a reader's polls 48.
+"""
 
 READERS_MIN = 1_000_000
-"""Number of entries that the subscriber counts may have even with a small `memory_max`."""
+"""Number of entries of the subscriber counts with any `memory_max`."""
 
 READERS_PER_FEED = 5
-"""Memory that the subscriber counts take for a feed with one reader, as a multiple of the memory of one entry."""
+"""Memory of a feed with one reader in the subscriber counts, as a multiple of one entry."""
 
 MODELS_DIVISOR = 64
-"""Divisor of `memory_max`. The result is the maximum size in bytes of all documents that a helper process caches in
-parsed form. A parsed feed takes five times the bytes of its document.
+"""Divisor of `memory_max` that gives the limit in bytes of a helper process's cache of parsed documents.
+
+A parsed feed takes five times the bytes of its document.
 """
 
 
@@ -42,27 +43,27 @@ class MemoryLimits:
     """Limits in bytes, for each process of the proxy."""
 
     responses: int
-    """Limit for stored responses (store/lru_memory_store.py)."""
+    """Limit of stored responses (store/lru_memory_store.py)."""
     hits: int
-    """Limit for response templates of the fast path, without their content, which belongs to the stored responses."""
+    """Limit of response templates of the fast path, without their content."""
     conversions: int
-    """Limit for feeds in other formats, in the codings that clients requested."""
+    """Limit of feeds in other formats, in the codings that clients requested."""
     headlines: int
-    """Limit for titles and texts of feeds, for pages that show several feeds."""
+    """Limit of titles and texts of feeds, for pages about several feeds."""
     deltas: int
-    """Limit for responses with only the new entries of a feed (RFC 3229)."""
+    """Limit of responses with only the new entries of a feed (RFC 3229)."""
     dictionaries: int
-    """Limit for feeds that are compressed with the version that a client has (RFC 9842)."""
+    """Limit of feeds compressed with the version that a client has (RFC 9842)."""
     decoded: int
-    """Limit for content that is decoded for clients that do not accept its coding."""
+    """Limit of content decoded for clients that do not accept its coding."""
     pages: int
-    """Limit for pages that were searched for feeds (autodiscovery)."""
+    """Limit of pages that were searched for feeds (autodiscovery)."""
     fetches: int
-    """Limit for the records of the last fetches of each feed (telemetry/recent_activity.py)."""
+    """Limit of the records of the last fetches of each feed (telemetry/recent_activity.py)."""
     scores: int
-    """Limit for the state of readers and their feeds, from which readers are scored."""
+    """Limit of the state of readers and their feeds for scores."""
     models: int
-    """Limit for documents that each helper process caches in parsed form."""
+    """Limit of the parsed documents that each helper process caches."""
 
     @classmethod
     @lru_cache(maxsize=16)

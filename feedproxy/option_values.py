@@ -1,7 +1,6 @@
 """Checks of the texts in options: the value of a text option, and each item of a list.
 
-A check raises UsageError with the option's name, the value, and what was expected. A value that may contain a secret is
-left out.
+Each check raises UsageError with the option's name, the value unless it may be a secret, and what was expected.
 """
 
 import ipaddress
@@ -18,10 +17,10 @@ from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.address_policy import AddressPolicy
 
 type Check = Callable[[str, str], None]
-"""A check of one text. The arguments are the option's name and the text."""
+"""Check of one text. The arguments are the option's name and the text."""
 
 SECRET = frozenset({"admin_token", "purge_fields", parent_proxy.OPTION})
-"""Options with values that error messages do not contain."""
+"""Options with values that no error message contains."""
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
@@ -32,14 +31,11 @@ _HOST_AND_PORT = re.compile(r"[A-Za-z0-9_.-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\]
 _QUERY_NAME = re.compile(r"[^\s&=#?]+")
 _KEY_PREFIX = re.compile(r"[!-z|~]+")
 _COMMENT_TEXT = re.compile(r"[!-'*-\[\]-~]+")
-"""Matches what a comment of a field may contain without escapes: neither parentheses nor backslashes.  RFC 9110,
-section 5.6.5
-"""
+"""Pattern of a comment's text without escapes: no parentheses and no backslashes (RFC 9110, section 5.6.5)."""
 
 
 def check_text(name: str, text: str, *, is_item: bool = False) -> None:
-    """Raise UsageError unless `text` is a permitted value of the option. With `is_item`, `text` is one item of the
-    option's list."""
+    """Raise UsageError unless `text` is a permitted value of the option, or with `is_item` of an item in its list."""
     if is_item and not text.strip():
         raise UsageError(f"{name}: {text!r}: expected no blank item in the list")
     if _CONTROL.search(text):

@@ -1,7 +1,6 @@
 """`feedproxy serve`: a mitmproxy master with feedproxy's addons, which is drained on SIGTERM.
 
-The master has only those of mitmproxy's default addons that a proxy needs. The others would take half of the time of a
-request.
+The master has only four of mitmproxy's default addons, because the others would take half of the time of a request.
 """
 
 import asyncio
@@ -80,16 +79,20 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 OTHER_DESCRIPTORS = 1024
-"""Number of file descriptors that feedproxy needs besides those of its clients: for the store, exchanges, helper
-processes and body files."""
+"""Number of file descriptors for other purposes than client connections: store, exchanges, helper processes, body
+files."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""Seconds from closing the listeners to the state `draining`, in which further connections are refused. In this time,
-the proxy takes over the connections that the system accepted just before the closing."""
+"""Seconds between closing the listeners and refusing connections.
+
+In this time, the proxy takes over the connections that the system accepted before.
+"""
 
 SWITCH_INTERVAL: Seconds = 0.0005
-"""Seconds after which a computing thread must release Python's interpreter lock. With Python's default, clients would
-wait for 5 ms each time the event loop releases the lock while a thread compresses or stores."""
+"""Seconds after which a computing thread must release Python's interpreter lock.
+
+With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
+"""
 
 
 class LoadedOptions(NamedTuple):
@@ -102,7 +105,6 @@ class LoadedOptions(NamedTuple):
 
     @contextlib.contextmanager
     def locating(self) -> Iterator[None]:
-        """Put the place in the configuration file before each error about the value of an option. Raises UsageError."""
         try:
             yield
         except (exceptions.OptionsError, UsageError) as error:
@@ -114,21 +116,20 @@ class LoadedOptions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """The settings that a supervisor of several workers needs."""
+    """The settings for a supervisor of several workers."""
 
     size: int
     scheme: str
-    """The scheme at which clients reach the workers: http, or https if `tls_certificate` is set."""
     listen: tuple[str, int]
     admin: tuple[str, int] | None
     drain_timeout: int
     reuse_port: bool
     folder: Path | None
-    """Folder of the store, which the supervisor locks, or None if other processes may use the folder."""
+    """Folder of the store to be locked by the supervisor, or None if other processes may use the folder."""
     fixed: Mapping[str, Any]
-    """Options that a reload does not change. A worker that is started again gets these values."""
+    """Options that a reload does not change, also for restarted workers."""
     specs: Mapping[str, OptionSpec]
-    """The specifications of all options, with which the supervisor loads the configuration again."""
+    """The specifications of all options, for a reload."""
     loaded: LoadedOptions
     """The options at the start."""
 
@@ -140,22 +141,20 @@ class ServePlan:
     config: str = ""
     sets: tuple[str, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options given by flags. They take precedence over `--set`, `--set` over the environment, and the environment over
-    the configuration file."""
+    """Options from flags, which take precedence over `--set`, the environment and the configuration file."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables, which may set options."""
     sockets: tuple[socket.socket, ...] = ()
-    """Listening sockets for clients from systemd, instead of `listen`."""
+    """Listening sockets for clients from systemd, in place of `listen`."""
     admin_sockets: tuple[socket.socket, ...] = ()
-    """Listening sockets from systemd for the admin listener."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the supervisor that take precedence over all sources at the start of a worker."""
+    """The supervisor's options at the start of a worker, which take precedence over all sources."""
     loaded: LoadedOptions | None = None
-    """The options of all workers. A worker that starts again does not read the file, which may have changed since."""
+    """The options of all workers, for a restarted worker: the configuration file may have changed."""
 
 
 class Master(master.Master):
-    """mitmproxy's master. It logs the exhaustion of local resources in one line, without asyncio's traceback."""
+    """mitmproxy's master, which logs the exhaustion of local resources in one line."""
 
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -208,18 +207,16 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
 
 
 def _read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
-    """Return the options of the configuration file, and those from flags, `--set` and the environment. Raises
-    UsageError."""
+    """Return the options of the configuration file, and those of other sources. Raises UsageError."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
     return LoadedOptions(config, overrides | check_values(plan.options, specs))
 
 
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
-    """Return the configuration file and the options from other sources at a reload. Raises UsageError.
+    """Return the options of all sources for a reload. Raises UsageError.
 
-    An empty file is refused while `rules`, the rules in force, protect feeds, because an editor may be writing the
-    file.
+    An empty file is refused while `rules`, those in force, protect feeds, because an editor may be writing the file.
     """
     loaded = _read(plan, specs)
     if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
@@ -228,11 +225,9 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
 
 
 def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
-    """Load the configuration and the TLS certificate again, apply the rules and the options that need no restart, and
-    log the result.
+    """Load the configuration and the TLS certificate again, apply what needs no restart, and log the result.
 
-    After a mistake, nothing is applied. The service manager is notified of the beginning and the end of the reload,
-    unless the proxy is starting or ending.
+    After a mistake, nothing is applied. A running proxy notifies the service manager of the beginning and the end.
     """
     with systemd.reloading() if app.ready else contextlib.nullcontext():
         _reload(proxy_master, app, plan)
@@ -270,7 +265,6 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
 
 
 def _listeners(proxy_master: master.Master) -> list[Any]:
-    """Return the open listeners for clients: those of the fast path, or asyncio's servers."""
     server: proxyserver.Proxyserver = proxy_master.addons.get("proxyserver")
     return [listener for instance in server.servers for listener in getattr(instance, "_servers", ())]
 
@@ -289,7 +283,6 @@ def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], ru
 
 
 def _plain_value(value: Any) -> Any:
-    """Return an option's value in the form of a configuration. mitmproxy's sequences become lists."""
     return list(value) if isinstance(value, tuple | list) else value
 
 
@@ -302,7 +295,7 @@ def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
 
 
 async def check(plan: ServePlan) -> list[str]:
-    """Check the configuration as at a start. Return lines that describe it. Raises UsageError at the first mistake."""
+    """Check the configuration as at a start. Return lines that describe it. Raises UsageError."""
     proxy_master, app, loaded = _make_master(plan, None)
     settings = app.settings
     with loaded.locating():
@@ -326,7 +319,7 @@ async def check(plan: ServePlan) -> list[str]:
 
 
 READABLE_BY_OTHERS = 0o044
-"""Bits of a file's mode that permit its group and all users to read it."""
+"""Bits of a file's mode that permit other users to read the file."""
 
 
 def _warnings(settings: Settings) -> list[str]:
@@ -352,7 +345,7 @@ def _warnings(settings: Settings) -> list[str]:
 
 
 def _check_folders(settings: Settings) -> None:
-    """Check that the folders of store and recording are writable. Raises UsageError, which names the option."""
+    """Check that the folders of store and recording are writable. Raises UsageError."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
     folders["record"] = Path(settings.record).expanduser().absolute().parent if settings.record else None
     for name, folder in folders.items():
@@ -366,8 +359,7 @@ def _check_folders(settings: Settings) -> None:
 
 
 def _remove_log_events(proxy_master: master.Master) -> None:
-    """Remove mitmproxy's log handler that makes an event of each line. No addon uses the events, and making them is
-    slow."""
+    """Remove mitmproxy's slow log handler, which makes unused events."""
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is proxy_master:
             handler.uninstall()
@@ -390,7 +382,7 @@ def _check_mode(values: Mapping[str, Any]) -> None:
 
 
 def _check(app: App) -> None:
-    """Check values that would otherwise cause failures after this check. Raises UsageError."""
+    """Check values that would cause failures later. Raises UsageError."""
     settings = app.settings
     if settings.tls_certificate:
         ReloadingCertificate(settings.tls_certificate, settings.tls_key)
@@ -411,8 +403,7 @@ def _check(app: App) -> None:
 
 
 def _check_parents(app: App) -> None:
-    """Check `upstream_proxy` in the settings and in all rules. A parent proxy must not be this proxy itself. Raises
-    UsageError."""
+    """Check that no `upstream_proxy` in settings and rules is this proxy itself. Raises UsageError."""
     for value in sorted({app.settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and _is_own_address(app.settings, parent.host, parent.port):
@@ -431,8 +422,7 @@ def _is_own_address(settings: Settings, host: str, port: int) -> bool:
 
 
 def _check_confdir(confdir: str) -> None:
-    """Check that mitmproxy can write its certificate authority to `confdir`, because otherwise mitmproxy would only log
-    a traceback. Raises UsageError."""
+    """Check that mitmproxy can write its certificate authority to `confdir`. Raises UsageError."""
     folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -443,8 +433,7 @@ def _check_confdir(confdir: str) -> None:
 
 
 def _reverse_mode(settings: Settings) -> str:
-    """Return mitmproxy's mode for `upstream`. The mode's scheme is always http, because feedproxy makes the
-    connections."""
+    """Return mitmproxy's mode for `upstream`, always with http, because feedproxy makes the connections."""
     upstream = settings.upstream
     try:
         host, port = uri.split_host_port(uri.normalise(upstream))
@@ -508,7 +497,7 @@ class _Lifecycle:
             return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
-        """Run garbage collections if there is no fast path. The fast path runs them itself, while clients are idle."""
+        """Run garbage collections without a fast path, which would run them while clients are idle."""
         loop = asyncio.get_running_loop()
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
@@ -525,9 +514,9 @@ class _Lifecycle:
             asyncio.get_running_loop().call_later(interval, self._notify_watchdog, interval)
 
     async def drain(self) -> None:
-        """Stop listening, finish requests in progress within `drain_timeout`, and shut down.
+        """Stop listening, finish requests within `drain_timeout`, and shut down.
 
-        Connections that wait in the accept queue are still served.
+        Connections in the accept queue are still served.
         """
         app = self._app
         if app.terminating:
@@ -562,10 +551,10 @@ async def serve(
     app: App | None = None,
     worker: WorkerContext | None = None,
 ) -> int | WorkerOptions:
-    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError and CannotListen.
+    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError or CannotListen.
 
-    `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
-    is not run. The result then contains the settings for the supervisor (supervisor.py).
+    `announce` is called with each listening address. If several workers are configured and `worker` is None, return the
+    settings for their supervisor (supervisor.py) without running the proxy.
     """
     proxy_master, app, loaded = _make_master(plan, app)
     with loaded.locating():
@@ -628,7 +617,7 @@ async def serve(
 
 
 def _raise_descriptor_limit(settings: Settings) -> None:
-    """Raise this process's limit of open files as far as `max_connections` needs and the system permits.
+    """Raise this process's limit of open files to what `max_connections` needs, if the system permits.
 
     Shells and service managers often set 1,024, for programs that use select(2).
     """
@@ -641,7 +630,6 @@ def _raise_descriptor_limit(settings: Settings) -> None:
 
 
 def _scheme(settings: Settings) -> str:
-    """Return the scheme at which clients reach the listeners."""
     return "https" if settings.tls_certificate else "http"
 
 
@@ -666,16 +654,13 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store if only this proxy may use it.
-
-    Return None for a store in memory. Return None also with `reuse_port`, because several proxies may then share the
-    folder.
-    """
+    """Return the folder of the store, or None for a store in memory or with `reuse_port`, for which several proxies
+    share it."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
 def _listen_as_given(app: App) -> None:
-    """Make mitmproxy listen on the sockets that were passed to this process, or on a shared port."""
+    """Make mitmproxy listen on the sockets passed to this process, or on a shared port."""
     shared = app.worker is not None or app.settings.reuse_port
     if not app.sockets and not shared:
         return
@@ -690,17 +675,13 @@ def _listen_as_given(app: App) -> None:
 
 
 def _short_reason(error: BaseException) -> str:
-    """Return the reason why a listener could not be opened, in the words of the operating system.
-
-    mitmproxy's message has three lines, and names options that feedproxy lacks.
-    """
+    """Return the system's reason why a listener could not be opened, in place of mitmproxy's three lines."""
     number = getattr(error, "errno", None) or 0
     return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:
-    """Return True if a log record is an error. asyncio before 3.12.3 also logs the cancellation of tasks at the end,
-    which is no error."""
+    """Return True if a log record is an error. asyncio before 3.12.3 also logs the cancellation of tasks at the end."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 
@@ -715,7 +696,6 @@ def log_to(stream: Any = None) -> None:
 
 
 def _set_log(settings: Settings) -> None:
-    """Set the form and the level of the log."""
     root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.log_level.upper()]
     for handler in root.handlers:
         if isinstance(handler, LineHandler):

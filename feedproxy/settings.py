@@ -1,9 +1,9 @@
 """Options of feedproxy: name, type, default, unit and description.
 
-`feedproxy options`, docs/reference/options.md and the examples in conf/ are made from this module (`make docs`). Each
-addon declares the options that it uses to mitmproxy (`declare`). The library reads all of them as one `Settings`. Rules
-in the configuration's list `feeds:` may override options marked `per_feed`. Durations are whole seconds and sizes are
-bytes, because mitmproxy has no other numbers. A configuration may write `30m` and `4GiB` (durations_and_sizes.py).
+`feedproxy options`, docs/reference/options.md and conf/ are made from this module (`make docs`). Addons declare their
+options to mitmproxy (`declare`), and the library reads all of them as one `Settings`. Rules may override options marked
+`per_feed`. Durations are whole seconds and sizes are bytes. A configuration may write `30m` and `4GiB`
+(durations_and_sizes.py).
 """
 
 import re
@@ -30,11 +30,11 @@ RENAMED: Mapping[str, tuple[str, str]] = {
     "websub_subscribe": ("push_subscribe", ""),
     "zstd_level": ("codings", "zstd"),
 }
-"""Former names of options. Each has the name of the new option, and an item or "".
+"""Former names of options, each with the name of the new option, and an item or "".
 
-Without an item, the new option gets the value of the former one. With an item, the new option is a list: the item is
-added to the list if the former option is true or not zero, and removed otherwise. `polling` is an exception: it is not
-a list, and gets the item as its value if the former option is false.
+Without an item, the new option gets the value of the former one. With an item, the new option is a list. A former
+option that is true or not zero adds the item to the list, and any other value removes the item. `polling` is no list,
+and gets the item as value if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {
@@ -48,33 +48,30 @@ DERIVED: Mapping[str, str] = {
     "stale_max_refused": "stale_max, and a day at most",
     "subscriptions_per_site": "a fiftieth of subscriptions_max",
 }
-"""Former options with values that now follow from other options. Setting a former option has no effect."""
+"""Former options with values that now follow from other options. Setting one has no effect."""
 
 
 INSTEAD: Mapping[str, str] = {
     "changes_when": "ask for changes.xml?when=seconds",
 }
-"""Advice for deprecated options without a replacement, by their names."""
+"""Advice for deprecated options without a replacement."""
 
 
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
-"""Price of a request for each named value of the option `polling`: the number of seconds of staleness that a request to
-an origin must save.
+"""Price of a request for each name in the option `polling`: the seconds of staleness that a request must save.
 
-With `off`, no refresh precedes a reader's poll, so a copy is replaced only after its lifetime has ended. The lowest of
-the prices keeps that lifetime short.
+With `off`, only a reader's poll causes a refresh, after the copy's lifetime. The low price keeps the lifetime short.
 """
 
 
 MAXIMA: Mapping[Unit, int] = {"": 10**9, "s": 10 * 365 * 86_400, "ms": 86_400_000, "B": 2**50}
-"""Maximum values of numeric options by their units: counts, ten years in seconds, a day in milliseconds, and a pebibyte
-in bytes. Larger values are typing errors. A date that lies such a duration ahead is still a valid date."""
+"""Maximum values of numeric options by unit: counts, ten years in seconds, a day in milliseconds, and a pebibyte in
+bytes."""
 
 
 @lru_cache(maxsize=256)
 def price_of(polling: str) -> int | None:
-    """Return the price of a request, in seconds of staleness, for a value of `polling`, or None if the value is
-    invalid."""
+    """Return the price of a request for a value of `polling`, in seconds of staleness, or None if it is invalid."""
     price = PRICES.get(polling)
     return (parse(polling, "s") or None) if price is None else price
 
@@ -92,11 +89,13 @@ def option(
     restart: bool = False,
     deprecated: bool = False,
 ) -> Any:
-    """Return the field of an option: its default, its effect in a sentence, and a reason to change it.
+    """Return the field of an option: its default, its effect (`text`), and a reason to change it (`why`).
 
-    `choices` contains the permitted values. `unit` is the unit of a number. The number is at least `minimum`, and at
-    most `maximum` (by default MAXIMA). Rules may override a `per_feed` option. A reload (SIGHUP) does not change a
-    `restart` option. A deprecated option still works, is not listed, and is reported at the start if it is set.
+    - `choices`: the permitted values.
+    - `unit`, `minimum`, `maximum`: unit and limits of a number (by default MAXIMA).
+    - `per_feed`: rules may override the option.
+    - `restart`: a reload (SIGHUP) does not change the option.
+    - `deprecated`: the option still works, is not listed, and is reported at the start if it is set.
     """
     metadata = {"text": text, "why": why, "choices": choices, "per_feed": per_feed, "unit": unit}
     limits = {"minimum": minimum, "maximum": MAXIMA[unit] if maximum is None else maximum}
@@ -105,7 +104,7 @@ def option(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values of all options, made from mitmproxy's options."""
+    """The values of all options."""
 
     # -- listening
     listen: str = option(
@@ -859,24 +858,21 @@ class Settings:
 
     @property
     def decoded_max(self) -> int:
-        """Return the largest size of a response after decoding in bytes. A larger response counts as a decompression
-        bomb."""
+        """Return the largest decoded response in bytes. A larger response counts as a decompression bomb."""
         return 5 * self.buffer_max
 
     @property
     def memory(self) -> MemoryLimits:
-        """Return the limits of the caches in memory."""
         return MemoryLimits.of(self.memory_max)
 
     @property
     def stale_max_refused(self) -> int:
-        """Return the seconds for which a stale copy is served while its origin answers 403 or 404. The operator of the
-        origin may intend these answers."""
+        """Return the seconds for which a stale copy is served while its origin answers 403 or 404."""
         return min(self.stale_max, 86_400)
 
     @property
     def subscriptions_per_site(self) -> int:
-        """Return the largest number of subscriptions with callbacks at one site (registrable domain)."""
+        """Return the largest number of subscriptions with callbacks at one registrable domain."""
         return max(2, self.subscriptions_max // 50)
 
     @property
@@ -923,14 +919,14 @@ def declare(loader: Loader, *names: str) -> None:
 
 
 def require(options: Any, **values: Any) -> None:
-    """Set only those of mitmproxy's options that differ from `values`, because each change copies all options."""
+    """Set those of mitmproxy's options that differ from `values`, because each change copies all options."""
     changed = {name: value for name, value in values.items() if name not in options or getattr(options, name) != value}
     if changed:
         options.update_defer(**changed)
 
 
 def format_value(name: str, value: Any) -> Any:
-    """Return an option's value in the form of a configuration. A number with a unit becomes text."""
+    """Return an option's value in the form of a configuration, with its unit."""
     unit: Unit = next(
         (option_field.metadata["unit"] for option_field in fields(Settings) if option_field.name == name), ""
     )
@@ -938,12 +934,12 @@ def format_value(name: str, value: Any) -> Any:
 
 
 def option_names() -> list[str]:
-    """Return every option's name, in the order of this file, without deprecated options."""
+    """Return the options in the order of this file, without deprecated ones."""
     return [option_field.name for option_field in fields(Settings) if not option_field.metadata["deprecated"]]
 
 
 def deprecated_names() -> list[str]:
-    """Return the names of the options that still work, but will be fixed limits in the next release."""
+    """Return the options that will be fixed limits in the next release."""
     return [option_field.name for option_field in fields(Settings) if option_field.metadata["deprecated"]]
 
 
@@ -953,7 +949,7 @@ def restart_names() -> list[str]:
 
 
 def defaults() -> dict[str, Any]:
-    """Return the default of each option in the form of a configuration, including deprecated options."""
+    """Return the default of each option in the form of a configuration, also of deprecated ones."""
     default_by_name = {option_field.name: option_field.default for option_field in fields(Settings)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in default_by_name.items()}
 
@@ -964,7 +960,7 @@ def per_feed_names() -> list[str]:
 
 
 def from_options(values: Mapping[str, Any]) -> Settings:
-    """Return Settings with these option values. Missing options get their defaults, and unknown options are ignored."""
+    """Return Settings with these values. Missing options get their defaults, and unknown ones are ignored."""
     options: dict[str, Any] = {}
     for option_field in fields(Settings):
         if option_field.name in values:
@@ -974,13 +970,12 @@ def from_options(values: Mapping[str, Any]) -> Settings:
 
 
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the listed ports and, with `allow_private`, all ports above 1024, because services in private networks use
-    any port."""
+    """Return the listed ports, and with `allow_private` all ports above 1024: private services use any port."""
     return (*listed, "1025-65535") if settings.allow_private else listed
 
 
 def listen_address(text: str, option_name: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`, `:PORT` (all addresses, with an empty host) or `PORT` (loopback).
+    """Return host and port of `HOST:PORT`, `:PORT` (all addresses, host "") or `PORT` (loopback).
 
     Raises UsageError, which names the option.
     """

@@ -1,16 +1,14 @@
-"""Supervisor of several workers on one port. It starts them, restarts those that exit or hang, and ends them.
+"""Supervisor of several workers on one port: it starts them, restarts those that exit or hang, and ends them.
 
-It serves no requests, opens no store and has no event loop. Therefore none of these can make it hang. It forks the
-workers, which takes milliseconds. It has no threads, and opens only these files:
+The supervisor serves no requests, opens no store, and has neither an event loop nor threads, so that it cannot hang. It
+forks the workers, and opens only these files:
 
-    listening sockets   one for each worker and address (SO_REUSEPORT). The supervisor binds them, so that a port in use
-                        is reported once, and `--listen HOST:0` gives all workers the same port. They stay open while a
-                        worker restarts: new connections wait instead of being refused. After two exits in a row, they
-                        are closed, and the other workers get all connections until the worker starts again.
-    control sockets     a pair for each worker. The worker reports over it that it is ready, and learns over it that the
-                        supervisor has exited.
-    configuration       read at a reload. A worker that starts again gets the options of the other workers, even if the
-                        file has changed since.
+    listening sockets   one for each worker and address (SO_REUSEPORT). They stay open while a worker restarts, so
+                        that new connections wait. After two exits in a row, they are closed, and the other workers
+                        get all connections until the worker starts again.
+    control sockets     a pair for each worker, which reports that it is ready, and learns that the supervisor has
+                        exited.
+    configuration       read at a reload.
     shared memory       for the coordination of the store, metrics and heartbeats. It outlives the workers.
 """
 
@@ -44,22 +42,24 @@ from feedproxy.store import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
-"""Seconds within which a worker must be ready. Opening a store of 100,000 feeds takes a few seconds."""
+"""Seconds within which a worker must be ready. A store of 100,000 feeds takes a few seconds."""
 STABLE_AFTER: Seconds = 10
 """Seconds of operation after which a worker that exits is restarted without a pause."""
 BACK_OFF_FIRST: Seconds = 0.5
-"""Seconds before the restart after the second exit in a row. The pause doubles with each further exit."""
+"""Seconds before the restart after the second exit in a row. Each further exit doubles the pause."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
-"""Seconds that a worker has to exit after `drain_timeout` has passed. After this time, it is killed."""
+"""Seconds from the end of `drain_timeout` until a worker is killed."""
 
 HANG_TIMEOUT: Seconds = 3.5
-"""Seconds without a heartbeat after which a worker is killed. The longest event-loop iterations take some 50 ms."""
+"""Seconds without a heartbeat after which a worker is killed. The longest iterations take some 50 ms."""
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Delay of one of the supervisor's own checks, in seconds, above which the machine counts as suspended or overloaded.
-No worker is killed after such a delay, because a missing heartbeat does not show that the worker hangs."""
+"""Delay in seconds of the supervisor's own check that shows a suspended or overloaded machine.
+
+After such a delay, a missing heartbeat does not show that a worker hangs, and no worker is killed.
+"""
 
 USAGE_ERROR = 2
 """Exit code of a worker that cannot use its options."""
@@ -73,7 +73,7 @@ type Announce = Callable[[str], None]
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """The state of one worker. `due` is the time of its next start on the monotonic clock."""
+    """The state of one worker. `due` is the time of its next start by the monotonic clock."""
 
     index: int
     sockets: tuple[socket.socket, ...]
@@ -104,7 +104,7 @@ class Supervisor:
     _beats: mmap.mmap = field(init=False)
     _startup_grace_until: Seconds = 0.0
     _loaded: proxy_process.LoadedOptions = field(init=False)
-    """The options of all workers, with which a worker starts again."""
+    """The options of all workers, also for restarted ones."""
     _previous: proxy_process.LoadedOptions | None = None
     """The options before the last reload."""
 
@@ -112,8 +112,7 @@ class Supervisor:
         self._loaded = self.options.loaded
 
     def run(self) -> int:
-        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen if a socket cannot
-        be bound."""
+        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen."""
         options = self.options
         exclusive = not options.reuse_port
         if self.plan.admin_sockets:
@@ -194,7 +193,7 @@ class Supervisor:
             self._kill_hanging(now)
 
     def _reload(self) -> None:
-        """Make each worker load the configuration again. The workers log an error in it."""
+        """Make each worker load the configuration again."""
         with contextlib.suppress(UsageError):
             loaded = proxy_process.read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
             self._loaded, self._previous = loaded, self._loaded
@@ -202,8 +201,7 @@ class Supervisor:
             worker.missed_reload = True
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. Kill only one worker, because the others may be
-        waiting for it."""
+        """Kill the worker with the oldest heartbeat if it hangs. Other workers may only be waiting for it."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -230,8 +228,7 @@ class Supervisor:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _restart(self, worker: _WorkerSlot, addresses: "list[Place]") -> None:
-        """Start a worker again. If the system lacks memory, processes or file descriptors for it, schedule another
-        attempt."""
+        """Start a worker again, or if the system lacks resources, schedule another attempt."""
         try:
             if not worker.sockets:
                 worker.sockets = _duplicate_sockets(addresses)
@@ -240,12 +237,11 @@ class Supervisor:
             self._schedule_restart(worker, f"cannot start ({error.strerror})", is_first=False)
 
     def _on_worker_exit(self, worker: _WorkerSlot, status: int) -> None:
-        """Schedule the restart of a worker that has exited."""
         is_first = time.monotonic() - worker.started >= STABLE_AFTER or self._revert_options(worker, status)
         self._schedule_restart(worker, _describe_exit(status), is_first=is_first)
 
     def _schedule_restart(self, worker: _WorkerSlot, event: str, *, is_first: bool) -> None:
-        """Schedule the restart of a worker that does not run. `is_first` is false if the last start failed, too."""
+        """Schedule the restart of a worker. `is_first` is False if its last start failed, too."""
         worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0
@@ -263,7 +259,7 @@ class Supervisor:
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
         """Restore the options before the last reload if a worker cannot start with the new options.
 
-        The other workers have refused the new options, too. Return True if the options have changed.
+        Return True if the options have changed. The running workers have refused the new options, too.
         """
         if self._heartbeat(worker) or os.waitstatus_to_exitcode(status) != USAGE_ERROR or self._previous is None:
             return False
@@ -271,12 +267,12 @@ class Supervisor:
         return True
 
     def _heartbeat(self, worker: _WorkerSlot) -> Seconds:
-        """Return the time of a worker's last heartbeat, or 0 if it is not ready."""
+        """Return the time of a worker's last heartbeat, or 0 before it is ready."""
         (beat,) = HEARTBEAT.unpack_from(self._beats, HEARTBEAT.size * worker.index)
         return float(beat)
 
     def _start(self, worker: _WorkerSlot) -> None:
-        """Start a worker. Raises OSError if there is no process or descriptor for it."""
+        """Start a worker. Raises OSError without a free process or descriptor."""
         HEARTBEAT.pack_into(self._beats, HEARTBEAT.size * worker.index, 0.0)
         control_socket, worker_socket = socket.socketpair()
         with contextlib.suppress(OSError):  # their reader has ended, or the disk is full
@@ -316,7 +312,7 @@ class Supervisor:
         worker.started, worker.due, worker.missed_reload = time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker is ready and return None. Return its exit code if it fails, or 0 after a signal to
+        """Wait until a worker is ready and return None. Return its exit code if it exits, or 0 after a signal to
         end."""
         assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
@@ -340,8 +336,7 @@ class Supervisor:
         return 1
 
     def _end(self) -> int:
-        """End all workers, and kill those that take too long. Return 0 if all of them exited with 0, and 1
-        otherwise."""
+        """End all workers, and kill slow ones. Return 0 if all of them exited with 0, and 1 if not."""
         # A draining worker must be the last process with its sockets open, so that closing them ends listening.
         for worker in self._workers:
             if not self.plan.sockets:
@@ -382,7 +377,7 @@ type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
 def _run_worker(plan: proxy_process.ServePlan, worker: WorkerContext) -> None:
-    """Run a worker in the new process. The call does not return."""
+    """Run a worker in the new process. Does not return."""
     code = 1
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -410,7 +405,7 @@ def _run_worker(plan: proxy_process.ServePlan, worker: WorkerContext) -> None:
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Return sockets that are bound to each address of a host, at one port. Raises CannotListen."""
+    """Return sockets bound to each address of a host, at one port. Raises CannotListen."""
     sockets: list[socket.socket] = []
     try:
         address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

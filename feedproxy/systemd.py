@@ -1,6 +1,6 @@
 """systemd's protocols for socket activation (sd_listen_fds(3)) and notification (sd_notify(3)).
 
-Both protocols are so simple that no library is needed. Without systemd, the functions have no effect.
+Without systemd, the functions have no effect.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ def notify(state: str) -> None:
 
 @contextlib.contextmanager
 def reloading() -> Iterator[None]:
-    """Notify the service manager that a running proxy loads its configuration again while the block runs.
+    """Notify the service manager that the proxy loads its configuration again while the block runs.
 
-    By the time of the monotonic clock, systemd recognizes that the message is later than its own request
+    The message has the time of the monotonic clock, so that systemd recognizes it as later than its own request
     (`Type=notify-reload`, sd_notify(3)).
     """
     notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS=loading the configuration")
@@ -46,7 +46,7 @@ def reloading() -> Iterator[None]:
 
 
 def watchdog() -> Seconds | None:
-    """Return the interval in seconds for sending `WATCHDOG=1`: half of WatchdogSec, or None without a watchdog."""
+    """Return the interval in seconds for `WATCHDOG=1`, half of WatchdogSec, or None without a watchdog."""
     pid, microseconds = os.environ.get("WATCHDOG_PID", ""), os.environ.get("WATCHDOG_USEC", "")
     if (pid and pid != str(os.getpid())) or not microseconds.isdigit() or int(microseconds) == 0:
         return None
@@ -54,13 +54,13 @@ def watchdog() -> Seconds | None:
 
 
 def disable_notifications() -> None:
-    """Disable notifications in this process, because the supervisor sends them for its workers."""
+    """Disable notifications in this process. The supervisor sends them for its workers."""
     for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"):
         os.environ.pop(name, None)
 
 
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
-    """Return the sockets that systemd passed: the sockets for clients, and the sockets for the admin listener.
+    """Return the sockets that systemd passed: those for clients, and those for the admin listener.
 
     Raises UsageError. Call this function only once.
     """
