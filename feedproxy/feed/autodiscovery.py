@@ -45,7 +45,7 @@ _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-
 _META_SEARCH_MAX = 4096
 _FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
-"""Pattern of addresses of WordPress's API, which are no feeds. Pages link to them with the type application/json."""
+"""Pattern of addresses of WordPress's API. Pages link to the API as application/json, but it has no feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def self_address(channel: Channel, base: str = "") -> str:
 def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
     """Return the new address that a podcast announces (itunes:new-feed-url), or "".
 
-    An announcement of one of `addresses`, the present addresses, gives "". The first of `addresses` is the base of a
-    relative address.
+    The result is "" if the podcast announces one of `addresses`, its present ones. The first of `addresses` is the base
+    of a relative address.
     """
     present = {uri.without_fragment(address) for address in addresses}
     address = _resolve(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""

@@ -69,8 +69,8 @@ def load(data: bytes) -> ChangeRate:
 def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
-    `since` is the instant of the feed's first fetch, or None. Observation begins at `since` or the oldest change. An
-    oldest change before `since` is not counted, because the time before it is unknown.
+    `since` is the instant of the feed's first fetch, or None. Observation begins at `since`, or at an earlier oldest
+    change, which is then not counted: the time before it is unknown.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])

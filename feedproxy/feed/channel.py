@@ -17,7 +17,7 @@ class Kind(StrEnum):
 
     @property
     def format_name(self) -> str:
-        """Return the usual name of the format. RSS 1.0 (RDF) has the name of all versions of RSS."""
+        """Return the usual name of the format, such as RSS for all versions of RSS."""
         return {Kind.RDF: "RSS", Kind.ATOM: "Atom", Kind.JSON: "JSON Feed"}.get(self, self.upper())
 
 
@@ -51,7 +51,7 @@ class Schedule:
     finished: bool = False
     """True if the publisher states that the feed has ended.
 
-    The statement is `expired` in JSON Feed, itunes:complete, or `complete` of podcast:updateFrequency.
+    The elements are `expired` in JSON Feed, itunes:complete, and `complete` of podcast:updateFrequency.
     """
 
 

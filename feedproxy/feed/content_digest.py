@@ -31,7 +31,8 @@ _DIGEST_BYTES = 16
 own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""Maximum size of an ill-formed text that is searched by pattern, in bytes. The largest in the corpus has 0.4 MB."""
+"""Maximum size of an ill-formed text that is searched by pattern, in bytes. The largest one in the corpus has 0.4
+MB."""
 
 _ENCODING_PIECE = 256 * 1024
 """Number of characters encoded in one call, which limits the memory for a large text."""
@@ -66,7 +67,6 @@ class ContentDigest:
         self._hash = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def add_item(self, item: Element) -> None:
-        """Add a complete item."""
         parts: list[str] = []
         _add_element(item, parts, is_item=True)
         self._update(parts)
@@ -92,7 +92,7 @@ class ContentDigest:
 def digest_of_text(data: bytes) -> str:
     """Return the digest of an ill-formed document in UTF-8.
 
-    All parts of a document above _PATTERN_SEARCH_MAX count as content.
+    The digest of a document above _PATTERN_SEARCH_MAX includes all of its parts.
     """
     if len(data) > _PATTERN_SEARCH_MAX:
         return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()

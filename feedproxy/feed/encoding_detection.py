@@ -1,8 +1,8 @@
 """Detection of a document's encoding, and conversion to UTF-8.
 
 As in XML 1.0, appendix F, the byte order mark decides first, then the pattern of zero bytes, then the declaration. The
-`charset` of Content-Type is the last resort, because many servers add the same charset to every file. JSON is in UTF-8
-(RFC 8259, section 8.1).
+`charset` of Content-Type comes last, because many servers add the same charset to every file. JSON is in UTF-8 (RFC
+8259, section 8.1).
 """
 
 import codecs
@@ -126,7 +126,7 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
     """Return a document that should be in UTF-8, but has invalid bytes, which are replaced.
 
-    A document with more invalid bytes than valid characters beyond ASCII is decoded by the encoding of Windows.
+    If these outnumber the valid characters beyond ASCII, the document is decoded as Windows text.
     """
     text = body.decode("utf-8", "replace")
     invalid_count = text.count("\ufffd")

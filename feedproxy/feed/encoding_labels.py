@@ -69,7 +69,7 @@ def is_wide(codec: str) -> bool:
 
 
 def superset_of(codec: str) -> str:
-    """Return the codec that publishers mean by this one: the same, or one with more characters."""
+    """Return the codec that publishers mean by this one: the same, or a superset."""
     return _SUPERSETS.get(codec, codec)
 
 

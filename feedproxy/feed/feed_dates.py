@@ -83,7 +83,7 @@ def _instant(parts: dict[str, str | None]) -> int | None:
 
 
 def _year(digits: str) -> int:
-    """Return the year: 00 to 49 mean 2000 to 2049, other numbers of two or three digits 1900 and later (RFC 2822,
+    """Return the year. 00 to 49 mean 2000 to 2049. To other numbers of two or three digits, 1900 is added (RFC 2822,
     4.3)."""
     year = int(digits)
     if len(digits) > 3:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from feedproxy.feed.encoding_detection import to_utf8
 
 _SEARCH_MAX = 64 * 1024
-"""Number of bytes that are searched for the root element. Comments such as licences may precede it."""
+"""Number of bytes searched for the root element, which comments such as licences may precede."""
 
 _SPACE = re.compile(rb"\s*")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
@@ -47,7 +47,7 @@ def detect_utf8_kind(data: bytes) -> DocumentKind:
 def find_document_start(data: bytes) -> int | None:
     """Return the offset of the XML or HTML document in `data` (UTF-8), or None.
 
-    White space or text may precede the document, such as a warning of the program that wrote the feed.
+    White space or text may precede the document, such as a program's warning.
     """
     start = _skip_space(data)
     root = _skip_prolog(data, start)

@@ -1,7 +1,7 @@
 """Subscription lists: reader of OPML of any version, and writer of OPML 2.0.
 
 "An OPML subscription list is a possibly multiple-level list of subscriptions to feeds". Outlines with an address are
-feeds, and outlines without an address are folders. Lists are parsed as untrusted, as feeds are (xml_parser.py).
+feeds, and outlines without an address are folders. Lists are not trusted, and parsed with the limits of xml_parser.py.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ LAYERS_MAX = 3
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"
-"""Characters that are often copied together with an address by mistake."""
+"""Characters that are often copied together with an address."""
 
 _ENCODED = re.compile(r"(?:(?:feed|https?)(?::|:/|://))?(?:feed|https?)%(?:25)*3A", re.IGNORECASE)
 """Pattern of the beginning of an address that was percent-encoded as a whole."""
@@ -83,7 +83,7 @@ def _trim(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Return an address without the percent-encoding of the whole, such as `https%3A%2F%2Fexample.com`.
+    """Return an address of which the whole was percent-encoded, such as `https%3A%2F%2Fexample.com`, decoded.
 
     A query after a literal `?` was added after the encoding, and is not decoded.
     """

@@ -79,7 +79,7 @@ def is_skipped(schedule: Schedule, instant: Instant) -> bool:
 
 
 def next_unskipped(schedule: Schedule, instant: Instant) -> Instant:
-    """Return the first instant from `instant` on at which the feed may be fetched."""
+    """Return the first instant at which the feed may be fetched, not before `instant`."""
     if not schedule.skip_hours and not schedule.skip_days:
         return instant  # a plan of the next refresh asks some 50 times
     for _ in range(_WEEK_HOURS):
@@ -149,9 +149,9 @@ def _skip_expiry(schedule: Schedule, instant: Instant, skip_max: Seconds) -> Hin
 
 @lru_cache(maxsize=1024)
 def _week(skip_hours: frozenset[int], skip_days: frozenset[int]) -> tuple[bool, ...]:
-    """Return for every hour of the week, from Monday 00:00 GMT on, True if it is skipped.
+    """Return True for each skipped hour of the week, from Monday 00:00 GMT on.
 
-    A schedule that skips all hours skips none.
+    A schedule that skips all hours counts as one that skips none.
     """
     week = tuple(day in skip_days or hour in skip_hours for day in range(7) for hour in range(24))
     return (False,) * _WEEK_HOURS if all(week) else week

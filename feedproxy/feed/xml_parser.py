@@ -1,6 +1,6 @@
 """Safe parser of untrusted XML: no network, no DTD, no entities, limited depth and size, no exceptions.
 
-libxml2 recovers from faults, and `well_formed` is then False. Hostile documents meet these limits:
+libxml2 recovers from faults, and `well_formed` is then False. Hostile documents are limited in two ways:
 
 - Entities remain references (resolve_entities), and external entities are never opened (load_dtd, no_network). Without
 huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
@@ -30,7 +30,7 @@ _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "s
 """The namespaces that undeclared prefixes stand for."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Maximum size of a document that is parsed into one tree, in bytes, in a third of the time of `parse_streaming`."""
+"""Maximum size in bytes of a document that is parsed into one tree, three times as fast as by `parse_streaming`."""
 
 _PIECE = 64 * 1024
 """Number of bytes passed to the parser in one call. Items are removed after each call."""
@@ -42,7 +42,7 @@ _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes may contain pictures, and take four times their size while parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` without a `>` between them. In well-formed XML, they occur only in CDATA and comments."""
+"""Maximum number of `<` without a `>` between them. Well-formed XML has these only in CDATA and comments."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
@@ -53,7 +53,7 @@ _BYTES_PER_NODE = 8
 ATTRIBUTES_MAX = 256
 """Maximum number of attributes that are read from one element. Known feeds have a dozen.
 
-lxml finds a value by a linear search, so the time grows with the square of the number.
+lxml finds a value by a linear search, so the time grows with the square of the number of attributes.
 """
 
 _NAMESPACE_MAX = 256
@@ -96,16 +96,16 @@ _AMPERSAND_IN_CONTENT = re.compile(
     + _NO_REFERENCE
     + rb"|(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+))"
 )
-"""Pattern of an ampersand that begins no reference, with an empty first group.
+"""Pattern of an ampersand that begins no reference, which sets the first group.
 
-A match without this group is a CDATA section, a comment or an instruction, in which an ampersand is allowed.
+The pattern also matches CDATA sections, comments and instructions, in which an ampersand is allowed.
 """
 
 _BARE_AMPERSANDS_MAX = 10_000
-"""Maximum number of ampersands without a reference that are read as text in one document."""
+"""Maximum number of bare ampersands in one document that are read as text."""
 
 _ERROR_LEVEL = 2
-"""etree.ErrorLevels.ERROR, from which on a document is not (namespace-)well-formed."""
+"""Value of etree.ErrorLevels.ERROR: from this level on, a document is not (namespace-)well-formed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class SmallDocument:
 
 
 def parse_small(text: Utf8Text) -> SmallDocument | None:
-    """Parse a small document into one tree, or return None if `parse_streaming` could parse it differently.
+    """Return a small document in one tree, or None if `parse_streaming` could parse it differently.
 
-    The reasons are a fault, a document type, items in two places, or nested items.
+    That is possible for a document with a fault, a document type, items in two places, or nested items.
     """
     data = text.data
     start = find_document_start(data) or 0
@@ -177,10 +177,10 @@ def parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlTr
 
 
 def escape_bare_ampersands(data: bytes) -> bytes:
-    """Return a document in UTF-8 with `&amp;` for ampersands that begin no reference, at most _BARE_AMPERSANDS_MAX.
+    """Return a document in UTF-8 with `&amp;` in place of bare ampersands, at most _BARE_AMPERSANDS_MAX.
 
-    Bare ampersands are ill-formed (XML 1.0, section 2.4), but common in addresses. libxml2 would read `?a=1&b=2` as
-    `?a=1=2`. A well-formed document is returned unchanged.
+    Ampersands that begin no reference are ill-formed (XML 1.0, section 2.4), but common in addresses. libxml2 would
+    read `?a=1&b=2` as `?a=1=2`. A well-formed document is returned unchanged.
     """
     pieces, done = list[bytes](), 0
     matches = _AMPERSAND_IN_CONTENT.finditer(data) if _BARE_AMPERSAND.search(data) else ()
@@ -260,9 +260,8 @@ def attributes(element: Element) -> list[tuple[str, str]]:
 def safe_length(data: bytes) -> int:
     """Return the number of bytes before the first construct that occurs only in attacks.
 
-    These constructs are huge tags, attribute defaults in a document type, and namespace declarations that exceed a
-    limit or refer to entities. The parser keeps a tag in memory up to its `>`, and adds attribute defaults to every
-    element.
+    Such a construct is a huge tag, which would need much memory, an attribute default in a document type, which would
+    be added to every element, or a namespace declaration that exceeds a limit or refers to an entity.
     """
     end = _safe_namespaces_length(data)
     if (doctype := data.find(b"<!DOCTYPE", 0, end)) >= 0 and (declared := data.find(b"<!ATTLIST", doctype, end)) >= 0:
@@ -338,9 +337,9 @@ def named_children(parent: Element, name: str) -> list[Element]:
 
 
 def text_of(element: Element) -> str:
-    """Return all character data of an element with its CDATA, without surrounding white space and comments.
+    """Return all character data of an element, without surrounding white space.
 
-    An HTML entity counts as its character. RSS 0.91 declares HTML entities in a DTD, which is not loaded.
+    An HTML entity counts as its character, because RSS 0.91 declares HTML entities in a DTD, which is not loaded.
     """
     if len(element) == 0:
         return (element.text or "").strip()

@@ -1,10 +1,10 @@
-"""XML redirect documents: a feed has moved or ended. They are for publishers that cannot set a status code (RSS Feed
+"""XML redirect documents, by which a feed moves or ends. Publishers that cannot set a status code use them (RSS Feed
 State).
 
     <redirect><newLocation>https://new.example/feed</newLocation></redirect>
 
-The document is to be "treated the same as HTTP 301"; an empty newLocation means 410. Move and end take effect at once,
-so parsing is strict: one well-formed newLocation, without namespace and document type, and nothing else. The
+The document is to be "treated the same as HTTP 301"; an empty newLocation means 410. Both take effect at once, so
+parsing is strict: one well-formed newLocation, without namespace and document type, and nothing else. The
 specification's own sample is ill-formed, and therefore ignored.
 """
 

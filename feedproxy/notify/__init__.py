@@ -5,7 +5,8 @@ delivery for every subscription to the feed. When another server reports a chang
 feed is fetched once. One database has the changes, deliveries and requests (notification_database.py). A request is
 acknowledged only after the commit.
 
-How to add a protocol ---------------------
+How to add a protocol:
+
 1. Write a class that follows `notification_protocol.Protocol`. `message` returns what to send for a delivery, and
 `interpret` says what the response means: `Delivered`, `Retry` or `Refused`. The delivery worker does the rest: retries,
 limits per host, address checks. `pings/sinks.py` is the shortest example.

@@ -1,4 +1,4 @@
-"""Check of callback URLs that clients name, against loops: a callback must not lead to feedproxy itself."""
+"""Check that a client's callback URL does not lead to feedproxy itself, which would form a loop."""
 
 from urllib.parse import urlsplit
 

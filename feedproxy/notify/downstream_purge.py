@@ -94,7 +94,7 @@ class DownstreamPurge:
         return self.purge_requests(change.target, number=change.number)
 
     def purge_requests(self, target: str, *, number: int = 0) -> Iterable[DeliveryRequest]:
-        """Return the purge of a target at each sink. A target that is not below the upstream gets none."""
+        """Return the purge of a target at each sink, or no purge for a target outside the upstream."""
         settings = self._settings()
         if is_upstream_target(target, settings):
             for sink in settings.purge_sinks:

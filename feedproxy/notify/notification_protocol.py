@@ -44,8 +44,8 @@ class DeliveryRequest:
 class Delivery:
     """A queued delivery.
 
-    `tries` counts the failed attempts. The seconds of the protocol's `retry_for` are counted from `since`. A newer
-    change of the feed replaces only `request`.
+    `tries` counts the failed attempts. The protocol's `retry_for` begins at `since`. A newer change of the feed
+    replaces only `request`.
     """
 
     id: int

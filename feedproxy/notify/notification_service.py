@@ -155,7 +155,7 @@ class NotificationService:
             self._add_pending(snapshot)
 
     def on_peer_change(self, snapshot: FeedSnapshot) -> None:
-        """Record a change that a peer found in the loop's next iteration, and notify this machine's subscribers."""
+        """Record a peer's change in the loop's next iteration, and notify this machine's subscribers."""
         self._peer_changes.add(snapshot)
         self._add_pending(snapshot)
 
@@ -318,7 +318,6 @@ class NotificationService:
                 remaining -= len(batch)
 
     async def _wait_stored(self, batch: list[FeedSnapshot]) -> None:
-        """Return when the store has written these feeds, or after STORE_WRITE_TIMEOUT seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_WRITE_TIMEOUT):
                 for snapshot in batch:

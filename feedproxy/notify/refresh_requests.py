@@ -88,8 +88,7 @@ class RefreshRequests:
     async def find_feeds(self, *addresses: str) -> list[str]:
         """Return the known feeds that these normalised URLs name. Raises StoreError.
 
-        If one of the URLs is the address of a feed, the result is only this feed. Other URLs count as addresses of
-        sites, and the result is all feeds of these sites.
+        A URL may be the address of a feed, which is then the only result, or of a site with several feeds.
         """
         for address in addresses:
             if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
@@ -114,8 +113,8 @@ class RefreshRequests:
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
         """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
 
-        `is_test` marks the test notification by which a cloud verifies a callback. It does not delay the next request
-        by `ping_interval`.
+        `is_test` is True for the test notification by which a cloud verifies a callback. After it, the next request
+        need not wait for `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)
@@ -234,9 +233,9 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page links to, if a ping of an unknown site named the page.
+        """Enqueue the first feed of a page that a ping of an unknown site named.
 
-        The linked URL is not searched for feeds, so that pages that link to each other form no loop.
+        The feed's URL is not searched for further feeds, so that pages that link to each other form no loop.
         """
         if (
             self._settings().ping_unknown != "fetch"
@@ -258,7 +257,7 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Delete a finished request, or after pings during the refresh postpone it by `interval` seconds."""
+    """Delete a finished request. If pings arrived during the refresh, postpone it by `interval` seconds instead."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

@@ -1,7 +1,7 @@
 """Detection of outages, in which other servers may have dropped feedproxy's subscriptions.
 
-In an outage, the process was not running, the machine was suspended, or no origin answered. The failure of the only
-origin looks like an outage, too. The subscriptions are then requested again without need, which does no harm.
+An outage means that the process was not running, the machine was suspended, or no origin answered. If only one feed is
+fetched, a failure of its origin looks like an outage. The subscriptions are then requested again without need.
 """
 
 from feedproxy.cache.cache_status import Detail
@@ -11,11 +11,11 @@ from feedproxy.store.resource import Resource
 OUTAGE_MIN: Seconds = 300
 """Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine.
 
-Some rssCloud servers drop a subscriber after three failed notifications in a row, within minutes.
+After an outage of minutes, some rssCloud servers drop a subscriber: three notifications in a row have failed.
 """
 
 CLOCK_STEP_MIN: Seconds = 60
-"""Seconds by which a time service may set the clock back without effect on the recorded deadlines."""
+"""Seconds by which the clock may be set back without a correction of deadlines. A time service makes such steps."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 

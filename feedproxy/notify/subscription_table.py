@@ -73,14 +73,14 @@ class Subscriptions:
         """Maximum number of subscriptions of all protocols."""
 
     async def put(self, new: Subscription) -> Subscription:
-        """Insert a subscription, or replace that with the same role, protocol, topic and callback. Return the new one.
+        """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return it.
 
         A replaced subscription keeps its id, the record of its deliveries, and a pause. Raises SubscriptionsFull.
         """
         return (await self.put_all([new]))[0]
 
     async def put_all(self, new: Sequence[Subscription], per_site: int = 0) -> list[Subscription]:
-        """Insert or replace the subscriptions of one callback, as `put` does: all or none. Return them.
+        """Insert or replace subscriptions of one callback, all or none, as `put` does. Return the subscriptions.
 
         `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull.
         """
@@ -162,7 +162,8 @@ class Subscriptions:
     async def all(
         self, *, role: Role | None = None, protocol: str = "", topic: str = "", after: int = 0, limit: int = 1000
     ) -> list[Subscription]:
-        """Return at most `limit` matching subscriptions with ids above `after`, by id. Empty arguments match all."""
+        """Return at most `limit` matching subscriptions with ids above `after`, in order of id. Empty arguments match
+        all."""
         query: dict[str, Any] = {"role": role, "protocol": protocol, "topic": topic}
         conditions = {name: value for name, value in query.items() if value}
         condition = " AND ".join(["id > ?", *(f"{name} = ?" for name in conditions)])
@@ -195,7 +196,7 @@ class Subscriptions:
         return await self._database.run(work) if among else set()
 
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
-        """Move the subscriptions to `topic` to `new_topic`, where the feed has moved.
+        """Move subscriptions from `topic` to `new_topic`, because the feed has moved.
 
         A moved subscription covers both topics. A callback with subscriptions to both topics keeps one of them. If
         `new_topic` equals `topic`, the feed has moved back.

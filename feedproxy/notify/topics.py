@@ -1,4 +1,4 @@
-"""Topics: the feeds that clients' URLs name, and whether clients may subscribe to a feed.
+"""Topics: the feeds that clients' URLs name, and the rule for subscribing to them.
 
 Clients may subscribe to stored public feeds, and to feeds of the operator's upstream, which are fetched if necessary.
 """
@@ -90,7 +90,7 @@ def may_notify(service: NotificationService, target: str) -> bool:
 
 
 def is_no_longer_public(service: NotificationService, target: str) -> bool:
-    """Return whether a target is private, by its stored resource, or by its settings if no resource is stored."""
+    """Return whether a target is private, by its stored resource or, without a resource, by its settings."""
     settings, resource = service.settings_for(target), service.proxy.store.peek(target)
     return is_private(resource, settings) if resource is not None else not may_be_listed(target, settings)
 
@@ -107,12 +107,12 @@ def is_private(resource: Resource, settings: Settings) -> bool:
 
 
 def current_topic(service: NotificationService, target: str) -> str:
-    """Return the stored target to which a feed has moved permanently, or `target` if there is no such target."""
+    """Return the stored target to which a feed has moved permanently, or else `target`."""
     return _follow_redirects(service, target, service.proxy.admin.is_feed)
 
 
 def moved_target(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, stored or not, or `target` without a move."""
+    """Return the target to which a feed has moved permanently, stored or not, or else `target`."""
     return _follow_redirects(service, target, lambda _: True)
 
 

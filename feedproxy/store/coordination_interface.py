@@ -10,8 +10,7 @@ from typing import Protocol
 from feedproxy.store.site_interval import LocalSiteThrottle, SiteThrottle
 
 COUNTERS = 4096
-"""Number of invalidation counters, and of completion counters. A target uses the counters with the number
-`counter_of`."""
+"""Number of invalidation counters, and of completion counters. `counter_of` gives the number of a target's counters."""
 
 
 class Coordination(Protocol):
@@ -73,7 +72,6 @@ class LocalCoordination:
         self.generation = 0
 
     def record_change(self) -> None:
-        """Increase the generation after a change of the stored values."""
         self.generation += 1
 
     def invalidation_epoch(self, target: str) -> int:

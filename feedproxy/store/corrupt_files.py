@@ -41,7 +41,7 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Rename `path`, unless it is a readable and writable file or does not exist. Raises OSError."""
+    """Rename `path` if it exists, but is not a readable and writable file. Raises OSError."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)

@@ -32,7 +32,7 @@ file."""
 CULL_SLICE = 10
 """Maximum number of values that one step of culling removes. The step takes less than a millisecond."""
 HEADER_BLOCK = 256
-"""Size in bytes, to a multiple of which a resource's JSON header is padded with spaces.
+"""Multiple of bytes to which a resource's JSON header is padded with spaces.
 
 The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
 """

@@ -26,7 +26,7 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Number of times that a write waits for the shard's lock, 0.25 s each (sqlite_rows.py).
+"""Number of times that a write waits for the shard's lock, for 0.25 s each (sqlite_rows.py).
 
 After a failed write, later writes wait only once, until a write succeeds.
 """

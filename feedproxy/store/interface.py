@@ -40,7 +40,8 @@ class Store(Protocol):
     def get(self, target: str) -> Resource | None:
         """Return the resource of this target, or None if no resource is stored.
 
-        A shared store returns a new resource only after its `put` has returned, any other store at once.
+        In a shared store, a new resource is visible when its `put` has returned. In other stores, it is visible at
+        once.
         """
         ...
 

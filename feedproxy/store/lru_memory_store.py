@@ -75,8 +75,8 @@ class MemoryStore:
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Store this resource without waiting, unless it is larger than `memory_max`.
 
-        A caller passes the `size` of the resource in memory, in bytes, and its encoded `header` (resource_codec.py), if
-        known.
+        `size` is the memory of the resource in bytes, or None. `header` is its encoded header (resource_codec.py), or
+        b"".
         """
         target = resource.target
         self.drop(target)

@@ -12,9 +12,9 @@ from feedproxy.store.interface import Precondition, Store
 from feedproxy.store.resource import Resource
 
 type IsRedirectPermitted = Callable[[str, str | None], bool]
-"""Function that returns True if the response of the second target may be served under the first target.
+"""Function of two targets that returns True if the response of the second may be served under the first.
 
-The second target is None if it is unknown.
+The second target is None if unknown.
 """
 
 

@@ -17,7 +17,7 @@ CONTENTS_MAX = 8
 """Maximum number of previous contents stored for one feed."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum size of one previous content, in bytes. Another program may have written a larger content to the store."""
+"""Maximum size of one previous content, in bytes. Only other programs write larger contents to the store."""
 
 LEVEL = 3
 """Compression level of Zstandard: a low level, because most of these differences are never used."""

@@ -48,8 +48,7 @@ class Failures:
     last: Instant = 0.0
     detail: str = ""
     next_try: Instant = 0.0
-    """Time from which the target may be fetched again: the end of the back-off or of the origin's Retry-After, the
-    later one."""
+    """Time from which the target may be fetched again: the end of the back-off, or of a later Retry-After."""
     by_origin: bool = False
     """True if the origin's Retry-After determined `next_try`, and False if the back-off did."""
 
@@ -143,18 +142,17 @@ class PackedVersionRecords(PackedSequence[VersionRecord]):
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Resource:
-    """One target URI: its stored variants, the data of its feed, and the behaviour of its origin.
+    """One target URI: its stored responses, the data of its feed, and the behaviour of its origin.
 
-    `changes` contains the instants at which the feed's content changed, newest last, at most 32. An instant is the date
-    of the new entries, or the time of the refresh that found the change. `delta_bases` contains the versions before the
-    current one, newest last, from which deltas are computed. `version_records` contains the latest versions for the
-    operator's page, the current version last (refresh/resource_after_refresh.py).
-
-    `oversized` is true if the content was larger than `buffer_max`. The content of the next request is then streamed
-    from the beginning. `parts` contains partial contents (cache/partial_content.py). They are separate from `variants`,
-    because no client may get a part as the whole content. `keyed` contains responses to requests with client-specific
-    fields (refresh/client_keyed_responses.py). They answer only requests with the same fields. All other members are
-    about shared responses.
+    - `variants`: shared responses, distinguished by Vary.
+    - `parts`: partial contents (cache/partial_content.py), which never answer as the whole content.
+    - `keyed`: responses to requests with client-specific fields (refresh/client_keyed_responses.py). They answer only
+    requests with the same fields.
+    - `changes`: the last 32 instants at which the content changed, newest last: dates of new entries, or times of
+      refreshes.
+    - `delta_bases`: earlier versions from which deltas are computed, newest last.
+    - `version_records`: latest versions for the operator's page, the current version last.
+    - `oversized`: True if the content exceeded `buffer_max`. The next content is then streamed from its beginning.
     """
 
     target: str
@@ -178,8 +176,7 @@ class Resource:
     """Time at which feedproxy first found a feed at the target."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True if feedproxy has not yet read the publication dates before its first fetch. The second update reads these
-    dates."""
+    """True until feedproxy has read the dates of entries that are older than its first fetch, at the second update."""
     fencing_token: int = 0
     """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
 

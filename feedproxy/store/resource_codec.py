@@ -101,8 +101,8 @@ def load_with_header(data: bytes) -> tuple[Resource, bytes]:
 def restore(header: bytes, bodies: Iterable[Bodies], previous: bytes = b"", target: str = "") -> Resource:
     """Return the resource with this header, these bodies and these previous contents.
 
-    The bodies are in the order of `Resource.responses`. A `target` that equals the resource's target becomes its
-    target, so that memory has the text once. Raises Damaged if the header does not match the bodies.
+    The bodies are in the order of `Resource.responses`. If `target` equals the resource's target, the result refers to
+    the same object, so that memory has the text once. Raises Damaged if the header does not match the bodies.
     """
     return _read(header, _BodiesInMemory(bodies, previous, target))
 

@@ -112,8 +112,7 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of this name, because the disk has its value. Keep the entry if its position is not
-        `position`."""
+        """Remove the entry of this name if its position is `position`, because the disk has its value."""
         if not position:
             return
         with self._mutex():
@@ -147,7 +146,6 @@ class SharedOverflow:
         return oldest[1], 0
 
     def _read(self, position: int) -> tuple[str, bytes] | None:
-        """Return the name and value at this position, or None if newer values have overwritten them."""
         offset = self._start + position % self._capacity
         head = os.pread(self._handle, _RECORD.size, offset)
         if len(head) < _RECORD.size:

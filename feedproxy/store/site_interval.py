@@ -10,54 +10,47 @@ from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.lru_map import LRU
 
 SITES_MAX = 4096
-"""Maximum number of sites for which the last request is remembered. The site fetched longest ago is forgotten first,
-because the interval after its last request has already passed."""
+"""Maximum number of sites with request slots in memory. The site with the oldest request is forgotten first."""
 
 
 class SiteThrottle(Protocol):
-    """Planner of the requests to each site. Each request gets a *slot*: the instant at which it may be sent.
+    """Planner of the requests to each site.
 
-    The slots of one site are at least an interval (`site_interval`) apart. Memory is bounded: a site may be forgotten
-    when the interval after its last slot has passed.
+    A *slot* is the instant at which a request may be sent. The slots of a site are at least `interval` seconds apart.
     """
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot, `interval` seconds after the last one.
+        """Return the instant of the site's next free slot.
 
-        Return 0.0 if no fetch of the site is recorded. A record with a time later than `now` is ignored, because it was
-        made with a wrong clock.
+        Return 0.0 for a site without a recorded request. Ignore a record with a time later than `now`: the clock was
+        wrong.
         """
         ...
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the site's next slot and return its instant. No other caller gets the same slot."""
+        """Reserve the site's next slot, for this caller alone, and return its instant."""
         ...
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before the instant `until`.
+        """Permit no request to the site before the instant `until`.
 
-        This method is called when an origin has reported that a limit for all feeds of the site is reached.
+        The caller has learned from the origin that a limit for all feeds of the site is reached.
         """
         ...
 
 
 class LocalSiteThrottle:
-    """Request slots of sites in the memory of one process. Above its capacity, the site fetched longest ago is
-    forgotten."""
+    """Request slots of sites in the memory of one process."""
 
     def __init__(self, capacity: int = SITES_MAX) -> None:
         self._times: LRU[str, tuple[Instant, Instant, Instant]] = LRU(entries_max=capacity)
-        """For each site: its last slot, the end of its pause, and the instant at which these two were recorded."""
+        """For each site: its last slot, the end of its pause, and the time of recording both."""
 
     def __len__(self) -> int:
         return len(self._times)
 
     def next_free(self, site: str, interval: Seconds, now: Instant | None = None) -> Instant:
-        """Return the instant of the site's next free slot, `interval` seconds after the last one.
-
-        Return 0.0 if no fetch of the site is recorded. A record with a time later than `now` is ignored, because it was
-        made with a wrong clock.
-        """
+        """Return the instant of the site's next free slot, or 0.0 for a site without a recorded request."""
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         if now is not None and is_set_back(recorded_at, now):
             return 0.0
@@ -71,6 +64,6 @@ class LocalSiteThrottle:
         return slot
 
     def pause(self, site: str, until: Instant) -> None:
-        """Let no request to the site begin before the instant `until`."""
+        """Permit no request to the site before the instant `until`."""
         last_slot, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         self._times.put(site, (last_slot, max(paused_until, until), recorded_at))

@@ -46,7 +46,7 @@ SHARED_WRITE_TIMEOUT: Seconds = 0.1
 UNWRITTEN_MAX = 64 * 1024 * 1024
 """Maximum size in bytes of the write queue while writes are late. Further values are stored in memory alone."""
 ORPHAN_AGE = 3600
-"""Age in seconds from which a file of a value without a database row is removed. Every write is faster."""
+"""Age in seconds from which the file of a value is removed if no database row names the file."""
 
 _LOG = logging.getLogger(__name__)
 

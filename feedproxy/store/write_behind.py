@@ -26,8 +26,8 @@ QUEUE_MAX = 64 * 1024 * 1024
 BATCH_MAX = 64
 """Maximum number of values written together."""
 WAIT_TIMEOUT = 1.0
-"""Seconds that a `put` waits for room in the queue. After a failed wait, later calls do not wait, so that clients are
-not delayed, until the disk has written a value."""
+"""Seconds that a `put` waits for room in the queue. After a failed wait, `put` does not wait until the disk has written
+a value."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that closing waits for the disk to write the whole queue."""
 
@@ -39,7 +39,7 @@ class PendingWrite[Value]:
     value: Value | None
     size: int
     completions: list[Future[None]] = field(default_factory=list)
-    """Futures that are completed when the value is written or its write has failed. A replacing value inherits them."""
+    """Futures that are completed when the value, or a later value of its key, is written or its write has failed."""
 
 
 class WriteQueue[Key, Value]:
@@ -121,7 +121,7 @@ class WriteQueue[Key, Value]:
                 return
 
     async def write(self, key: Key, value: Value | None, size: int, timeout: Seconds | None = None) -> bool:
-        """Queue a value, and wait until it or a later value of its key is written or its write has failed.
+        """Queue a value, and wait until this or a later value of its key is written or has failed.
 
         Return False after `timeout` seconds; the value then stays in the queue. Return True in all other cases.
         """

@@ -13,7 +13,8 @@ from feedproxy.errors import StoreError
 RETRY_INTERVAL: Seconds = 10
 """Minimum number of seconds between two passes, and between a failed write and the next pass."""
 FAILURES_MAX = 3
-"""Number of failures that end a pass: one may concern a large value or one shard, three concern the disk."""
+"""Number of failures that end a pass. One failure may be due to a large value or one shard, three are due to the
+disk."""
 SLICE = 64
 """Maximum number of values that one step of a pass writes, so that new values wait only for a step."""
 

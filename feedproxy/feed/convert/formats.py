@@ -16,7 +16,7 @@ class Format:
     title: str
     render: Callable[[Feed], bytes]
     policy: str = ""
-    """The Content-Security-Policy for a format that browsers show as a page, or ""."""
+    """The Content-Security-Policy of a format that browsers show as a page, or ""."""
 
 
 FORMATS: dict[str, Format] = {

@@ -63,7 +63,7 @@ def as_html(text: Text) -> str:
 
 
 def escape_ambiguous(text: Text) -> str:
-    """Return the text for an element that may contain text or HTML, as in RSS, and escape text that looks like HTML."""
+    """Return the text for an element with text or HTML, as in RSS. Text that looks like HTML is escaped."""
     if text.type == "html" or (not _TAG.search(text.value) and unescape(text.value) == text.value):
         return text.value
     return escape(text.value, quote=False)

@@ -46,7 +46,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A person, such as an author. Unknown fields are empty."""
+    """A person, such as an author. Unknown values are empty."""
 
     name: str = ""
     email: str = ""

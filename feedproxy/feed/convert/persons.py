@@ -13,7 +13,7 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""Maximum number of persons with the same name or email address that are compared, which limits the time."""
+"""Maximum number of namesakes with which a person is compared, which limits the time."""
 
 
 def parse(text: str) -> Person | None:
@@ -32,7 +32,7 @@ def parse(text: str) -> Person | None:
 
 
 def to_rss_text(person: Person) -> str:
-    """Return the person as RSS 2.0 requires: `email (name)`, or the known part."""
+    """Return the form of a person in RSS 2.0: `email (name)`, or the known part."""
     if person.email and person.name:
         return f"{person.email} ({person.name})"
     return person.email or person.name or person.uri
@@ -46,7 +46,7 @@ def is_email(text: str) -> bool:
 def without_repeated_name(person: Person) -> Person:
     """Return the person without a name that only repeats the email address, the URI or the picture's address.
 
-    A name that is an email address becomes the email address, if that is empty.
+    A name that is an email address becomes the email address of a person without one.
     """
     if person.name and person.name in (person.email, person.uri, person.avatar):
         return replace(person, name="")
@@ -56,8 +56,7 @@ def without_repeated_name(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Return the persons without duplicates. Persons with the same name or email are merged, unless other fields
-    differ."""
+    """Return the persons without duplicates: those with the same name or email, and no differing values."""
     merged: list[Person] = []
     positions: dict[tuple[str, str], list[int]] = {}
     for person in persons:

@@ -27,7 +27,7 @@ def valid_text(text: str) -> str:
 
 
 def canonical_namespace(namespace: str) -> str:
-    """Return the usual name of a namespace for an older or misspelt name (ALIASES), or the name unchanged."""
+    """Return the usual name of a namespace in place of an older or misspelt one (ALIASES)."""
     return ALIASES.get(namespace, namespace)
 
 
@@ -59,7 +59,7 @@ def make_node(element: Element, depth: int = 0) -> Node | None:
 
 
 def normalise_content(content: Iterable[str | Node]) -> tuple[str | Node, ...]:
-    """Return the content with joined texts, and without white space between elements and around a single text."""
+    """Return the content with adjacent texts joined, and without white space between elements."""
     joined: list[str | Node] = []
     for is_text, run in groupby(content, key=_is_text):
         pieces = list(run)
@@ -139,9 +139,9 @@ NAMESPACES_MAX = 64
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:
-    """Return the nodes with at most NAMESPACES_MAX namespaces, which limits the time of writing.
+    """Return the nodes up to the limit of NAMESPACES_MAX namespaces, which bounds the time of writing.
 
-    `namespaces` are the namespaces of earlier nodes. The function adds those of the returned nodes.
+    `namespaces` are those of earlier nodes, to which the function adds those of the returned nodes.
     """
     parts = []
     for node in nodes:
@@ -160,7 +160,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the namespaces of these nodes by prefix, the customary or a generated prefix."""
+    """Return the namespaces of these nodes by prefix. Each has its customary prefix, or a generated one."""
     prefixes: dict[str, str] = {}
     _collect(nodes, prefixes)
     return {prefix: namespace for namespace, prefix in prefixes.items()}

@@ -33,7 +33,7 @@ def make_delta(
     """Return `body` without the entries in `base`, or None for a complete or signed feed.
 
     `base` has the identities and digests of an earlier version's entries. `channel` is the channel of `body`, and
-    `charset` the parameter of Content-Type. Also return None if `find_entries` does.
+    `charset` the parameter of Content-Type, or None. The result is also None if that of `find_entries` is.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:
@@ -55,7 +55,7 @@ def make_delta(
 
 
 def _xml_cuts(utf8: bytes, outline: Outline, keeps: list[bool]) -> Iterator[tuple[int, int]]:
-    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names one of them.
+    """Yield the byte ranges to remove: items for which `keeps` is False, and each `rdf:li` that names such an item.
 
     Each range includes the white space before it.
     """

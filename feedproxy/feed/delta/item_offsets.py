@@ -149,7 +149,7 @@ class _ItemFinder:
         return self.utf8.index(b">", self.parser.CurrentByteIndex) + 1
 
     def finish(self, item: ItemSpan) -> None:
-        """Add a complete item, and handle the next events here."""
+        """Add a complete item. This object handles the next events."""
         self._items.append(item)
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
@@ -264,5 +264,5 @@ def _is_alternate(link: dict[str, str]) -> bool:
 
 
 def qualify_name(kind: str, text: str) -> str:
-    """Return a name with its kind before it, so that no id equals a link. An empty name gives ""."""
+    """Return a name with its kind before it, so that no id equals a link, or "" for an empty name."""
     return f"{kind} {text.strip()}" if text.strip() else ""

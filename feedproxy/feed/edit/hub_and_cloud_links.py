@@ -52,7 +52,7 @@ def announce(body: bytes, channel: Channel, announcement: Announcement, *, chars
 
 
 def add_link_fields(fields: Fields, *, hub: str, self_href: str) -> Fields:
-    """Return a response's fields with Link lines for the hub and, if missing, for the feed's own address.
+    """Return a response's fields with Link lines for the hub and the feed's own address, unless they are present.
 
     "at least one Link Header with rel=hub as well as exactly one Link Header with rel=self" -- WebSub, section 4
     """
@@ -116,7 +116,7 @@ def _element(
 
 
 def _insert_position(document: EncodedDocument, offsets: ChannelOffsets) -> int | None:
-    """Return the offset at which to insert a link: after the channel's `link`, a self link, or the channel's start tag.
+    """Return the offset at which to insert a link: after the channel's `link`, or else a self link or the start tag.
 
     Some feed readers use the first element `link` as the address of the page, so the new link must follow that element.
     """

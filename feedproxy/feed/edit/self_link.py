@@ -118,7 +118,7 @@ def apply_self_link(
 
 
 def is_self_link_correct(body: bytes, channel: Channel, *, href: str, mode: str) -> bool:
-    """Return True if `apply_self_link` would change nothing, as far as is known without parsing."""
+    """Return True if `apply_self_link` would certainly change nothing. The document is not parsed."""
     return bool(_refusal_reason(channel, href, mode)) or _is_verbatim(body, channel, href, mode)
 
 
@@ -190,7 +190,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and its declaration, or "" if the prefix is already declared."""
+    """Return a prefix for Atom's namespace, and its declaration, or "" for a declared prefix."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""
@@ -221,7 +221,7 @@ def _correct_links(
 
 
 def _corrections(link: LinkTag, form: _LinkForm, href: str, title: str | None) -> Iterator[tuple[str, str, str]]:
-    """Yield the corrections of a link: a name for each, and the name and value of the attribute."""
+    """Yield the corrections of a link, each with a description, and the attribute's name and value."""
     if link.href is None or not _same_address(link.href, href):
         yield "href", "href", href
     if title is not None if link.type is None else link.type.partition(";")[0].strip().lower() not in form.types:

@@ -1,10 +1,9 @@
 """Editing of a document in its own encoding, which leaves all other bytes unchanged.
 
 Offsets in the UTF-8 form are mapped to the document's encoding. The result is decoded and compared with the expected
-text. A difference, as in encodings with states (ISO-2022-JP), means that the document is not changed.
+text. If they differ, as for encodings with states (ISO-2022-JP), the document is not changed.
 
-If Content-Type and the XML declaration name different encodings, only ASCII is written, because feed readers differ in
-the encoding that they use.
+If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers may use either.
 """
 
 import codecs
@@ -47,7 +46,7 @@ class EncodedDocument:
 
 
 def open_document(body: bytes, charset: str | None) -> EncodedDocument | None:
-    """Return the document with its encoding, or None for invalid bytes. `charset` is that of Content-Type."""
+    """Return the document with its encoding, or None for invalid bytes. `charset` is that of Content-Type, or None."""
     text = to_utf8(body, charset)
     if not text.sound:
         return None
@@ -92,9 +91,9 @@ def splice(document: EncodedDocument, edits: Sequence[Edit]) -> bytes | None:
 
 
 def to_body_ranges(document: EncodedDocument, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Convert ranges of the UTF-8 form to ranges of the document's bytes, including the byte order mark.
+    """Return ranges of the document's bytes for ranges of its UTF-8 form, or None if their texts differ.
 
-    The ranges must be in order and must not overlap. Return None if a range has another text in the document.
+    Offsets include the byte order mark. The ranges must be in order and must not overlap.
     """
     mark = len(document.mark)
     if document.is_utf8:

@@ -1,7 +1,7 @@
 """Offsets of the channel's start tag, its own link and its self links in a document.
 
-expat parses the UTF-8 form, usually up to the first item, without resolving namespaces. The caller must know that the
-document is well-formed (`Channel.well_formed`).
+expat parses the UTF-8 form, usually up to the first item, without resolving namespaces. The caller must have parsed the
+document as well-formed (`Channel.well_formed`).
 """
 
 import re
@@ -67,7 +67,7 @@ class _StopParsing(Exception):
 
 
 def find_channel(utf8: bytes, *, atom: bool, whole: bool, every: bool = False) -> ChannelOffsets | None:
-    """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for an ill-formed or other document.
+    """Return the offsets in an Atom feed (`atom`) or an RSS feed, or None for any other or ill-formed document.
 
     `whole` continues the search after the first item. `every` collects all self links. Raises EditRefused, for example
     for a signed document.

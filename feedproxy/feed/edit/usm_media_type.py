@@ -1,7 +1,7 @@
-"""The media type of a feed's responses, with which one click in a browser subscribes (USM).
+"""The media type of a feed's responses, with which a click in a browser subscribes to the feed (USM).
 
-A browser chooses a feed reader by the media type, and passes only a temporary file to it. The feed must therefore also
-contain its own address (self_link.py).
+A browser chooses a feed reader by the media type, and passes only a temporary file to the reader. The feed must
+therefore also contain its own address (self_link.py).
 """
 
 import re
@@ -29,10 +29,10 @@ def media_type_of(
 ) -> str:
     """Return the Content-Type with which to serve a feed.
 
-    `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset remains,
+    `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset is kept,
     unless it is unknown (`utf-9`) or contradicts the byte order mark. No charset is added, so that the document's
-    declaration counts (RFC 7303, section 3). Other parameters remain if the type stays the same. A CDF channel keeps
-    its declared type.
+    declaration counts (RFC 7303, section 3). Other parameters are kept with an unchanged type. A CDF channel keeps its
+    declared type.
     """
     if channel.kind is Kind.CDF:
         return declared or _CDF

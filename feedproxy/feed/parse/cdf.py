@@ -21,8 +21,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 def read(document: XmlTree, items: Items) -> Channel | None:
     """Return the channel of a CDF document, or None for another vocabulary.
 
-    A root `CHANNEL` in capitals needs any element of CDF or an `href`. A root in another spelling needs an `href`, or a
-    name of _DISTINCTIVE in the root or its first item, because many vocabularies have elements `channel` and `item`.
+    A root `CHANNEL` in capitals needs any element of CDF or an `href`. Many vocabularies have elements `channel` and
+    `item`. Therefore a root in another spelling needs an `href`, or a name of _DISTINCTIVE in the root or its first
+    item.
     """
     root = document.root
     if qualified_name(root)[1] != "CHANNEL":
@@ -47,7 +48,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 def _interval(root: Element) -> Seconds | None:
     """Return the interval of the schedule in seconds (`INTERVALTIME`), or None without an interval.
 
-    Return 0, which is no valid interval, if a number is invalid.
+    An invalid number gives 0, which is no valid interval.
     """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):

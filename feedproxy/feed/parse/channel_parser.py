@@ -39,7 +39,7 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
     """Return the channel of a small document, which is parsed into one tree.
 
-    Return None for a document that `_read_streaming` must parse, in three times the time.
+    Return None for a document that must be streamed. Streaming takes three times as long.
     """
     parsed = xml_parser.parse_small(text)
     if parsed is None:

@@ -1,7 +1,7 @@
 """Scan of a feed's channel that skips the items, which take most of the parsing time.
 
 The bytes around the items form a short document, which is parsed alone. The items must follow each other with nothing
-between them; channel_parser.py parses every other document. Until then, `well_formed` says nothing about the items.
+between them; channel_parser.py parses every other document. `well_formed` then says nothing about the items.
 """
 
 import re

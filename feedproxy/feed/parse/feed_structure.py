@@ -1,11 +1,11 @@
 """Check whether a document has the structure of a feed.
 
-The name of the root element does not suffice: other vocabularies also have `rss` (resident set size), `feed` (for
-animals) and `channel` (of television), perhaps with data of one client, and copies are shared between clients.
+The name of the root element does not suffice, because other vocabularies also have `rss` (resident set size), `feed`
+(for animals) and `channel` (of television). Copies of feeds are shared, but such a document may have one client's data.
 
-A version number or a namespace declares the vocabulary, and one element confirms it. Without a declaration, one element
-that only feeds have suffices, or two other elements of feeds, or the absence of unknown elements. Empty elements are
-accepted. Elements in other namespaces are ignored.
+A version number or a namespace declares the vocabulary, and one element confirms the declaration. Without a
+declaration, a document needs one element that only feeds have, two other elements of feeds, or no unknown element.
+Empty elements are accepted. Elements in other namespaces are ignored.
 """
 
 import re

@@ -67,7 +67,7 @@ def _version(feed: dict[str, object]) -> str:
 
 
 def schedule(feed: dict[str, object]) -> Schedule:
-    """Return the schedule of the feed, of which JSON Feed has only the end (`expired`).
+    """Return the schedule of the feed: in JSON Feed only its end (`expired`).
 
     "If the value is true, then it's expired. Any other value, or the absence of expired, means the feed may continue to
     update." -- JSON Feed 1.1
@@ -83,7 +83,7 @@ def websub_hubs(hubs: object) -> tuple[str, ...]:
 def rsscloud(hubs: object) -> Cloud | None:
     """Return the first rssCloud in the member `hubs` as the element of RSS, or None.
 
-    JSON Feed states an address without a protocol, so the protocol is http-post.
+    JSON Feed states only an address, which suffices for the protocol http-post.
     """
     for address in _addresses(hubs, _RSSCLOUD):
         try:

@@ -43,7 +43,7 @@ def first(channel: Element, core: str, name: str) -> str:
 
 
 def _new_feed_url(channel: Element) -> str:
-    """Return the text of itunes:new-feed-url."""
+    """Return the text of itunes:new-feed-url, or ""."""
     for namespace, local, element in children(channel):
         if local == "new-feed-url" and xml_elements.is_itunes(namespace):
             return text_of(element)

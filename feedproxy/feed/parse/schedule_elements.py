@@ -1,4 +1,4 @@
-"""Parser of schedule hints. A Schedule names invalid hints only in its notes.
+"""Parser of schedule hints. Invalid hints are named only in the notes of the Schedule.
 
 A value with one possible meaning is accepted ("06", "24", "SUN"). Other values are ignored, because a wrong hint would
 delay updates.
@@ -15,7 +15,7 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Largest number of a hint. Larger numbers count as this one, which exceeds all later limits."""
+"""Largest number of a hint. Larger numbers are reduced to it, and later limits reduce it further."""
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
 _LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40

@@ -80,10 +80,8 @@ def states_end(element: Element) -> bool:
 
 
 def schedule(channel: Element, core: str) -> Schedule:
-    """Return the schedule from elements of RSS, in the namespace `core`, and of the modules.
-
-    The modules are the syndication module, iTunes and Podcasting 2.0.
-    """
+    """Return the schedule from elements of RSS (in the namespace `core`), the syndication module, iTunes and Podcasting
+    2.0."""
     own: dict[str, list[str]] = {}
     update: dict[str, list[str]] = {}
     hours: list[str] = []

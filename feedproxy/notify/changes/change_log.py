@@ -51,7 +51,7 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    Its instant is that of the last observed change. For a new feed, it is the instant of the first fetch.
+    The snapshot has the instant of the last observed change, or for a new feed that of the first fetch.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
@@ -74,8 +74,8 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
-        A digest of bytes cannot be compared with a digest of parsed content. A snapshot of an evicted and refetched
-        feed may therefore be parsed first, and recorded in a second transaction.
+        A feed that the store evicted and fetched again has only a digest of its bytes. If the database has a digest of
+        its parsed content, the feed is parsed, and recorded in a second transaction.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[Change], list[FeedSnapshot]]:
@@ -180,7 +180,7 @@ class ChangeLog:
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path of a normalised URL, because a ping may name http for a feed with https."""
+    """Return host and path of a normalised URL. Without the scheme, a ping may name http for a feed with https."""
     split = urlsplit(url)
     return f"{split.netloc}{split.path or '/'}"
 

@@ -60,10 +60,9 @@ def parse_archive_hour(path: str) -> Instant | None:
 
 
 def write_document(entries: Iterable[WeblogEntry], *, updated: Instant, count: int, minutes: bool) -> bytes:
-    """Return the document. An entry's attribute `when` is its age at `updated`, in minutes or (`minutes` is False)
-    seconds.
+    """Return the document. `count` is the value of its attribute `count`.
 
-    `count` is the value of the document's attribute `count`.
+    An entry's attribute `when` is its age at `updated`, in minutes, or in seconds if `minutes` is False.
     """
     lines = [
         '<?xml version="1.0" encoding="utf-8"?>',

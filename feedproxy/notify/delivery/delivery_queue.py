@@ -55,7 +55,7 @@ class DeliveryOutcome:
     """Instant of the next attempt, or None if the delivery has ended."""
     remove: bool = False
     started: Instant = math.inf
-    """Instant at which the attempt began. The outcome does not replace a subscription's `note` from a later push."""
+    """Instant at which the attempt began. A subscription's `note` that a push has set since then is kept."""
 
 
 class DeliveryQueue:

@@ -149,7 +149,7 @@ class DeliveryWorker:
     async def resolves_to(self, url: str, address: str) -> bool:
         """Return whether the host of `url` resolves to the client's own `address`.
 
-        Raises Forbidden, BadTarget, or Unreachable if the URL may not or cannot be called.
+        Raises Forbidden or BadTarget for a forbidden URL, and Unreachable if the host cannot be resolved.
         """
         own = _normalise_address(address)
         return own in map(_normalise_address, await self._caller.resolve(url))

@@ -43,8 +43,7 @@ class PingReceiver:
         return await self._respond(ping_messages.parse_extended_ping, parameters, call)
 
     async def page(self, call: Call) -> Response:
-        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page". Its status is 200, 400, 429 or
-        503."""
+        """Answer `/pingSiteForm?name=…&url=…` with "an HTML human readable page", and status 200, 400, 429 or 503."""
         try:
             query = parse_qs(call.query, keep_blank_values=True, max_num_fields=20)
         except ValueError:

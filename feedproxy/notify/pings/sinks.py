@@ -98,7 +98,7 @@ def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str =
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
-    """Return a ping of the sink about the site in `ping`, which the operator has requested."""
+    """Return the delivery of the operator's ping to a sink, about the site in `ping`."""
     data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 
@@ -144,7 +144,7 @@ class PingSinks:
                 yield DeliveryRequest(self.name, "ping", change.target, sink, change=change.number)
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the ping, with the feed's current title and site."""
+        """Return the ping, with the feed's current title and site, or None to drop it."""
         settings, request = self._settings(), delivery.request
         if request.callback not in settings.ping_sinks:
             return None  # the operator has removed the sink

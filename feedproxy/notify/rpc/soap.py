@@ -33,7 +33,7 @@ class SoapCall:
 
 
 def parse_document(content: bytes) -> Element:
-    """Return the root element of a document. Raises InvalidCall for ill-formed XML, a document type or entities."""
+    """Return the root element of a document. Raises InvalidCall for ill-formed XML and for a document type."""
     if is_excessive(content) or safe_length(content) < len(content):
         raise InvalidCall("the call has too many elements, attributes or lines")
     try:

@@ -22,7 +22,7 @@ CONTENT_MAX = 65_536
 """Largest call in bytes. A subscription to a hundred feeds has about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Maximum number of occurrences of characters in a call, which limits the time of its parsing in the event loop.
+"""Maximum number of occurrences of each character in a call, which limits the time of its parsing in the event loop.
 
 A subscription to a hundred feeds has some hundreds of each character.
 """
@@ -31,7 +31,7 @@ NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
 """XML-RPC fault codes (Specification for Fault Code Interoperability)."""
 
 type Method = Callable[[tuple[Any, ...], Call], Awaitable[Any]]
-"""Function that returns the result of a call, as a value for xmlrpc.client. It raises InvalidCall."""
+"""Function that returns the result of a call, as a value that xmlrpc.client can write. Raises InvalidCall."""
 
 
 class XmlRpcDispatcher:

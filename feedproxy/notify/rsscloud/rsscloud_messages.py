@@ -21,17 +21,17 @@ NAME = "rsscloud"
 
 
 URLS_MAX = 100
-"""Maximum number of feeds in one registration, which causes only one verification."""
+"""Maximum number of feeds in one registration, for which feedproxy sends one verification."""
 
 FAULT_CODE = 4
-"""Fault code in all faults of rssCloud, as other implementations have it."""
+"""Fault code of all rssCloud faults, also in other implementations."""
 
 SOAP_NAMESPACE = "http://www.soapware.org/"
 
 _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
-"""Names of a cloud's own procedures, without prefix, which a callback must not have.
+"""Names of a cloud's own procedures, without prefix. The procedure of a callback must not have such a name.
 
 Any cloud answers a call of `ping` with true, so the answer would not prove that the server is an aggregator.
 """

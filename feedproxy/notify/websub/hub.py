@@ -1,7 +1,8 @@
 """The WebSub hub at `/-/hub`: it verifies subscription requests, and sends feeds to subscribers.
 
-A request causes one GET of the callback, as a delivery in the queue. Until the callback has answered the challenge, an
-existing subscription stays unchanged. The content of a delivery is read from the store when it is sent.
+A subscription request causes one GET of the callback, as a delivery in the queue. An existing subscription stays
+unchanged until the callback has answered the challenge. The content of a delivery is read from the store when it is
+sent.
 """
 
 import json
@@ -111,7 +112,7 @@ class Hub:
         return plain_text(202, "the request will be verified")
 
     async def _accept_publish(self, request: PublishRequest, source: str, base: str) -> None:
-        """Accept a publish request as a ping: fetch its stored feeds, and ignore other topics."""
+        """Accept a publish request as a ping: fetch those of its topics that are stored, and ignore the others."""
         refresh_requests, feeds = self._service.refresh_requests, list[str]()
         for topic in request.topics:
             try:
@@ -270,7 +271,7 @@ class Hub:
 
 
 def _copy_to_send(resource: Resource) -> StoredResponse | None:
-    """Return the variant for a request without special fields, or else the newest variant of the feed.
+    """Return the variant that suits a request without fields, or else the newest variant of the feed.
 
     Return None if the origin restricts access to the feed (401 or 451), because the copy is then not for all clients.
     """
@@ -302,9 +303,9 @@ def _is_unsubscription(delivery: Delivery) -> bool:
 
 
 def granted_lease(requested: int | None, longest: int) -> int:
-    """Return the lease to grant in seconds: the `requested` lease within LEASE_MIN and `longest`, or `longest` by
-    default.
+    """Return the lease to grant in seconds: `requested`, but at least LEASE_MIN and at most `longest`.
 
-    "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual lease durations."
+    A request without a lease (None) gets `longest`. "Hubs MUST enforce lease expirations, and MUST NOT issue perpetual
+    lease durations."
     """
     return int(max(LEASE_MIN, min(longest if requested is None else requested, longest)))

@@ -21,8 +21,7 @@ def signature(secret: str, body: bytes, method: str) -> str:
 
 
 def is_signed(value: str | None, secret: str, body: bytes) -> bool:
-    """Return whether X-Hub-Signature is valid for this secret and body, in constant time. An empty secret gives
-    False."""
+    """Return whether X-Hub-Signature is valid for this secret and body, in constant time. False without a secret."""
     method, _, digest = (value or "").strip().partition("=")
     if not secret or method.lower() not in METHODS or not digest.isascii():
         return False

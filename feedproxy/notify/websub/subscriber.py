@@ -1,12 +1,12 @@
 """The WebSub subscriber: it subscribes at the hubs of feeds that clients read.
 
-If a feed has readers and names hubs, the subscriber requests a subscription at one hub after another, until a hub
-accepts. If the feed has no more readers, or names other hubs, it unsubscribes. It checks feeds every SWEEP_INTERVAL
-seconds, and when their content changes.
+If a feed has readers and names hubs, the subscriber tries one hub after another until a hub accepts. If the feed has no
+more readers, or names other hubs, the subscriber unsubscribes. Feeds are checked every SWEEP_INTERVAL seconds, and when
+their content changes.
 
 Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN` ("changed when subscriptions are renewed"). Only
-the last verified token is valid. A subscription has two secrets: `https_secret` for hubs at https URLs, and another for
-hubs at http URLs, because a listener on the network can read it.
+the last verified token is valid. A subscription has two secrets for signatures, because the secret for a hub at an http
+URL can be read on the network: `https_secret` goes only to hubs at https URLs.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ RECHECK_FOR: Seconds = 60
 PENDING_CHECKS_MAX = 10_000
 """Maximum number of feeds that wait for their check. Further feeds wait for the next check of all feeds."""
 VERIFICATION_TIMEOUT: Seconds = DAY
-"""Seconds within which a hub must verify a request, and after which a hub that refused is tried again."""
+"""Seconds within which a hub must verify a request. After the same time, a hub that refused is tried again."""
 REDIRECTS_MAX = 3
 """Maximum number of redirects of one request to a hub."""
 
@@ -137,7 +137,7 @@ class Subscriber:
                 await self._check(target)
 
     async def _check(self, target: str) -> bool:
-        """Subscribe or unsubscribe, as required. Return False if the feed has a hub but no readers yet."""
+        """Subscribe or unsubscribe, as required. Return False if the feed names a hub but has no readers yet."""
         subscriptions = await self._service.subscriptions.all(role=Role.PUBLISHER, protocol=NAME, topic=target)
         discovered = self._discover(target, self._service.proxy.store.peek(target))
         for subscription in subscriptions:

@@ -1,8 +1,8 @@
 """Callback URLs of feedproxy's subscriptions, `/-/push/websub/ID.TOKEN`: verifications, denials, and pushed feeds.
 
-Pushed content replaces the copy if it is the whole feed (refresh/policy/pushed_content.py) and signed with the secret
-that the hub got by https. For feeds fetched by http, the secret that a hub got by http suffices. Any other push causes
-one fetch, as a ping does.
+Pushed content replaces the copy if it is the whole feed (refresh/policy/pushed_content.py) and signed with a secret.
+The secret must have gone to the hub by https, unless the feed itself is fetched by http. Any other push causes one
+fetch, as a ping does.
 """
 
 import hmac
@@ -36,7 +36,8 @@ LEASE_MIN: Seconds = 60
 """Shortest lease in seconds. A hub's shorter lease counts as LEASE_MIN, which limits the frequency of renewals."""
 
 RENEWAL_MARGIN_MAX: Seconds = DAY
-"""Longest time in seconds between the renewal of a lease and its end. A short lease is renewed after nine tenths."""
+"""Longest time in seconds between the renewal of a lease and its end. A lease below ten days is renewed when a tenth is
+left."""
 
 
 class SubscriberCallback:

@@ -23,8 +23,7 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text that equals `text`, which is cached if it is new. Raises TypeError if `text` is not a
-        str."""
+        """Return the cached text equal to `text`, after adding a new text. Raises TypeError if `text` is not a str."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > SHARED_LENGTH_MAX:
@@ -44,7 +43,7 @@ class Interner:
         return cached
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return the cached field line that equals this line, which is cached if it is new.
+        """Return the cached field line equal to this line, after adding a new line.
 
         Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
         write to a shared store.

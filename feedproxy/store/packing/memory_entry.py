@@ -45,8 +45,8 @@ class MemoryEntry:
     def __init__(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
         """Create an unpacked entry.
 
-        A caller passes the `size` of the resource in memory, in bytes, and its encoded `header` (resource_codec.py), if
-        known.
+        `size` is the memory of the resource in bytes, or None. `header` is its encoded header (resource_codec.py), or
+        b"".
         """
         self._resource: Resource | ref[Resource] | None = resource
         self._target = resource.target

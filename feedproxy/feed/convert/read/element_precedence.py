@@ -1,7 +1,6 @@
-"""Choice between the statements that a document makes about a channel or an item.
+"""Choice between the statements of a document that repeat or contradict each other.
 
-from_rss_and_atom.py extracts all statements, which may repeat or contradict each other. The functions of this module
-select the statements that become part of the model.
+from_rss_and_atom.py extracts the statements. The chosen ones become the model.
 """
 
 import re
@@ -101,9 +100,9 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 
 
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
-    """Return each link once, the link to the page first. A page in HTML precedes other pages.
+    """Return each link once, the link to the page first. Pages in HTML precede other pages.
 
-    A link with rel="alternate" to the feed's own address does not lead to a page, and is omitted.
+    A link with rel="alternate" to the feed's own address is omitted, because it does not lead to a page.
     """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -142,8 +141,7 @@ def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | 
 
 
 def apply_image_size(image: Image | None, extensions: tuple[Node, ...]) -> tuple[Image | None, tuple[Node, ...]]:
-    """Return the channel's picture with the size of its Media RSS thumbnail, and the extensions without this
-    thumbnail."""
+    """Return the channel's picture with the size of its Media RSS thumbnail, and all other extensions."""
     if image is None or image.width or image.height:
         return image, extensions
     for at, node in enumerate(extensions):
@@ -167,10 +165,10 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use the item's dc:identifier as its id if it is the original id. Return the unused extensions.
+    """Use the item's dc:identifier as its id if this is the original id. Return the unused extensions.
 
-    It is the original id if the item's IRI (atom:id or rdf:about) equals it, or is a name-based UUID (RFC 9562, section
-    5.5), as in feedproxy's renderings. Any other dc:identifier may be that of a book.
+    The original id equals the item's IRI (atom:id or rdf:about), unless that IRI is a name-based UUID (RFC 9562,
+    section 5.5), as in feedproxy's renderings. Any other dc:identifier may be that of a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -215,13 +213,13 @@ def _itunes_image(statements: Extract) -> Image | None:
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first iTunes element with this name, or "". The element remains an extension."""
+    """Return the text of the first iTunes element with this name, or "", and keep the element as extension."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 
 
 def _described_by_media(extensions: Iterable[Node]) -> Text | None:
-    """Return the description of an item's media (Media RSS), or None. It is the only text of items of video sites."""
+    """Return the description of an item's media (Media RSS), or None. Items of video sites have no other text."""
     for node in extensions:
         if node.namespace != MEDIA:
             continue
@@ -232,7 +230,7 @@ def _described_by_media(extensions: Iterable[Node]) -> Text | None:
 
 
 def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
-    """Return content and summary. The description of RSS is the content of an item without another text."""
+    """Return content and summary. If RSS's description is the only text, it is the content."""
     content = statements.texts.get("content") or statements.texts.get("atom:content")
     summary = statements.texts.get("atom:summary")
     description = statements.texts.get("summary")
@@ -244,7 +242,7 @@ def _bodies(statements: Extract) -> tuple[Text | None, Text | None]:
 def _item_dates(statements: Extract) -> tuple[int | None, int | None]:
     """Return the dates of publication and of the update.
 
-    The single date of RSS is the date of publication, unless it equals the date of the update.
+    RSS has one date, which counts as the date of publication unless it equals the date of the update.
     """
     instants = statements.dates
     updated = _first(instants, "atom:updated", "dcterms:modified", "lastbuilddate")

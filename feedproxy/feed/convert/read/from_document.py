@@ -22,9 +22,9 @@ ITEMS_MAX = 10_000
 
 
 def read(body: bytes, content_type: str | None = None, *, address: str = "") -> Feed | None:
-    """Return the model of the feed in `body`, which has no content coding, or None if it is not a feed.
+    """Return the model of the feed in `body`, or None if it is not a feed. `body` has no content coding.
 
-    `address` is the feed's address. Relative links are resolved against it, unless the document gives another base.
+    `address` is the feed's address, against which relative links are resolved unless the document gives another base.
     """
     parsed = read_channel(body, content_type)
     return read_parsed(parsed, body, content_type, address=address) if parsed is not None else None
@@ -130,7 +130,7 @@ class _ModelReader:
         return base
 
     def _fallback(self, element: xml_parser.Element) -> str:
-        """Return the base of relative links: the document's address, or if unknown, the self link or the page.
+        """Return the base of relative links: the document's address if known, or else the self link or the page.
 
         The first result is kept, so that all items get the same base.
         """
@@ -169,7 +169,7 @@ def with_rendering_address(feed: Feed, address: str) -> Feed:
 
 
 def with_source_address(feed: Feed, address: str = "", *, modified: int | None = None) -> Feed:
-    """Return the feed with `address` as missing self link, and with `modified` as missing date.
+    """Return the feed with a self link and a date: `address` and `modified` if the document states none.
 
     `address` is the URL from which the feed was fetched, and `modified` its Last-Modified.
     """

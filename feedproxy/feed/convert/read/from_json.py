@@ -60,7 +60,7 @@ _ITEM = frozenset(
 def read(data: bytes, *, address: str = "", with_custom: bool = True, items_max: int = 10_000) -> Feed | None:
     """Return the model of a document in UTF-8, or None if it is not a feed.
 
-    `with_custom` permits reading feedproxy's custom objects.
+    With `with_custom`, feedproxy's own custom objects are read, too.
     """
     parsed = jsonfeed.read(data, sound=True)
     if parsed is None:
@@ -136,7 +136,6 @@ def item(document: dict[str, Any], base: str, *, with_custom: bool) -> Item:
 
 
 def _repeats(plain: Text, content: Text) -> bool:
-    """Return whether an item's plain text has only the words of its HTML."""
     return "".join(plain.value.split()) == "".join(markup.to_plain(content).split())
 
 

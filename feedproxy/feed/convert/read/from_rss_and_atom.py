@@ -1,6 +1,6 @@
 """Extraction of statements about a channel or an item from XML elements.
 
-Documents mix vocabularies, so the elements of RSS, Atom and modules are read in every format.
+Documents mix vocabularies, so elements of RSS, Atom and modules are read in every format.
 """
 
 from base64 import b64decode
@@ -260,7 +260,7 @@ def _ambiguous(statements: Extract, element: Element) -> Text | None:
 def _construct(element: Element, base: str) -> Text | None:
     """Return a text of Atom (RFC 4287, sections 3.1 and 4.1.3), or None if it is empty.
 
-    In Atom 0.3, the attribute `mode` tells whether the text is elements, escaped, or Base64.
+    In Atom 0.3, the attribute `mode` distinguishes elements, escaped text, and Base64.
     """
     kind = (element.get("type") or "text").strip().lower()
     src = markup.resolve(base, element.get("src") or "")
@@ -281,7 +281,7 @@ def _construct(element: Element, base: str) -> Text | None:
 
 
 def _decode_base64(element: Element, kind: str) -> str | None:
-    """Return the text of Atom 0.3's mode="base64", or None if it is invalid or of another media type."""
+    """Return a text that Atom 0.3 has in Base64, or None if it is invalid or of another media type."""
     if kind not in ("text", "html", "text/plain", "text/html", "application/xhtml+xml"):
         return None
     try:

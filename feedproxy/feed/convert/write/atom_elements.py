@@ -1,4 +1,4 @@
-"""Writer of Atom's elements, in Atom, and in RSS for parts that RSS lacks."""
+"""Writer of Atom's elements, for Atom, and for parts that RSS lacks."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.convert.model import Feed

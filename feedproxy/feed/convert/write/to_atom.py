@@ -46,7 +46,7 @@ def _with_required_elements(feed: Feed) -> Feed:
 
 
 def atom_id(feed: Feed) -> str:
-    """Return the feed's id as an IRI: its id, its address, its page, or a UUID made from its title."""
+    """Return the feed's id as an IRI: its id, or else its address, its page, or a UUID made from its title."""
     for candidate in (feed.id, feed.address, feed.link):
         if candidate and markup.is_iri(candidate):
             return candidate
@@ -54,7 +54,7 @@ def atom_id(feed: Feed) -> str:
 
 
 def item_id(item: Item, feed: Feed) -> str:
-    """Return the item's id as an IRI: its id, its link, or a UUID made from its id or content."""
+    """Return the item's id as an IRI: its id, or else its link, or a UUID made from its id or content."""
     if markup.is_iri(item.id):
         return item.id
     if item.id:
@@ -67,9 +67,9 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
-    """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the items before it.
+    """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the items before.
 
-    An id that the document states remains, even if it is not unique. A generated id is made unique.
+    An id that the document states is kept, even if it is not unique. A generated id is made unique.
     """
     identity = item_id(item, feed)
     if identity in previous_ids and not item.id:
@@ -83,7 +83,7 @@ def _name_based_uuid(name: str) -> str:
 
 
 def _default_author(feed: Feed) -> str:
-    """Return the author's name for a feed without authors: its webmaster, or its title."""
+    """Return an author's name for a feed without authors: its webmaster, or its title."""
     if feed.webmaster is not None and feed.webmaster.name:
         return feed.webmaster.name
     return markup.to_line(feed.title) or out.heading(feed)

@@ -40,7 +40,7 @@ def body(item: Item) -> Text | None:
 
 
 def direction(model: Feed | Item, default: str = "") -> str:
-    """Return the direction of a channel's or item's text: as stated, of its language, or `default`."""
+    """Return the text direction of a channel or item: the stated one, that of its language, or `default`."""
     if model.direction:
         return model.direction
     tag = model.language.lower().replace("_", "-")

@@ -103,7 +103,7 @@ def _dates(element: Element, item: Item) -> None:
 
 
 def _people(element: Element, persons: tuple[Person, ...], local: str) -> None:
-    """Write persons: the first with an email address as the element `local`, others as dc:creator.
+    """Write persons: the first as the element `local` if it has an email address, and all others as dc:creator.
 
     RSS permits only one author: "It's the email address of the author of the item".
     """

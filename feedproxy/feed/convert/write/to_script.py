@@ -1,4 +1,4 @@
-"""Writer of literals of scripting languages, which programs can read without running them.
+"""Writer of literals of scripting languages, for programs that must not run code from a feed.
 
 Each literal is a tree of dictionaries, lists, texts and whole numbers (model_as_dict.py), in ASCII. Texts are escaped,
 so that they cannot end the literal or start an interpolation.
@@ -108,10 +108,6 @@ class _Table(dict[int, str]):
 
 
 def _make_quoter(special: str, escape: Callable[[int], str]) -> Callable[[str], str]:
-    """Return a function that quotes a text.
-
-    The function writes a backslash before `special` characters, and `escape` of characters outside ASCII.
-    """
     table = _Table(special, escape)
     return lambda text: f'"{text.translate(table)}"'
 

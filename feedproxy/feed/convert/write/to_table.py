@@ -1,8 +1,8 @@
 r"""Writer of a table of items: CSV (RFC 4180) and TSV (text/tab-separated-values).
 
-Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula, which could send other cells to an
-attacker. An apostrophe before the sign prevents this. `plain_cell` removes the apostrophe. Some spreadsheets split
-cells at semicolons, tabs and line ends, so apostrophes are also inserted after these (docs/reference/formats.md).
+Spreadsheets treat a cell that begins with `=`, `+`, `-` or `@` as a formula, which could send the contents of other
+cells to an attacker. An apostrophe before the sign prevents this (docs/reference/formats.md). Some spreadsheets split
+cells at semicolons, tabs and line ends, so an apostrophe also precedes signs after these.
 
 Values in a cell are separated by line feeds. TSV has no quotation marks: a line feed, tab or backslash is written as
 `\n`, `\t` or `\\`.
@@ -49,8 +49,7 @@ _UNSEEN = r"\s\x00-\x20\x7f-\xa0\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060
 def _beginnings(separators: str) -> re.Pattern[str]:
     """Return a pattern that matches every place at which a cell may begin.
 
-    The first group has the separators and the characters that spreadsheets drop. The optional second group has the sign
-    of a formula.
+    Its first group is the separators and dropped characters, and its second group the sign of a formula, if any.
     """
     return re.compile(rf"((?:\A|[{separators}])[{separators}{_UNSEEN}\"]*+)('*+[{re.escape(FORMULA_SIGNS)}])?")
 
@@ -58,7 +57,7 @@ def _beginnings(separators: str) -> re.Pattern[str]:
 _LINE_ENDS = r"\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _CSV_BEGINNINGS = _beginnings(rf";\t{_LINE_ENDS}")
 _TSV_BEGINNINGS = _beginnings(rf";,\t{_LINE_ENDS}")
-"""Pattern of the places in a TSV cell where a formula could begin, also after a comma or semicolon."""
+"""Pattern of the places in a TSV cell at which a formula could begin, such as after a semicolon."""
 
 
 def csv_of(feed: Feed) -> bytes:

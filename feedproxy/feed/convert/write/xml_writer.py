@@ -76,12 +76,12 @@ def put_nonempty(
 
 
 def heading(feed: Feed) -> str:
-    """Return a title for a channel without a title, for formats that require one."""
+    """Return a title for a channel without one, for formats that require a title."""
     return feed.link or feed.address or "Untitled"
 
 
 def headline(item: Item) -> str:
-    """Return a title for an item without a title: the beginning of its text."""
+    """Return a title for an item without one: the beginning of its text."""
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > _HEADLINE:
@@ -137,7 +137,7 @@ def atom_generator(parent: Element, generator: Generator) -> None:
 
 
 def language_attributes(element: Element, language: str, direction: str, *, atom: bool = False) -> None:
-    """Set xml:lang and the direction of an element: `dir` in Atom, and its:dir in other formats."""
+    """Set xml:lang and the text direction of an element: `dir` in Atom, and its:dir in other formats."""
     if language:
         element.set(f"{{{XML}}}lang", language)
     if direction:
@@ -183,7 +183,7 @@ def text_input(parent: Element, values: TextInput | None, core: str) -> None:
 
 
 def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "") -> None:
-    """Write RSS's picture, with the channel's title and link if it has none."""
+    """Write RSS's picture. A picture without title and link gets the channel's."""
     element = put(parent, core, "image")
     if about:
         element.set(about, picture.url)
@@ -200,16 +200,16 @@ def image(parent: Element, picture: Image, feed: Feed, core: str, about: str = "
 
 
 def image_size(channel: Element, picture: Image | None) -> None:
-    """Write the size of the channel's picture as a Media RSS thumbnail, for Atom and RSS 1.0, which lack it."""
+    """Write the size of the channel's picture as a Media RSS thumbnail, for formats without a size (Atom, RSS 1.0)."""
     if picture is not None and (picture.width or picture.height):
         put(channel, MEDIA, "thumbnail", url=picture.url, width=picture.width, height=picture.height)
 
 
 def identifier(element: Element, item: Item, name: str) -> None:
-    """Write the item's id, unless it equals `name`, the IRI of the item in atom:id or rdf:about.
+    """Write the item's id, unless it equals `name`, the item's IRI in atom:id or rdf:about.
 
-    A permalink becomes RSS's `guid`, and any other id dc:identifier. If the item already has a dc:identifier, any id
-    becomes `guid`.
+    A permalink becomes RSS's `guid`, and any other id becomes dc:identifier, or `guid` if the item already has a
+    dc:identifier.
     """
     others = any((node.namespace, node.name) == (DC, "identifier") for node in item.extensions)
     if not item.id or not (others or item.id != name or item.is_permalink != (item.links[:1] == (Link(item.id),))):
@@ -231,7 +231,7 @@ def people(parent: Element, persons: Iterable[Person]) -> None:
 def item_body(element: Element, item: Item, core: str) -> None:
     """Write the item's texts: the summary as description, and the content as content:encoded.
 
-    The content of an item without a summary becomes the description.
+    Without a summary, the content is the description.
     """
     content, summary = item.content, item.summary
     if content is not None and content.type not in ("text", "html"):
@@ -263,7 +263,7 @@ def put_image(element: Element, url: str) -> None:
 
 
 def extra_links(element: Element, links: Iterable[Link], page: str) -> None:
-    """Write all links except the link to `page`, for which RSS has its own element."""
+    """Write all links except that to `page`, for which RSS has its own element."""
     for link in links:
         if link != Link(page):
             atom_link(element, link)
