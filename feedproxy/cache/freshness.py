@@ -84,6 +84,7 @@ class Freshness:
     limit: Allowance | None = None
 
     def is_fresh(self, now: Instant) -> bool:
+        """Return True if the response is fresh at the instant `now`."""
         # "response_is_fresh = (freshness_lifetime > current_age)"
         return now < self.expires
 

@@ -122,6 +122,7 @@ class Content:
         return label, self.bodies.get(label, b"")
 
     def size(self) -> int:
+        """Return the size of the bodies in all codings together, in bytes."""
         assert isinstance(self.bodies, Bodies)
         return self.bodies.size
 

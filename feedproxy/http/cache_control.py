@@ -1,13 +1,7 @@
 """Cache-Control as a value (RFC 9111, section 5.2), and targeted fields such as CDN-Cache-Control (RFC 9213).
 
-Parsing is lenient in form and strict in meaning. Commas, semicolons and spaces separate directives, so that no
-directive is overlooked. An invalid lifetime counts as 0:
-
-"Caches are encouraged to consider responses that have invalid freshness information ... to be stale." -- RFC 9111,
-section 4.2.1
-
-If a directive is repeated, the more restrictive value counts. A mistake can then cost a request to the origin, but
-cannot reveal a private response.
+Commas, semicolons and spaces separate directives. An invalid lifetime counts as 0, because RFC 9111 recommends to
+consider the response stale (section 4.2.1). If a directive is repeated, the more restrictive value counts.
 """
 
 import math
@@ -22,8 +16,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.structured_fields import Token, parse_dictionary
 
 DELTA_SECONDS_MAX = 2**31
-"""Upper limit of a duration, in seconds. For a greater value, "the cache MUST consider the value to be 2147483648
-(2^31) or the greatest positive integer it can conveniently represent" -- RFC 9111, section 1.2.2."""
+"""Upper limit of a duration, in seconds: 2^31 (RFC 9111, section 1.2.2). Greater values are reduced to the limit."""
 
 _DIRECTIVE = re.compile(r"""([^\s,;="]+)(?:=("(?:[^"\\]|\\.)*+"|[^\s,;]*+))?""", re.DOTALL)
 _DIGITS = re.compile(r"[0-9]+")
@@ -52,10 +45,9 @@ _QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private"
 class CacheControl:
     """The directives of a message's Cache-Control.
 
-    Durations are in seconds, at most 2**31, and None if absent. `no_cache` and `private` are true if these directives
-    occur without an argument. The fields that such a directive names in an argument are in `no_cache_fields` and
-    `private_fields`, in lower case. A max-stale without an argument is math.inf. `present` is True if the message has
-    the field.
+    Durations are in seconds, at most 2**31, and None if absent. `no_cache` and `private` are true if the directive has
+    no argument. `no_cache_fields` and `private_fields` contain the field names in their arguments, in lower case. A
+    max-stale without an argument is math.inf. `present` is true if the message has Cache-Control.
     """
 
     no_store: bool = False
@@ -79,7 +71,7 @@ class CacheControl:
 
     @classmethod
     def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
-        """Parse all lines of a field together and return the directives."""
+        """Return the directives in all lines of a field."""
         if name == "cache-control":
             return _cache_control(fields)
         combined = fields.combined(name)
@@ -99,7 +91,7 @@ class CacheControl:
 
 
 def without_directives(fields: Fields, *names: str) -> str:
-    """Return the text of Cache-Control without the directives `names`, which must be in lower case."""
+    """Return the text of Cache-Control without the directives `names`. The names are in lower case."""
     combined = fields.combined("cache-control") or ""
     return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 
@@ -109,10 +101,10 @@ _PRAGMA = CacheControl(no_cache=True)
 
 
 def parse_targeted(fields: Fields, name: str) -> CacheControl | None:
-    """Parse a targeted field such as CDN-Cache-Control. Return None if the field must be ignored.
+    """Return the directives of a targeted field such as CDN-Cache-Control, or None if the field must be ignored.
 
-    "If a targeted field in a given response is empty, or a parsing error is encountered, that field MUST be ignored by
-    the cache" -- RFC 9213, section 2.1. A duration that is not an integer counts as 0.
+    An empty or malformed targeted field is ignored (RFC 9213, section 2.1). A duration that is not an integer counts as
+    0.
     """
     combined = fields.combined(name)
     return None if combined is None else _parse_targeted(combined)
@@ -176,10 +168,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Parse a number of seconds, quoted or not, and return it. Return 0 if the value is invalid.
-
-    "recipients ought to accept both forms" -- section 5.2
-    """
+    """Return a number of seconds, quoted or not (section 5.2), or 0 if the number is invalid."""
     digits = unquote(argument or "")
     if not _DIGITS.fullmatch(digits):
         return 0.0
@@ -189,9 +178,6 @@ def _seconds(argument: str | None) -> Seconds:
 
 
 def _field_names(argument: str | None) -> frozenset[str]:
-    """Return the field names in the argument of a directive.
-
-    If a name is invalid, no name is returned, and the directive counts as one without an argument.
-    """
+    """Return the field names in the argument of a directive, or an empty set if a name is invalid."""
     names = [name.strip().lower() for name in unquote(argument or "").split(",") if name.strip()]
     return frozenset(names) if all(map(is_token, names)) else frozenset()

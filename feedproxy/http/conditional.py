@@ -1,9 +1,8 @@
 """Evaluation of conditional requests, in the order of RFC 9110, section 13.2.2.
 
-A representation has several tags: one for each content coding, and the origin's. A client that has the content in one
-coding does not need it in another, so If-None-Match is compared with all tags. Other software may have changed a tag on
-its way. If no tag matches, only the bases of the tags are compared: the parts that identify the content without its
-coding (etag.py).
+A representation has one tag for each content coding, and the origin's tag. If-None-Match is compared with all of them,
+because a client that has the content in one coding needs it in no other. If no tag matches, only the bases of the tags
+are compared (etag.py), because other software may have changed a tag.
 """
 
 import math
@@ -21,30 +20,32 @@ _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
-"""Number of seconds by which the clock of a client or origin may be slow. A client may state the time of its last
-request in If-Modified-Since. If its clock is slow, the stated time is too early. A client therefore counts as having
-the current version if this version was stored less than SKEW seconds after the stated time."""
+"""Maximum seconds by which a client's clock may be slow.
+
+Some clients send the time of their last request in If-Modified-Since. A slow clock makes that time too early. A client
+therefore counts as having a version that was stored less than SKEW seconds after that time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
     """The outcome that the conditions do not prevent the usual response. `by` names the condition that was true, if
-    there was one."""
+    any."""
 
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The outcome that the response is 304, because the client has the representation. `by` names the field that
-    decided it."""
+    """The outcome that the response is 304, because the client has the representation. `by` names the deciding
+    field."""
 
     by: str
 
 
 @dataclass(frozen=True, slots=True)
 class PreconditionFailed:
-    """The outcome that the response is 412. `by` names the field with the condition that was false."""
+    """The outcome that the response is 412. `by` names the field with the false condition."""
 
     by: str
 
@@ -66,19 +67,17 @@ def evaluate(
     now: Instant | None = None,
     earlier_versions: tuple[Instant, Instant] | None = None,
 ) -> Outcome:
-    """Evaluate the preconditions of a request against the current representation, and return the outcome.
+    """Return the outcome of a request's preconditions for the current representation.
 
     `tags` are the representation's tags in all codings. `own_base` is the base of this proxy's own tags. `date` is the
-    stored response's Date, which is used if there is no Last-Modified (RFC 9111, section 4.3.2). `exists` is False if
-    the target has no current representation.
+    stored response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2). `exists` is false without
+    a current representation.
 
-    Invalid dates are ignored. An If-Modified-Since later than `now` is also ignored, unless it equals Last-Modified: it
-    comes from a wrong clock, and a 304 would hide versions that are published before that time. ("A date which is later
-    than the server's current time is invalid" -- RFC 2616, section 14.25; RFC 9110 does not specify it.)
+    Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified, because
+    a 304 would hide versions that are published before that time.
 
-    `earlier_versions` is a pair of instants: when the first known version was stored, and when the current version was
-    stored. A client may send the time of its last request as If-Modified-Since. If that time lies between the two
-    instants, the client has an earlier version, even if Last-Modified is older than that time.
+    `earlier_versions` is the time of storing of the first known version and of the current version. A date between the
+    two times shows that the client has an earlier version, even if Last-Modified is older.
     """
     conditions = _conditions(fields)
     if not conditions or method in _UNCONDITIONAL:
@@ -107,8 +106,8 @@ def range_applies(
 ) -> bool:
     """Return True if If-Range permits the Range, or is absent (section 13.1.5).
 
-    `tag` is the tag of the bytes that would be sent. If the value of If-Range is a date, it must equal Last-Modified,
-    and Last-Modified must be a strong validator: at least one second before the response's `date` (section 8.8.2.2).
+    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified, and Last-Modified
+    must be a strong validator: at least one second before the response's `date` (section 8.8.2.2).
     """
     condition = fields.combined("if-range")
     if condition is None:

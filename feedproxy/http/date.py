@@ -1,8 +1,7 @@
 """Parsing and formatting of HTTP-date.  RFC 9110, section 5.6.7
 
-Three forms are parsed, and one is written. A date in another form, or in another zone than GMT, is invalid (RFC 9111,
-section 4.2), and an invalid Expires counts as a time in the past (section 5.3). Names are case-insensitive (section
-4.2). The name of the day is ignored: servers often get it wrong, and nothing depends on it.
+A date in another form, or in another zone than GMT, is invalid (RFC 9111, section 4.2). Names of months are
+case-insensitive. The name of the day is ignored, because servers often get it wrong.
 """
 
 import math
@@ -31,11 +30,11 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Reference time for two-digit years if the caller does not give the current time, in Unix seconds."""
+"""Default time for the century of two-digit years, in Unix seconds."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
-    """Parse an HTTP-date and return its instant. Return None if the date is invalid.
+    """Return the instant of an HTTP-date, or None if the date is invalid.
 
     `now` decides the century of an rfc850-date. A leap second (`:60`) counts as the first second of the next minute.
     """
@@ -55,10 +54,9 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
 
 @memoize_short()
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
-    """Parse a date and return its instant.
+    """Return the instant of a date, or None if the date is invalid.
 
-    For a date with a two-digit year, return the six numbers of the date and time, because the century depends on the
-    current time. Return None if the date is invalid.
+    For a two-digit year, return the six numbers of date and time, because the century depends on the current time.
     """
     value = value.strip(" \t")
     for form in _FORMS:
@@ -83,7 +81,7 @@ def _instant(year: int, month: int, day: int, *time: int) -> Instant | None:
 
 
 def _years_later(moment: datetime, years: int) -> Instant:
-    """Return the same day `years` later. Return 1 March if that year has no 29 February."""
+    """Return the same day `years` later, or 1 March if that year has no 29 February."""
     try:
         later = moment.replace(year=moment.year + years)
     except ValueError:
@@ -95,10 +93,8 @@ _last: tuple[int, str] = (0, "Thu, 01 Jan 1970 00:00:00 GMT")
 
 
 def format_http_date(instant: Instant) -> str:
-    """Return the IMF-fixdate of the second that contains `instant`.
-
-    Raises OverflowError outside the years 1 to 9999.
-    """
+    """Return the IMF-fixdate of the second that contains `instant`. Raises OverflowError outside the years 1 to
+    9999."""
     global _last  # noqa: PLW0603 -- one pair, replaced whole: most dates written are of this second
     second = math.floor(instant)
     cached_second, text = _last  # read once: another thread may replace it

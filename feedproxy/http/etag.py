@@ -1,11 +1,10 @@
 """Entity tags of origins and of this proxy.  RFC 9110, section 8.8.3
 
 A tag of this proxy has a base, which identifies the content, and the content coding: `"base"`, `"base~5a3c90fe-gzip"`.
-The mark after `~` is a checksum of the coded bytes, because gzip of the same content does not always give the same
-bytes.
+The mark after `~` is a checksum of the coded bytes.
 
-Other software changes tags. Servers that compress a response append `-gzip` (Apache's mod_deflate) or make the tag weak
-(nginx), and some clients drop the quotation marks. The base remains recognisable after these changes.
+Other software changes tags: Apache's mod_deflate appends `-gzip`, nginx makes the tag weak, and some clients drop the
+quotation marks. The base remains recognisable.
 """
 
 import re
@@ -24,7 +23,7 @@ _SUFFIXES = tuple(mark + coding for coding in _CODINGS for mark in ("--", "-", "
 
 @dataclass(frozen=True, slots=True)
 class EntityTag:
-    """An entity tag. `opaque` is the text between the quotation marks, without them."""
+    """An entity tag. `opaque` is the text within the quotation marks."""
 
     opaque: str
     weak: bool = False
@@ -37,9 +36,9 @@ class EntityTag:
 
 @memoize_short()
 def parse_tag(value: str) -> EntityTag | None:
-    """Parse one entity tag in any of the forms that occur: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
+    """Return an entity tag, or None if the value is empty or has several tags.
 
-    Return None if the value is empty or has several tags.
+    All forms in use are accepted: `"x"`, `W/"x"`, `w/"x"`, `'x'`, `W/x`, `x`.
     """
     value = value.strip(" \t")
     if match := _TAG.fullmatch(value):
@@ -53,9 +52,9 @@ def parse_tag(value: str) -> EntityTag | None:
 
 @memoize_short()
 def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
-    """Parse If-Match or If-None-Match and return its tags, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
+    """Return the tags in If-Match or If-None-Match, or "*" (RFC 9110, sections 13.1.1 and 13.1.2).
 
-    A tag may contain commas; a backslash in a tag is an ordinary character.
+    A tag may contain commas. A backslash in a tag is an ordinary character.
     """
     if value.strip(" \t") == "*":
         return "*"
@@ -69,21 +68,19 @@ def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
 
 
 def strong_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return True if two tags match by strong comparison: both are strong, and they are equal (section 8.8.3.2)."""
+    """Return True if two tags are strong and equal (strong comparison, section 8.8.3.2)."""
     return not one.weak and not other.weak and one.opaque == other.opaque
 
 
 def weak_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return True if two tags match by weak comparison: their texts are equal, and either may be weak (section
-    8.8.3.2)."""
+    """Return True if the texts of two tags are equal, weak or not (weak comparison, section 8.8.3.2)."""
     return one.opaque == other.opaque
 
 
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (section 8.8.3.3).
 
-    `coded` are the coded bytes. They are needed if different encoders or levels may have coded the same content. The
-    tag depends on these bytes, the base does not.
+    `coded` are the coded bytes. The tag depends on them if different encoders or levels may code the same content.
     """
     if coding == "identity":
         return EntityTag(base)
@@ -92,7 +89,7 @@ def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
 
 
 def tag_base(tag: EntityTag) -> str:
-    """Return the base of a tag: its text without appended codings and this proxy's mark."""
+    """Return the base of a tag: its text without appended codings and without this proxy's mark."""
     opaque, end = tag.opaque, len(tag.opaque)
     while opaque.endswith(_SUFFIXES, 0, end):
         end -= next(len(suffix) for suffix in _SUFFIXES if opaque.endswith(suffix, 0, end))

@@ -1,6 +1,6 @@
 """Parsing of field values: lists, quoted strings, and parameters.  RFC 9110, section 5.6
 
-Structured fields, such as those of targeted cache control, have a stricter grammar: see structured_fields.py.
+structured_fields.py parses the stricter grammar of structured fields.
 """
 
 import re
@@ -19,16 +19,15 @@ def is_token(value: str) -> bool:
 
 
 def split_list(value: str) -> list[str]:
-    """Split a list at its commas and return its members, without surrounding white space (section 5.6.1).
+    """Return the members of a list without empty members and surrounding white space (section 5.6.1).
 
-    Empty members are dropped. A comma in a quoted string does not separate members. A quotation mark that is never
-    closed is an ordinary character, so that the following members are found.
+    A comma in a quoted string does not separate members. A quotation mark without its pair is an ordinary character.
     """
     return _split(value, ",", _QUOTED_OR_COMMA)
 
 
 def split_parameters(value: str) -> list[str]:
-    """Split a value at its semicolons and return the parts. Quoted strings are treated as in `split_list`."""
+    """Return the parts of a value between its semicolons. A semicolon in a quoted string does not separate parts."""
     return _split(value, ";", _QUOTED_OR_SEMICOLON)
 
 
@@ -49,7 +48,7 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
 
 
 def unquote(value: str) -> str:
-    """Return the text of a quoted string (section 5.6.4). Return any other value unchanged."""
+    """Return the text of a quoted string (section 5.6.4), and any other value unchanged."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]
@@ -64,10 +63,10 @@ def quote(text: str) -> str:
 
 
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Parse a value with parameters, such as `text/html; charset="x"`.
+    """Return a value in lower case and its parameters, as in `text/html; charset="x"` (section 5.6.6).
 
-    Return the value in lower case and the parameters. Names are in lower case, and values are unquoted. If a name is
-    repeated, the first value counts; a parameter without `=` has the value "" (section 5.6.6).
+    Names are in lower case, and values are unquoted. Of repeated names, the first counts. A parameter without `=` has
+    the value "".
     """
     parts = split_parameters(value)
     if not parts or value.lstrip(" \t").startswith(";"):
@@ -80,7 +79,7 @@ def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
 
 
 def charset_of(content_type: str | None) -> str | None:
-    """Return the parameter `charset` of a Content-Type. Return None if it is absent."""
+    """Return the parameter `charset` of a Content-Type, or None without it."""
     return _charset_of(content_type) if content_type else None
 
 

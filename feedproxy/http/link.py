@@ -15,8 +15,7 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link in the field Link. `href` is relative to the response's target. `rels` are the relation types, in lower
-    case.
+    """A link in the field Link. `href` is relative to the response's target. `rels` are in lower case.
 
     `type` and `title` describe the linked resource.
     """
@@ -28,10 +27,7 @@ class Link:
 
 
 def parse_links(fields: Fields) -> list[Link]:
-    """Return the links of a response in order.
-
-    Malformed links are left out, and so are links that start from another resource (parameter `anchor`).
-    """
+    """Return the links of a response in order, without malformed links and links from another resource (`anchor`)."""
     links: list[Link] = []
     for value in fields.get_all("link"):
         for member in _members(value):

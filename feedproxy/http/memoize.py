@@ -1,7 +1,7 @@
-"""Memoization of parsers with bounded memory. Most requests have the same few field values.
+"""Memoization of parsers with bounded memory.
 
-`functools.lru_cache` limits the number of entries, but not their size. Clients choose field values, and a few thousand
-values of 64 KiB would fill the memory. Long values are therefore not cached.
+`functools.lru_cache` limits the number of entries, but not their size. Clients choose the field values, so long values
+are not cached.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from functools import lru_cache, wraps
 
 
 def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Callable[[str], T]], Callable[[str], T]]:
-    """Return a decorator for a pure function of one string.
+    """Return a decorator that caches up to `entries` results of a pure function of one string.
 
-    The decorator caches up to `entries` results, for strings of at most `longest` characters.
+    Strings longer than `longest` characters are not cached.
     """
 
     def decorate(function: Callable[[str], T]) -> Callable[[str], T]:
@@ -29,10 +29,9 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
 def memoize_by_identity[Value, Result](
     *, entries: int = 64
 ) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
-    """Return a decorator for a pure function of one immutable object.
+    """Return a decorator that caches a pure function of one immutable object for the last `entries` objects.
 
-    The decorator caches the results for the last `entries` objects. It recognises an object by its identity, because
-    one request needs the result for the same object several times.
+    An object is recognised by its identity, not by its value.
     """
 
     def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
@@ -57,10 +56,9 @@ def memoize_by_identity[Value, Result](
 def memoize_last[First, Second, Result](
     function: Callable[[First, Second], Result],
 ) -> Callable[[First, Second], Result]:
-    """Wrap a pure function of two immutable objects in a cache for its last result.
+    """Return a pure function of two immutable objects with a cache for the last result.
 
-    The cached result is returned if both objects are identical to those of the last call. The subscribers of an event
-    call such a function one after another, with the same two objects.
+    The objects are recognised by their identity.
     """
     last: tuple[First, Second, Result] | None = None
 

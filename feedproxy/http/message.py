@@ -9,25 +9,21 @@ from typing import Self
 from feedproxy.http.hop_by_hop import HOP_BY_HOP, hop_by_hop_names
 
 NAMES_MAX = 2048
-"""Maximum number of field names for which the lower-case form is cached. Far fewer names are in use."""
+"""Maximum number of cached lower-case forms of field names."""
 NAME_LONGEST = 64
-"""Maximum length of a field name for which the lower-case form is cached, in characters. Clients may send names of any
-length.
-"""
+"""Maximum length of a field name with a cached lower-case form, in characters."""
 
 LINE_SIZE = 78
-"""Average memory of one field line, in bytes. In a usual response, three of five lines share their objects with other
-responses. The remaining lines take some 160 bytes each. Measured by benchmarks/store.py."""
-SHARED_LENGTH_MAX = 128
-"""Maximum length, in bytes, of a field value for which responses with an equal value share one object. Longer values,
-such as policies and reports, are rarely repeated."""
-USUAL_LINES_MAX = 32
-"""Number of lines of a message that count as LINE_SIZE bytes each in the estimate of memory. Each further line counts
-in full, because an origin that sends thousands of lines would otherwise take more memory than estimated.
+"""Average memory of one field line, in bytes, measured by benchmarks/store.py.
+
+Three of five lines share their objects with other responses.
 """
+SHARED_LENGTH_MAX = 128
+"""Maximum length of a field value that responses with an equal value share, in bytes."""
+USUAL_LINES_MAX = 32
+"""Number of lines of a message that count as LINE_SIZE bytes each. Each further line counts in full."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory, in bytes, of a line that shares no object with other messages, without the bytes of its name and value. Those
-of the value are added once, and those of the name twice, because the name is also stored in lower case."""
+"""Memory of a line that shares no object with other messages, in bytes, without the bytes of its name and value."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -58,7 +54,6 @@ class Fields:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        """Return the cached names of the lines in lower case."""
         names = self._lowered
         if names is None:
             names = tuple([_lower(name) if len(name) <= NAME_LONGEST else name.lower() for name, _ in self._lines])
@@ -66,10 +61,7 @@ class Fields:
         return names
 
     def size(self) -> int:
-        """Return an estimate of the bytes that the lines occupy in memory.
-
-        Long names, long values, and lines beyond USUAL_LINES_MAX are counted in full.
-        """
+        """Return an estimate of the memory of the lines, in bytes."""
         usual, further = self._lines[:USUAL_LINES_MAX], self._lines[USUAL_LINES_MAX:]
         total = 64 + LINE_SIZE * len(usual)
         for name, value in usual:
@@ -101,7 +93,7 @@ class Fields:
         return type(self), (self._lines,)
 
     def get(self, name: str) -> str | None:
-        """Return the value of the first line with this name. Return None if there is none."""
+        """Return the value of the first line with this name, or None without such a line."""
         lowered, names = _lower(name), self._lowered or self._names
         return self._lines[names.index(lowered)][1] if lowered in names else None
 
@@ -115,10 +107,7 @@ class Fields:
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == lowered]
 
     def combined(self, name: str) -> str | None:
-        """Return all values joined by commas, as RFC 9110, section 5.3, permits for lists.
-
-        Return None if the field is absent.
-        """
+        """Return all values of a field joined by commas (RFC 9110, section 5.3), or None without the field."""
         lowered, names = _lower(name), self._lowered or self._names
         if lowered not in names:
             return None
@@ -127,7 +116,7 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return a copy with a single line of this name: in place of the first such line, or else at the end."""
+        """Return a copy with a single line of this name, in place of the first such line or at the end."""
         lowered, names = _lower(name), self._names
         if lowered not in names:
             return self.with_added(name, value)

@@ -1,8 +1,8 @@
 """The grammar of a message's head: request line, status code, and field lines.
 
-These functions check the head of every message: RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113,
-sections 8.2 and 8.3. A request that violates the grammar is refused with BadRequest. In a response,
-`upstream/response_head_parser.py` and `field_lines` correct harmless mistakes and refuse others with MalformedResponse.
+The grammar is that of RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113, sections 8.2 and 8.3. A
+request that violates the grammar raises BadRequest. In a response, harmless mistakes are corrected, and others raise
+MalformedResponse.
 """
 
 import re
@@ -17,20 +17,19 @@ type Line = tuple[bytes, bytes]
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
-"""Matches a target without white space and control characters. Bytes beyond ASCII are percent-encoded later
-(uri.normalise)."""
+"""Pattern of a target without white space and control characters. Bytes beyond ASCII are encoded later."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)?")
-"""Matches an absolute-form with an empty path, with its query as the second group."""
+"""Pattern of an absolute-form with an empty path. The second group is the query."""
 _VALUE = re.compile(rb"[\t -~\x80-\xff]*")
-"""Matches a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
+"""Pattern of a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
 _NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
 _VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(
     rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
 )
-"""Matches a host name of at most 255 bytes or an IP address, with an optional port."""
+"""Pattern of a host name of at most 255 bytes or an IP address, with an optional port."""
 _CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
 
 _WHOLE = re.compile(
@@ -38,8 +37,10 @@ _WHOLE = re.compile(
 )
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")
-"""Methods that change the framing of the response. Methods are case-sensitive (RFC 9110, section 9.1), but some
-recipients confuse `head` with `HEAD`. Other spellings of these methods are therefore refused."""
+"""Methods that change the framing of the response. Other spellings such as `head` are refused.
+
+Methods are case-sensitive (RFC 9110, section 9.1), but some recipients take `head` for `HEAD`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class RequestHead:
 
     @property
     def is_for_whole_server(self) -> bool:
-        """Return True for OPTIONS with `*`, or with an absolute-form that has neither path nor query (RFC 9112, section
+        """Return True for OPTIONS with `*`, or with an absolute-form without path and query (RFC 9112, section
         3.2.4)."""
         match = _ABSOLUTE_WITHOUT_PATH.fullmatch(self.target)
         return self.method == b"OPTIONS" and (self.target == b"*" or (match is not None and match[2] is None))
@@ -65,7 +66,7 @@ class RequestHead:
 
 
 def read_request(lines: Sequence[bytes]) -> RequestHead:
-    """Parse the lines of an HTTP/1 request's head and return the head. Raises BadRequest."""
+    """Return the head of an HTTP/1 request from its lines. Raises BadRequest."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
         raise BadRequest("invalid request line: expected method, one space, target, one space, version")
@@ -130,11 +131,10 @@ def is_host(value: bytes) -> bool:
 
 
 def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
-    """Parse field lines and return names and values.
+    """Return the names and values of field lines.
 
     An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. In a response, white
-    space before the colon is removed, and control characters except NUL and bare CR become spaces. A request with such
-    white space or such characters is refused.
+    space before the colon is removed, and control characters except NUL and bare CR become spaces.
     """
     of_response = error is MalformedResponse
     parsed: list[Line] = []
@@ -183,8 +183,7 @@ def is_field_line(line: bytes) -> bool:
 
 
 def is_field(name: str, value: str) -> bool:
-    """Return True if name and value are valid for a field. Each character of them stands for one byte
-    (http/message.py)."""
+    """Return True if name and value are valid for a field. Each character stands for one byte."""
     return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
 
 
@@ -194,5 +193,5 @@ def is_status(status: int) -> bool:
 
 
 def is_well_formed(head: bytes) -> bool:
-    """Return True if the bytes are the complete head of one HTTP/1.1 response, including its empty line."""
+    """Return True if the bytes are the complete head of one HTTP/1.1 response, with its empty line."""
     return _WHOLE.fullmatch(head) is not None

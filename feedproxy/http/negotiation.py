@@ -1,6 +1,6 @@
 """Content negotiation: choice of content coding and media type.  RFC 9110, section 12
 
-A coding or type with `q=0` is never chosen. Invalid members of a field are ignored; the other members still count.
+A coding or type with `q=0` is never chosen. Invalid members of a field are ignored.
 """
 
 import re
@@ -14,21 +14,16 @@ from feedproxy.http.message import Fields
 _LONGEST = 512
 _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
-"""Old names of codings, with the names to which they are equivalent (RFC 9110, section 8.4.1)."""
+"""Old names of codings, with their present names (RFC 9110, section 8.4.1)."""
 _UNLISTED = 0.0001
-"""Weight of `identity` if Accept-Encoding does not list it. Identity is then acceptable, but any listed coding is
-preferred."""
+"""Weight of `identity` if Accept-Encoding does not list it: acceptable, but after every listed coding."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """Return the available coding with the greatest weight (section 12.5.3).
+    """Return the available coding with the greatest weight, or None if none is acceptable (section 12.5.3).
 
-    `available` lists the codings, including `identity` if it is available. Of several codings with equal weights, the
-    first in this list is chosen. Return None if no coding is acceptable; then "the origin server SHOULD send a response
-    without any content coding".
-
-    If the request has no Accept-Encoding, only identity is acceptable, because most clients that do not send the field
-    cannot decode.
+    Of several codings with equal weights, the first in `available` is chosen. Without Accept-Encoding, only `identity`
+    is acceptable, because most clients without the field cannot decode.
     """
     codings = tuple(available)
     if accept_encoding is None:
@@ -66,11 +61,10 @@ def weights_in(value: str) -> dict[str, float]:
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offered media type with the greatest weight in Accept, or the first of several with that weight
-    (section 12.5.1).
+    """Return the offered media type with the greatest weight in Accept, or None if none is acceptable (section 12.5.1).
 
-    The most specific range that covers an offer determines its weight. If Accept is absent or empty, the first offer is
-    returned. Return None if no offer is acceptable.
+    The most specific range for an offer determines its weight. Of equal weights, and without Accept, the first offer is
+    chosen.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -121,7 +115,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight, or 1 if none is given (section 12.4.2). Return None if the weight is invalid."""
+    """Return the weight, 1 without a weight, or None if the weight is invalid (section 12.4.2)."""
     text = parameters.get("q")
     if text is None:
         return 1.0
@@ -129,10 +123,7 @@ def _weight(parameters: dict[str, str]) -> float | None:
 
 
 def vary_names(fields: Fields) -> tuple[str, ...]:
-    """Return the names in Vary, in lower case and without repetition (section 12.5.5).
-
-    The result is `("*",)` if one of the names is `*`.
-    """
+    """Return the names in Vary, in lower case and without repetition (section 12.5.5), or `("*",)` if one is `*`."""
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)
 

@@ -1,9 +1,8 @@
 """Validators of an origin, carried inside the entity tag that a client gets.
 
-This is needed for content that no cache may store: "the cache MUST NOT store any part of either the immediate request
-or the response" -- RFC 9111, section 5.2.2.5. The proxy therefore cannot store which tag of the origin belongs to a tag
-that a client got. Instead, the client's tag contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong
-or weak tag in base64url; `HASH.dNUMBER` carries Last-Modified in Unix seconds.
+For content with no-store, the proxy cannot store which tag of the origin belongs to a client's tag. The client's tag
+therefore contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url.
+`HASH.dNUMBER` carries Last-Modified in Unix seconds.
 """
 
 import base64
@@ -16,29 +15,26 @@ from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import vary_names
 
 TAG_MAX = 96
-"""Maximum length of an origin's tag that a client's tag can carry, in characters. Longer tags are rare, and the length
-of fields is limited.
-"""
+"""Maximum length of an origin's tag that a client's tag can carry, in characters."""
 
 TAGS_MAX = 8
-"""Maximum number of a client's tags that are parsed. The tags that they carry are sent to the origin, and servers limit
-the size of a request's fields."""
+"""Maximum number of a client's tags that are parsed. Their validators are sent to the origin."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
-"""Names of fields, in lower case, that feedproxy itself writes into requests for feeds. If Vary lists one of them, the
-response does not depend on the client for that reason."""
+"""Names of fields that feedproxy itself writes into requests for feeds, in lower case.
+
+A response that varies only by these fields is the same for all clients.
+"""
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
-"""Matches the base of a tag that carries a validator. A date has at most eleven digits, and therefore lies before the
-year 5139. Longer numbers, which a client could send, may be too large for a date."""
+"""Pattern of a tag base that carries a validator. At most eleven digits keep a date before the year 5139."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:
-    """Return a tag base that carries the ETag or Last-Modified of a response.
+    """Return a tag base that carries the ETag or Last-Modified of a response, or `base` unchanged.
 
-    Return `base` unchanged if the response has neither, or its ETag is longer than TAG_MAX. Last-Modified is carried
-    only if the response does not vary by a client's fields. Otherwise documents in several languages could have the
-    same date, and one would be taken for another.
+    `base` is unchanged without a validator, or with an ETag longer than TAG_MAX. Last-Modified is carried only if the
+    response does not vary by a client's fields, because documents in several languages may have the same date.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
@@ -51,16 +47,14 @@ def carry_validators(base: str, fields: Fields) -> str:
 
 
 def content_base(base: str) -> str:
-    """Return a tag base without the origin's validator, if it carries one."""
+    """Return a tag base without the validator that it carries."""
     return base.partition(".")[0] if _CARRIED.fullmatch(base) else base
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions to send to the origin in place of the client's conditions. The result is empty if none can
-    be sent.
+    """Return the conditions for the origin in place of the client's conditions, or empty fields.
 
-    Tags have priority over dates (RFC 9110, section 13.1.3). A date sent by the client counts only if the client sends
-    no tag.
+    A client's date counts only without a tag (RFC 9110, section 13.1.3).
     """
     carried = list(_carried_validators(fields))
     if tags := [origin.text for _, origin in carried if isinstance(origin, EntityTag)]:
@@ -74,10 +68,8 @@ def conditions_for_origin(fields: Fields) -> Fields:
 
 
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
-    """Return the fields of an origin's 304 with the client's own tag in place of the origin's.
-
-    Return None if the 304 does not answer the client's conditions.
-    """
+    """Return the fields of an origin's 304 with the client's own tag, or None if the 304 does not fit the client's
+    tag."""
     carried = list(_carried_validators(conditions))
     confirmed = parse_tag(not_modified.get("etag") or "")
     fields = not_modified.without("etag")
@@ -95,7 +87,7 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
 
 
 def _carried_validators(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
-    """Yield each tag of the client that carries a validator, together with that validator."""
+    """Yield each tag of the client that carries a validator, with the validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
     for tag in tags[:TAGS_MAX] if tags != "*" else ():
         match = _CARRIED.fullmatch(tag_base(tag))

@@ -1,7 +1,6 @@
 """A single byte range, for resumed downloads.  RFC 9110, section 14
 
-A request for several ranges gets the whole content: "A server MAY ignore the Range header field". For feeds,
-multipart/byteranges has no use except to cause load.
+A request for several ranges gets the whole content: "A server MAY ignore the Range header field".
 """
 
 import re
@@ -9,8 +8,7 @@ from dataclasses import dataclass
 
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
 _BEYOND = 10**18
-"""A position beyond any content, in bytes. It replaces longer numbers, because Python refuses to parse thousands of
-digits."""
+"""A position beyond any content, in bytes. It replaces longer numbers, which Python refuses to parse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +31,9 @@ class Unsatisfiable:
 
 
 def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisfiable:
-    """Return the positions of the first and the last byte that a Range selects, as in `content[first : last + 1]`. The
-    content has `length` bytes.
+    """Return the positions of the first and last byte that a Range selects in a content of `length` bytes.
 
-    `value` is the Range field of a GET; it is None if If-Range forbids the range (conditional.range_applies).
+    `value` is the Range of a GET, or None if If-Range forbids the range (conditional.range_applies).
     """
     if value is None:
         return Whole("no Range")

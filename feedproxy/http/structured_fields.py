@@ -1,17 +1,16 @@
 """Structured fields: dictionaries, lists and items.  RFC 9651, which obsoletes RFC 8941
 
-A single invalid character makes the whole field invalid, as if it were absent. Parameters are parsed and dropped: RFC
-9213, section 2.1, requires caches to ignore them.
+One invalid character makes the whole field invalid.
 """
 
 import base64
 import re
 
 type Bare = bool | int | float | str | bytes
-"""A bare item. A token is a Token, a string is a plain str."""
+"""A bare item. A token is a Token, and a string is a str."""
 
 type Value = Bare | tuple[Bare, ...]
-"""The value of a member of a dictionary or list: a bare item, or a tuple for an inner list."""
+"""A member of a dictionary or list: a bare item, or a tuple for an inner list."""
 
 
 class Token(str):
@@ -37,9 +36,9 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Parse a dictionary without its parameters (section 4.2.2). If a key is repeated, the last value counts.
+    """Return a dictionary without parameters, or None if it is invalid (section 4.2.2).
 
-    Return None if the dictionary is invalid, and {} if it is empty.
+    Of repeated keys, the last counts.
     """
     parser = _Parser(value.strip(" "))
     try:
@@ -49,7 +48,7 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
 
 def parse_list(value: str) -> tuple[Value, ...] | None:
-    """Parse a list without its members' parameters (section 4.2.1). Return None if it is invalid."""
+    """Return the members of a list without parameters, or None if the list is invalid (section 4.2.1)."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.list_members()
@@ -58,7 +57,7 @@ def parse_list(value: str) -> tuple[Value, ...] | None:
 
 
 def parse_item(value: str) -> Bare | None:
-    """Parse an item without its parameters (section 4.2.3). Return None if it is invalid."""
+    """Return an item without parameters, or None if the item is invalid (section 4.2.3)."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.item()
@@ -67,7 +66,7 @@ def parse_item(value: str) -> Bare | None:
 
 
 def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
-    """Parse a list and return the parameters of each item (section 4.2.1). Return None if it is invalid."""
+    """Return the parameters of each item in a list, or None if the list is invalid (section 4.2.1)."""
     parser = _Parser(value.strip(" "))
     parameters_by_item: list[dict[str, Bare]] = []
     try:
@@ -82,9 +81,9 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
-    """Decode the base64 of a byte sequence and return the bytes. Return None if the base64 is invalid.
+    """Return the bytes of a byte sequence in base64, or None if the base64 is invalid.
 
-    Missing padding is accepted, and so are pad bits other than zero, as section 4.2.7 recommends.
+    Missing padding and pad bits other than zero are accepted (section 4.2.7).
     """
     try:
         return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)
@@ -93,10 +92,8 @@ def decode_bytes(encoded: bytes) -> bytes | None:
 
 
 def string_text(value: str) -> str:
-    """Return a string in the form of a structured field (section 4.1.6).
-
-    Raises ValueError unless it is printable ASCII.
-    """
+    """Return a string in the form of a structured field (section 4.1.6). Raises ValueError unless it is printable
+    ASCII."""
     if not (value.isascii() and value.isprintable()):
         raise ValueError(f"not printable ASCII: {value!r}")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

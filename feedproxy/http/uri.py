@@ -1,8 +1,8 @@
 """Target URIs and their normal form.  RFC 3986
 
-Resources are stored and requested under the normal form. Normalisation must not change the resource that a URI
-identifies, and must be idempotent. The input is either bytes of the wire decoded as ISO-8859-1, or Unicode from a
-document; both become percent-encoded UTF-8.
+Resources are stored and requested under the normal form. Normalisation is idempotent and never changes the resource
+that a URI identifies. The input is bytes of the wire decoded as ISO-8859-1, or Unicode from a document. Both become
+percent-encoded UTF-8.
 """
 
 import ipaddress
@@ -15,12 +15,11 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
-"""Matches any URI and captures its components.  RFC 3986, appendix B"""
+"""Pattern of any URI, with groups for its components.  RFC 3986, appendix B"""
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
-"""Matches host names that resolvers accept. Some names in use have an underscore, although the standards do not allow
-it."""
+"""Pattern of host names that resolvers accept. Some have an underscore, although the standards forbid underscores."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _HOST_MAX = 253
 """Maximum length of a host name, in characters: 255 octets on the wire.  RFC 1035, section 2.3.4"""
@@ -29,14 +28,13 @@ _NORMAL = re.compile(
     r"https?://[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,3}(?::(?!80/|443/)[1-9][0-9]{1,3})?"
     r"/[!$&'()*+,\-./0-9:;=@A-Z_a-z~\[\]]*(?:\?[!$&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]*)?"
 )
-"""Matches most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
+"""Pattern of most URIs in normal form: short names, ports of two to four digits, and no percent-encoding."""
 
 _CONTROLS_AND_SPACE = re.compile(r"[\x00-\x20\x7f]")
 _PERCENT = re.compile(r"%(?:([0-9A-Fa-f]{2}))?")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _EXCLUDED = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
-"""Matches characters that must be percent-encoded. Brackets are accepted in paths and queries, where they are
-common."""
+"""Pattern of characters that must be percent-encoded. Brackets are accepted, because they are common."""
 
 
 @memoize_short(longest=2048)
@@ -63,8 +61,8 @@ def normalise(uri: str) -> str:
 def resolve(base: str, reference: str) -> str:
     """Return the normalised target of a reference, such as Location's, relative to `base` (RFC 3986, section 5.2).
 
-    White space around the reference is removed, and spaces within it are percent-encoded, because origins send both.
-    Raises BadTarget if the result is invalid.
+    White space around the reference is removed, and spaces within it are encoded, because origins send both. Raises
+    BadTarget if the result is invalid.
     """
     text = reference.strip(" \t\r\n\f").replace(" ", "%20")
     if _CONTROLS_AND_SPACE.search(text):
@@ -86,10 +84,7 @@ def resolve(base: str, reference: str) -> str:
 
 
 def query_value(query: str, name: str) -> str:
-    """Return the first value of a query parameter.
-
-    Return an empty text if the parameter is absent or the query is invalid.
-    """
+    """Return the first value of a query parameter, or an empty text if it is absent or the query is invalid."""
     try:
         return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
     except ValueError:
@@ -97,8 +92,7 @@ def query_value(query: str, name: str) -> str:
 
 
 def without_fragment(uri: str) -> str:
-    """Return the target in a key of the store. The key may have a fragment, which names a credential
-    (access/origin_credentials.py)."""
+    """Return the target in a key of the store, without the name of a credential (access/origin_credentials.py)."""
     return uri.partition("#")[0]
 
 
@@ -118,8 +112,7 @@ def host_of(uri: str) -> str:
 
 
 def is_trustworthy(url: str) -> bool:
-    """Return True if a normalised URL is a secure context: it uses TLS, or its host is on loopback (Secure Contexts,
-    section 3.1)."""
+    """Return True if a normalised URL is a secure context: TLS, or a loopback host (Secure Contexts, section 3.1)."""
     return _is_trustworthy(_before_path(url))
 
 
@@ -153,7 +146,7 @@ def _parts(uri: str) -> tuple[str | None, str | None, str, str | None]:
 
 
 def _unicode(text: str) -> str:
-    """Return text from the wire decoded as UTF-8. Return the text unchanged if it is not UTF-8."""
+    """Return text from the wire decoded as UTF-8, or unchanged if it is not UTF-8."""
     if text.isascii():
         return text
     try:
@@ -163,8 +156,6 @@ def _unicode(text: str) -> str:
 
 
 def _before_path(uri: str) -> str:
-    """Return the part of a URI before its path. Results that depend only on this part are memoized with it as key: most
-    feeds belong to a few sites, so few results are computed."""
     end = uri.find("/", len("https://"))
     return uri if end < 0 else uri[:end]
 
@@ -248,7 +239,7 @@ def _percent_decoded(host: str) -> str:
 
 
 def _a_labels(name: str) -> str:
-    """Return an internationalised name in ASCII, by IDNA 2008, or by IDNA 2003 if that fails."""
+    """Return an internationalised name in ASCII, by IDNA 2008, or by IDNA 2003 if IDNA 2008 fails."""
     if name.isascii():
         return name
     if len(name) > _HOST_MAX:
@@ -264,10 +255,9 @@ def _a_labels(name: str) -> str:
 
 
 def _normalise_text(text: str) -> str:
-    """Normalise the percent-encoding of a path or query.
+    """Return a path or query with unreserved characters decoded (sections 6.2.2.1 and 6.2.2.2).
 
-    Unreserved characters are decoded. All other encodings remain, with upper-case digits (sections 6.2.2.1 and
-    6.2.2.2).
+    All other encodings remain, with upper-case digits.
     """
     if "%" in text:
         text = _PERCENT.sub(_percent, text)

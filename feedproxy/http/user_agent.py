@@ -1,14 +1,11 @@
 """User-Agent: product names, claims of subscribers, and feedproxy's own value.  RFC 9110, section 10.1.5
 
-There is no standard for a subscriber count. A service that fetches a feed once for many people writes a number and a
-word into its product comment or after dashes: `457 subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`,
-`subscribers 1`. Some services add their own id of the feed. Any client can claim any number.
+A service that fetches a feed for many people claims their number in its product comment or after dashes: `457
+subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`, `subscribers 1`. Some services add their own id of the feed.
 subscribers/claim_confirmation.py decides which claims are believed.
 
-One service may use several User-Agent strings, such as one for feeds and one for pages, or an old and a new one. Claims
-are therefore counted under the name of the service: the part that its strings have in common. If a service sends
-several ids for one feed, the claims with these ids are added. A number in an address is not taken for an id. A service
-with such numbers may get a count that is too low, which is a smaller error than a count that is too high.
+One service may use several User-Agent strings. Claims are therefore counted under the part that its strings have in
+common. Claims with different ids for one feed are added. A number in an address is not taken for an id.
 """
 
 import re
@@ -17,18 +14,17 @@ from functools import lru_cache
 from urllib.parse import quote
 
 LENGTH_MAX = 512
-"""Maximum length of a User-Agent that is parsed, in characters. Real values have less than 400, and the caches of this
-module must remain small."""
+"""Maximum length of a User-Agent that is parsed, in characters. Real values have less than 400."""
 
 COUNT_MAX = 10**12
-"""Upper limit for the number of a claim. Larger numbers are reduced to this limit."""
+"""Upper limit for the number of a claim. Greater numbers are reduced to the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The statement of a service that it fetches for `count` subscribers.
 
-    `feed_id` is the service's own id of the feed; it is empty if the service states none.
+    `feed_id` is the service's own id of the feed, or empty.
     """
 
     fetcher: str
@@ -70,19 +66,16 @@ _NAMES = {
     "opr": "Opera",
     "theoldreader": "The Old Reader",
 }
-"""Displayed names of services, keyed by the different names in their User-Agent, in lower case."""
+"""Displayed names of services, by the name in their User-Agent in lower case."""
 
 
 def parse_claim(user_agent: str) -> Claim | None:
-    """Return the claim in a User-Agent. Return None if there is none.
-
-    A number above COUNT_MAX becomes COUNT_MAX.
-    """
+    """Return the claim in a User-Agent, or None without a claim."""
     return _parse_claim(user_agent[:LENGTH_MAX])
 
 
 def product(user_agent: str) -> str:
-    """Return the displayed name of a feed reader, such as `Feedly` or `curl`. Return `unknown` if there is no name."""
+    """Return the displayed name of a feed reader, such as `Feedly` or `curl`, or `unknown` without a name."""
     return _product(user_agent[:LENGTH_MAX])
 
 
@@ -124,8 +117,7 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return the part of a product name that is the same in all User-Agent strings of a service. Return `unknown` if
-    that part is empty."""
+    """Return the part of a product name that all User-Agent strings of a service share, or `unknown`."""
     parts = name.lower().split()
     distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
     return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"
@@ -147,8 +139,8 @@ def _name(user_agent: str) -> str:
 def _mozilla_product(text: str) -> str:
     """Return the product in a User-Agent that begins with `Mozilla/`.
 
-    The candidates, in order of preference, are the name after `compatible;`, a product that is no browser engine, a
-    name with a version in the comment, and the browser.
+    In order of preference, the product is the name after `compatible;`, a product that is no browser engine, a name
+    with a version in the comment, or the browser.
     """
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []

@@ -5,16 +5,13 @@ import re
 from feedproxy.http.field_values import quote, split_list, unquote
 
 _CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
-"""Schemes with which an origin authenticates a connection, and thereby all later requests on it (RFC 4559, section
-6)."""
+"""Schemes that authenticate a connection, and thereby all later requests on the connection (RFC 4559, section 6)."""
 
 _UNUSABLE_AT_GATEWAY = _CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
-A response to a Digest challenge includes the realm and the request target as the client sees them. At the gateway, both
-differ from those that the origin expects. The other schemes authenticate a connection. Browsers answer them with the
-user's account for the intranet, if the name of the gateway's host belongs to the intranet. The gateway would then send
-this answer to any site.
+A Digest response contains the realm and the target as the client sees them, which differ at the gateway. The other
+schemes authenticate a connection.
 """
 
 _NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -25,25 +22,22 @@ _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 
 
 def authenticates_connection(credentials: str) -> bool:
-    """Return True if this value of Authorization authenticates the connection. The origin would answer a later request
-    of another client on this connection as a request of the first client."""
+    """Return True if this value of Authorization authenticates the connection.
+
+    On such a connection, the origin would answer another client's request as one of the first client.
+    """
     scheme = _SCHEME.match(credentials)
     return scheme is not None and scheme[1].lower() in _CONNECTION_SCHEMES
 
 
 def gateway_challenges(value: str, owner: str) -> str:
-    """Return the challenges that the gateway passes on, with `owner` before their realms.
+    """Return the challenges that the gateway passes on, with `owner` at the beginning of each realm.
 
-    At the gateway, all origins share one address. `owner` is the origin of the challenges. With a realm that begins
-    with the origin, a browser does not send the credentials for one origin to another.
+    At the gateway, all origins share one web origin. `owner` is the origin of the challenges. With `owner` in the
+    realm, a browser does not send the credentials for one origin to another.
 
-    The rule applies to all schemes, because recipients divide a list of challenges differently: Chromium takes each
-    line as one challenge, and uses its last realm. If the realm of Basic is missing, `owner` becomes the realm. If a
-    challenge has several realms, the first counts.
-
-    Some parameters are dropped. `domain` would extend the realm to other paths (RFC 7616, section 3.3). Malformed
-    parameters are dropped. Parameters before the first challenge would become part of the challenge on the previous
-    line.
+    A challenge for Basic without a realm gets the realm `owner`. Of several realms, the first counts. `domain` is
+    dropped, because it would extend the realm to other paths (RFC 7616, section 3.3). Malformed parameters are dropped.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):

@@ -1,5 +1,4 @@
-"""Cache operations that no client request starts: commands of the operator, pings, pushes, the refresh schedule,
-invalidation."""
+"""Cache operations outside client requests: commands, pings, pushes, scheduled refreshes, invalidation."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -38,16 +37,15 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 INVALIDATION_BATCH = 64
-"""Number of purged targets that are announced to downstream caches at a time, before other tasks run. 64 targets take
-about 0.5 ms."""
+"""Number of purged targets that are announced to downstream caches before other tasks run, in about 0.5 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
     """The outcome of a refresh that an operator or a ping requested.
 
-    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. If it is
-    `later`, `at` is the instant at which the minimum interval of the target or of its site ends.
+    `outcome` is `updated`, `unchanged`, `confirmed` (304), `not-stored`, `failed`, `paused` or `later`. With `later`,
+    `at` is the end of the minimum interval of the target or its site.
     """
 
     target: str
@@ -59,7 +57,7 @@ class RefreshReport:
 
 @dataclass(frozen=True, slots=True)
 class FeedAudience:
-    """The readers of one feed at the instant `now`, as the refresh schedule counts them."""
+    """The readers of one feed at the instant `now`."""
 
     target: str
     now: Instant
@@ -67,8 +65,7 @@ class FeedAudience:
     demand: Demand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers that requested the feed in the last `window` seconds, but do not poll it at
-        regular times."""
+        """Return the number of readers that requested the feed in the last `window` seconds without regular polls."""
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.count_sampled(self.target) < READERS_MAX:
@@ -77,7 +74,7 @@ class FeedAudience:
         return direct + self.demand.count_since(self.target, since)
 
     def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
-        """Return the polls that are expected up to the instant `until`, earliest first."""
+        """Return the expected polls up to the instant `until`, earliest first."""
         rhythms, readers = self.counts.rhythms, 0
         if rhythms.count_sampled(self.target) == READERS_MAX:
             readers = self.counts.count_with_peers(self.target, self.now)
@@ -135,16 +132,16 @@ class CacheAdmin:
         return len(self._coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target of a normalised address. The address is the target itself or its public address.
+        """Return the target of a normalised address: of a target itself or of its public address.
 
         Query parameters that the target's rule ignores are removed.
         """
         return without_ignored_query(to_upstream(address, self._settings_for(address)), self._settings_for)
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
-        """Return a predicate that tests whether a target, or its public address, matches a glob.
+        """Return a predicate for targets that match a glob, directly or by their public address.
 
-        The key of a copy that is fetched with a credential matches if its target does.
+        The key of a private copy matches if its target does.
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
@@ -157,7 +154,7 @@ class CacheAdmin:
         return resource is not None and resource.channel is not None
 
     async def feeds_named_by(self, target: str) -> list[str]:
-        """Return the feeds to which the stored page of this target links, or an empty list if no page is stored."""
+        """Return the feeds to which a stored page links, or an empty list without a stored page."""
         resource = self._store.get(target)
         if resource is None or resource.channel is not None or not resource.variants:
             return []
@@ -165,14 +162,14 @@ class CacheAdmin:
         return [feed.address for feed in feeds]
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
-        """Return the instant from which this target may be fetched again, or None if it may be fetched now."""
+        """Return the instant from which a target may be fetched again, or None if it may be fetched now."""
         match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
             case Deferred(until):
                 return until
         return None
 
     def site_turn(self, target: str) -> Instant | None:
-        """Return the instant at which `site_interval` allows a fetch of this target.
+        """Return the instant at which `site_interval` allows a fetch of a target.
 
         Return None if the target may be fetched now, or if another limit defers the fetch.
         """
@@ -182,8 +179,8 @@ class CacheAdmin:
         return None
 
     async def refresh(self, target: str) -> RefreshReport:
-        """Refresh this target and return the result. If the minimum interval of the target or of its site has not
-        passed, nothing is fetched, and the outcome is `later`."""
+        """Refresh a target and return the result. During a minimum interval, the outcome is `later`, and nothing is
+        fetched."""
         target = self.to_upstream_url(target)
         stored_keys = [key for key in self._keys_for(target) if self._store.holds(key)] if "#" not in target else []
         if stored_keys and not self._store.holds(target):
@@ -211,30 +208,32 @@ class CacheAdmin:
         await self._store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Record a push and its lease. A publisher that pushes makes frequent fetches unnecessary: up to the instant
-        `promised`, the schedule fetches the target only every `push_interval` seconds."""
+        """Record a push and its lease.
+
+        Until the instant `promised`, the schedule fetches the target only every `push_interval` seconds.
+        """
         if (resource := self._store.get_latest(target)) is not None:
             await self._store.put(replace(resource, last_push=self._clock.now(), push_lease_expires=promised))
             self.scheduler.reschedule(target)
 
     async def extend_push_lease(self, target: str, promised: Instant) -> None:
-        """Extend the push lease of a target up to the instant `promised`. A lease that has ended stays ended."""
+        """Extend a push lease until the instant `promised`. An ended lease stays ended."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires > self._clock.now():
             await self._store.put(replace(resource, push_lease_expires=promised))
 
     async def end_push_lease(self, target: str) -> None:
-        """End the push lease of a target, so that its own schedule applies again."""
+        """End the push lease of a target. The feed's own schedule then applies again."""
         resource = self._store.get_latest(target)
         if resource is not None and resource.push_lease_expires:
             await self._store.put(replace(resource, push_lease_expires=0.0))
             self.scheduler.reschedule(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
-        """Store pushed content as if it had been fetched. Return the reason for a refusal, or an empty string.
+        """Store pushed content as if fetched. Return the reason for a refusal, or an empty string.
 
-        `body` has no content coding. When the call returns, accepted content is on disk, because the publisher does not
-        send it again after a success. Pushed content is checked more strictly than fetched content (pushed_content.py).
+        `body` has no content coding. Accepted content is on disk when the call returns, because the publisher sends it
+        only once. pushed_content.py checks the content.
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
         copy = default_copy(resource) if resource is not None else None
@@ -262,9 +261,9 @@ class CacheAdmin:
         return "" if result.stored else result.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
-        """Delete the given target, or all targets that match the glob `pattern`. Return the deleted targets.
+        """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets.
 
-        If refreshes of these targets are in progress, their results are not stored.
+        Results of refreshes in progress are then not stored.
         """
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
@@ -290,9 +289,8 @@ class CacheAdmin:
     def _stored_forms(self, address: str) -> Sequence[str]:
         """Return the keys under which a response for an address may be stored.
 
-        They are the target without the query parameters that its rule ignores, the target with these parameters, and
-        each of the two with the names of credentials. A response has the key with the parameters if it was stored
-        before the rule had `ignore_query`.
+        The keys are the target without ignored query parameters, the full target, and both with the names of
+        credentials. The full target has responses from before the rule had `ignore_query`.
         """
         forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address))))
         return (*forms, *(key for form in forms if "#" not in form for key in self._keys_for(form)))
@@ -307,13 +305,12 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard the refreshes in progress of a target that a peer of the fleet has purged. An empty string stands for
-        all targets."""
+        """Discard the refreshes in progress of a target that a peer has purged. An empty string means all targets."""
         self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the recorded move or end of this target, and the fetch pause after a 410. Return True if a move or end
-        was recorded."""
+        """Delete the recorded move or end of a target, and its pause after a 410. Return True if a move or end was
+        recorded."""
         resources = map(self._store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:
@@ -323,11 +320,9 @@ class CacheAdmin:
         return bool(relocated)
 
     async def recheck_size(self, key: str) -> None:
-        """Forget that the content of a target is known to exceed `buffer_max`. `key` is the target under which it is
-        stored.
+        """Forget that the content under `key` exceeds `buffer_max`.
 
-        The next request is then fetched by the proxy, which applies its limits on fetches. Otherwise the request would
-        be streamed at once.
+        The proxy then fetches the content at the next request instead of streaming it.
         """
         resource = self._store.get_latest(key)
         if resource is None or not resource.oversized:
@@ -339,8 +334,7 @@ class CacheAdmin:
             await self._store.delete(key)
 
     async def invalidate_after_write(self, request: Request, response: Response) -> None:
-        """Invalidate the stored responses of the targets that a successful write changes (RFC 9111, section 4.4; RFC
-        9875)."""
+        """Invalidate the stored responses that a successful write changes (RFC 9111, section 4.4; RFC 9875)."""
         for written in invalidation.invalidated_by(request, response):
             for target in dict.fromkeys(
                 [*self._stored_forms(written), *self._equivalents.recorded_equivalents(written)]
@@ -352,10 +346,9 @@ class CacheAdmin:
             await self._invalidate_groups(uri.origin_of(request.target), groups)
 
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
-        """Invalidate the stored responses of an origin that belong to one of these groups.
+        """Invalidate an origin's stored responses in these groups.
 
-        An invalidated response may belong to further groups. Their other responses stay valid: "this mechanism does not
-        cascade" (RFC 9875, section 2.2.1).
+        Other groups of an invalidated response stay valid (RFC 9875, section 2.2.1).
         """
 
         def belongs(stored: StoredResponse) -> bool:
@@ -379,7 +372,7 @@ class CacheAdmin:
                 await self._invalidate(target, belongs)
 
     async def _invalidate(self, target: str, selects: Callable[[StoredResponse], bool]) -> None:
-        """Mark the selected stored responses of a target as invalid, and delete selected partial responses."""
+        """Invalidate the selected stored responses of a target, and delete the selected partial responses."""
         self._store.coordination.invalidate(target)
         self._coordinator.invalidate(partial(eq, target))
         resource = self._store.get_latest(target)
@@ -414,7 +407,7 @@ class CacheAdmin:
         return self._ownership.owns(target)
 
     def reschedule(self, target: str) -> None:
-        """Recompute the next scheduled refresh of a target after another process has changed the stored resource."""
+        """Recompute the next scheduled refresh of a target after a change by another process."""
         if self.owns(target):
             self.scheduler.reschedule(target)
 
@@ -424,10 +417,9 @@ class CacheAdmin:
         self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
-        """Return the earliest instant at which a refresh of a feed may be worthwhile, or None if no such instant is
-        known.
+        """Return the earliest instant of a useful refresh of a feed, or None if no such instant is known.
 
-        A refresh is worthwhile shortly before the expected poll of a reader (refresh/policy/polling_price.py).
+        A refresh is useful shortly before the expected poll of a reader (refresh/policy/polling_price.py).
         """
         now = self._clock.now()
         if not self.owns(target) or self._demand.count_since(target, 0.0):
@@ -451,9 +443,9 @@ class CacheAdmin:
         )
 
     def _lane_of(self, target: str) -> str:
-        """Return the name of the lane in which the scheduler spaces the refreshes of a target. It is the target's site.
+        """Return the scheduler's lane for a target: its site. Refreshes in one lane are spaced.
 
-        Feeds of the upstream need no spacing. The lane of such a feed is the target itself.
+        Feeds of the upstream need no spacing, so each has its own lane.
         """
         return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
 
@@ -486,5 +478,4 @@ class CacheAdmin:
 
 
 def _targets_of(keys: Iterable[str]) -> list[str]:
-    """Return the targets of the keys, each once, without the names of credentials."""
     return list(dict.fromkeys(map(uri.without_fragment, keys)))

@@ -1,4 +1,4 @@
-"""Construction of a request's context: the stored resource, the directives, and the request to send to the origin."""
+"""Construction of a request's context: stored resource, directives, and upstream request."""
 
 from feedproxy.errors import LoopDetected
 from feedproxy.http.cache_control import CacheControl
@@ -13,14 +13,16 @@ from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 UNSTORED_TARGETS_MAX = 4096
-"""Maximum number of targets without a stored response of which the varying fields are remembered. For a forgotten
-target, the next request is sent twice."""
+"""Maximum number of targets without a stored response with remembered Vary fields.
+
+For a forgotten target, the next request is sent twice.
+"""
 
 _NO_NAMES: frozenset[str] = frozenset()
 
 
 class ContextBuilder:
-    """Builder of request contexts. It also counts each client as a reader of the requested feed."""
+    """Builder of request contexts, and counter of the clients that read feeds."""
 
     def __init__(
         self, *, lookup: ResourceLookup, counts: SubscriberCounts, readers: ReaderTracker, pseudonym: str
@@ -78,11 +80,11 @@ class ContextBuilder:
         )
 
     def unstored_varying_names(self, target: str) -> frozenset[str]:
-        """Return the fields by which earlier responses of the target varied that were not stored."""
+        """Return the Vary fields of the target's earlier responses that were not stored."""
         return self._unstored_names.get(target) or _NO_NAMES if len(self._unstored_names) else _NO_NAMES
 
     def remember_varying_names(self, target: str, names: frozenset[str]) -> None:
-        """Forward these fields of clients in further requests for the target, because its responses vary by them."""
+        """Forward these fields of clients in further requests for the target."""
         self._unstored_names.put(target, self.unstored_varying_names(target) | names)
 
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:

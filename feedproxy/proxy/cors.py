@@ -13,15 +13,11 @@ _METHODS = ("GET", "HEAD")
 """The methods that a script of another web origin may use."""
 
 _MAX_AGE = 86400
-"""Seconds for which a browser may store the response to a preflight. Browsers may limit this time: Chromium to two
-hours, Firefox to a day."""
+"""Seconds for which a browser may store the response to a preflight. Chromium limits them to two hours."""
 
 
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:
-    """Return the response with permission for scripts of every web origin to read it.
-
-    The permission is added only to a response that every client may get.
-    """
+    """Return the response with permission for scripts of every web origin, if every client may get the response."""
     stored = response.stored
     if not settings.cors or client.user or stored is None or not is_for_all(stored, settings):
         return response
@@ -33,9 +29,8 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 def preflight_response(request: Request, settings: Settings) -> Response | None:
     """Return the response to a CORS preflight for a stored feed, or None for another request.
 
-    A script that sends If-None-Match or A-IM to another web origin causes a preflight. A preflight that asks for
-    permission to send credentials is forwarded to the origin, because the proxy's answer does not permit Authorization:
-    `*` as a field name does not include it.
+    If-None-Match or A-IM in a cross-origin request causes a preflight. A preflight for Authorization is forwarded to
+    the origin.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

@@ -1,7 +1,6 @@
-"""Targets that differ only in query parameters without effect on the response (No-Vary-Search, option `ignore_query`).
+"""Targets that differ only in query parameters without effect (No-Vary-Search, option `ignore_query`).
 
-Such targets share one stored response. Targets remain separate if the operator's rules give them different readers or
-different privacy.
+Equivalent targets share one stored response, unless the operator's rules give them different readers or privacy.
 """
 
 from collections.abc import Callable
@@ -26,19 +25,20 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PATHS_MAX = 4096
-"""Maximum number of paths for which targets with No-Vary-Search are recorded."""
+"""Maximum number of paths with recorded targets."""
 
 TARGETS_MAX = 8
 """Maximum number of recorded targets per path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
-"""Request fields that Vary may list although every client gets the same feed. The proxy itself chooses content coding
-and dictionary for each client."""
+"""Request fields that Vary may list although every client gets the same feed. The proxy itself obeys them."""
 
 
 def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) -> str:
-    """Return the target without the query parameters that its rule ignores (`ignore_query`). Return the target
-    unchanged if the rules give the shorter target other readers or another privacy."""
+    """Return the target without the query parameters that its rule ignores (`ignore_query`).
+
+    The target is unchanged if the rules give the shorter target other readers or another privacy.
+    """
     if "?" not in target or not (ignored := settings_for(target).ignore_query):
         return target
     reduced = without_parameters(target, ignored)
@@ -46,7 +46,7 @@ def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) 
 
 
 class EquivalentTargets:
-    """Finder of the stored target that is equivalent to a requested target. It records targets with No-Vary-Search."""
+    """Finder of the stored target that is equivalent to a requested target."""
 
     def __init__(self, store: Store, clock: Clock, settings_for: Callable[[str], Settings]) -> None:
         self._store = store
@@ -55,15 +55,14 @@ class EquivalentTargets:
         self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the equivalent stored target, or the unchanged request if no equivalent target is
-        stored."""
+        """Return the request with the equivalent stored target, or the unchanged request without one."""
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)
         return request if target == request.target else replace(request, target=target)
 
     def record(self, response: ProxyResponse | PassThrough) -> None:
-        """Record the target of a stored response that has the field No-Vary-Search."""
+        """Record the target of a stored response with No-Vary-Search."""
         stored = response.stored if isinstance(response, ProxyResponse) else None
         if stored is None or "no-vary-search" not in stored.fields or not _is_shared(stored):
             return
@@ -74,17 +73,14 @@ class EquivalentTargets:
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
 
     def recorded_equivalents(self, target: str) -> list[str]:
-        """Return the recorded targets with a stored response that also answers requests for this target."""
+        """Return the recorded targets with a stored response that also answers requests for a target."""
         others = self._targets.get(target.partition("?")[0]) or ()
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return a recorded target with a stored response that may answer the request without a request to the origin.
-        Return `target` if there is none.
+        """Return a recorded equivalent target with a response that may answer now, or else `target`.
 
-        "the presented target URI and that of the stored response are equivalent modulo search variance" --
-        No-Vary-Search, Caching. A response that needs validation is validated under the requested target, because the
-        new response may have another No-Vary-Search.
+        A response that needs validation is left out, because the new response may have another No-Vary-Search.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):
@@ -112,8 +108,7 @@ class EquivalentTargets:
 
 
 def _are_equivalent(target: str, other: str, resource: Resource | None) -> bool:
-    """Return True if the response that is stored for `other` has a No-Vary-Search that makes the two targets
-    equivalent."""
+    """Return True if No-Vary-Search of the response for `other` makes the two targets equivalent."""
     if resource is None or not resource.variants:
         return False
     value = resource.variants[-1].fields.combined("no-vary-search") or ""
@@ -135,8 +130,7 @@ def _is_shared(stored: StoredResponse) -> bool:
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
-    """Return the response with a No-Vary-Search that names the parameters of `ignore_query`. A No-Vary-Search of the
-    origin stays unchanged."""
+    """Return the response with a No-Vary-Search for `ignore_query`, unless the origin sent No-Vary-Search."""
     if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
         return response
     if "no-vary-search" in response.response.fields or has_secret(response.stored.target):

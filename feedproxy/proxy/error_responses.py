@@ -25,7 +25,7 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 
 class ErrorResponses:
-    """Builder of the responses that contain an error document."""
+    """Builder of error documents."""
 
     def __init__(self, clock: Clock, via: str, settings_for: Callable[[str], Settings]) -> None:
         self._clock = clock
@@ -54,8 +54,7 @@ class ErrorResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return a 503 response for a target that may not be fetched and has no usable copy. Its Retry-After ends at
-        the instant `until`."""
+        """Return a 503 for a target that may not be fetched until the instant `until`, and has no usable copy."""
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
@@ -80,8 +79,11 @@ class ErrorResponses:
         return ProxyResponse(response.with_fields(self.with_status_fields(fields, status)), status, reason)
 
     def with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
-        """Return the fields with max-age of `lifetime` seconds. In reverse mode with the option `state_freshness`,
-        CDN-Cache-Control and Surrogate-Key are added for a CDN in front of feedproxy."""
+        """Return the fields with a max-age of `lifetime` seconds.
+
+        In reverse mode with `state_freshness`, CDN-Cache-Control and Surrogate-Key are added for a CDN in front of
+        feedproxy.
+        """
         directive = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", directive)
         if client.entrance is Entrance.REVERSE and self._settings_for(target).state_freshness:

@@ -1,4 +1,4 @@
-"""Responses with 301 and 410, or an XML redirect document, for targets with a recorded move or end."""
+"""Responses for targets with a recorded move or end: 301, 410, or an XML redirect document."""
 
 from dataclasses import replace
 
@@ -16,13 +16,14 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Maximum number of targets that are remembered as having no feed. The proxy doubts a move to a remembered target. The
-oldest target is removed first."""
+"""Maximum number of remembered targets without a feed. The oldest is removed first."""
 
 
 class RelocationResponses:
-    """Builder of the responses for moved and ended targets. It remembers the new addresses of moved feeds at which no
-    feed was found."""
+    """Builder of the responses for moved and ended feeds.
+
+    A move to an address without a feed is in doubt.
+    """
 
     def __init__(self, store: Store, errors: ErrorResponses) -> None:
         self._store = store
@@ -30,31 +31,27 @@ class RelocationResponses:
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
-        """Return the response that announces the move or the end of a feed, or None if the feed has neither moved nor
-        ended.
+        """Return the response that announces a feed's move or end, before the origin is asked.
 
-        Return None also if the move is in doubt, or if the origin must be asked again first: a recorded move or end is
-        rechecked from time to time.
+        Return None without a move or end, for a move in doubt, and if the move or end is due to be rechecked.
         """
         return self._find(context, context.resource, now, None)
 
     def after_fetch(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response that announces the move or the end of a feed, or None if there is neither, or the move is
-        in doubt.
+        """Return the response that announces a feed's move or end, after the origin was asked or may not be asked.
 
-        The caller has already asked the origin, or may not ask it now.
+        Return None without a move or end, and for a move in doubt.
         """
         return self._find(context, resource, now, status)
 
     def as_last_resort(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response that announces the move or the end of a feed, or None if there is neither. A move in
-        doubt is announced, too.
+        """Return the response that announces a feed's move or end if no stored response exists, or None.
 
-        The caller has no stored response to send.
+        A move in doubt is also announced.
         """
         return self._find(context, resource, now, status, allow_doubt=True)
 
@@ -82,7 +79,7 @@ class RelocationResponses:
         return None
 
     def is_in_doubt(self, context: RequestContext, resource: Resource | None) -> bool:
-        """Return True if a confirmed move leads to a target that turned out to have no feed."""
+        """Return True if a confirmed move leads to a target without a feed."""
         sighting = resource.relocation if resource is not None else None
         if sighting is None or sighting.kind is not RelocationKind.MOVED:
             return False
@@ -99,8 +96,10 @@ class RelocationResponses:
             self._dead_targets.drop(resource.target)
 
     def _relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
-        """Return the response that announces a move to `location`. It is a 301, or an XML redirect document if the move
-        comes from a rule (`moved_to`) and `announce_as` is `xml`."""
+        """Return the response that announces a move to `location`: a 301, or an XML redirect document.
+
+        The document is for moves by a rule (`moved_to`) with `announce_as: xml`.
+        """
         settings = context.settings
         if settings.moved_to and settings.announce_as == "xml":
             shown = rewrite_location(
@@ -117,11 +116,10 @@ class RelocationResponses:
         )
 
     def _gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
-        """Return the response that announces the end of a feed. It is a 410, or an XML document if the end comes from a
-        rule (`gone`) and `announce_as` is `xml`.
+        """Return the response that announces the end of a feed: a 410, or an XML document.
 
-        `believed` is true if the end is confirmed, and the origin is not being asked again. Only then may caches store
-        the 410.
+        The document is for ends by a rule (`gone`) with `announce_as: xml`. `believed` is true if the end is confirmed,
+        and the origin is not asked again. Caches may store only a believed 410.
         """
         settings = context.settings
         if settings.gone and settings.announce_as == "xml":

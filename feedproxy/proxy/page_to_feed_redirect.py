@@ -1,8 +1,6 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/autodiscovery.py).
 
-The proxy fetches and stores a page like any other resource. If Accept prefers feed types, the client is redirected to
-the first feed to which the page links. The Link fields of the redirect list all feeds to which the page links. A helper
-process parses each version of a page once.
+The redirect leads to the first feed to which the stored page links. Its Link fields list all feeds of the page.
 """
 
 import asyncio
@@ -32,25 +30,26 @@ logger = logging.getLogger(__name__)
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
 
 _COPIED_FIELDS = ("cache-control", "expires", "age", "date", "via", "cache-status", "vary", "content-security-policy")
-"""Response fields that the redirect copies from the page's response, so that the redirect has the freshness and the
-Cache-Status of the page."""
+"""Response fields that the redirect copies from the page's response."""
 
 
 class Autodiscovery:
-    """Finder of the feeds to which stored pages link, with a cache of its results."""
+    """Finder of the feeds to which stored pages link, with a cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits, observer: RefreshObserver) -> None:
         self._helper_pool = helper_pool
         self._observer = observer
         self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
-        """The bytes of each page and the feeds to which it links, keyed by the `id()` of the bytes. An entry refers to
-        the bytes, so that their `id()` stays unique."""
+        """The bytes of each page and its feeds, keyed by the `id()` of the bytes.
+
+        An entry refers to the bytes, so that their `id()` stays unique.
+        """
 
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """Return a redirect to the page's first feed if the client prefers feeds, and `answer` unchanged otherwise."""
+        """Return a redirect to the page's first feed if the client prefers feeds, else `answer`."""
         if isinstance(answer, PassThrough) or answer.feed or answer.stored is None:
             return answer
         if (
@@ -72,7 +71,7 @@ class Autodiscovery:
         return replace(answer, response=response, reason="the page names a feed, which the reader prefers", stored=None)
 
     async def find(self, stored: StoredResponse, settings: Settings) -> tuple[DiscoveredFeed, ...]:
-        """Return the feeds to which a stored page links, or an empty tuple if the response is not a page."""
+        """Return the feeds to which a stored page links, or an empty tuple for another response."""
         label, body = stored.content.main_body
         if not body or stored.status != 200 or stored.content.feed:
             return ()
@@ -126,8 +125,8 @@ def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """Return the value of a Link field for a feed (RFC 8288, section 3). A title that has other characters than
-    printable ASCII is left out."""
+    """Return the value of a Link field for a feed (RFC 8288, section 3). Only a title of printable ASCII is
+    included."""
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

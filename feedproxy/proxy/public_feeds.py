@@ -10,10 +10,9 @@ from feedproxy.subscribers.distinct_readers import Readers, count_distinct
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
-    """Return True if a public list may name this feed. `settings` are the settings for this target after its rules have
-    been applied.
+    """Return True if a public list may name this feed.
 
-    A target URI with user information or a secret is never listed.
+    `settings` are those of the target. A target with user information or a secret is never listed.
     """
     if has_secret(target) or uri.without_fragment(target) != target:
         return False
@@ -21,10 +20,9 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def has_enough_readers(readers: Readers, settings: Settings) -> bool:
-    """Return True if a feed has enough distinct readers for a public list: at least `list_readers_min`, and never fewer
-    than one.
+    """Return True if a feed has at least `list_readers_min` distinct readers, and at least one.
 
-    The address of a feed with fewer readers may be a secret of these readers.
+    The address of a feed with fewer readers may be a secret.
     """
     return count_distinct(readers) >= max(1, settings.list_readers_min)
 
@@ -32,9 +30,8 @@ def has_enough_readers(readers: Readers, settings: Settings) -> bool:
 def is_public(settings: Settings, resource: Resource | None) -> bool:
     """Return True if every client may get a feed, by the rules and the stored responses.
 
-    A feed is not public if it is marked private, requires a login, or has only been fetched with credentials. It is
-    also not public if its origin forbids shared caches to store it (Cache-Control: private, no-store), or refuses the
-    requests for it.
+    A feed is not public if it is marked private, requires a login, or was only fetched with credentials. Nor is it
+    public if its origin refuses the requests, or sends Cache-Control with private or no-store.
     """
     if settings.private or settings.readers:
         return False
@@ -52,9 +49,10 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
 
 
 def is_restricted(resource: Resource) -> bool:
-    """Return True if the origin now restricts access to a stored feed (401 or 451), so that no copy is served.
+    """Return True if the origin now restricts access to a stored feed (401 or 451).
 
-    Lists and notifications do not name such a feed. Its subscriptions remain, because the status may be a mistake.
+    Lists and notifications do not name a restricted feed. Its subscriptions remain, because the status may be a
+    mistake.
     """
     return bool(resource.variants) and all(variant.invalid for variant in resource.variants) and _is_refused(resource)
 

@@ -1,12 +1,9 @@
 """Repetition of a hit without the whole request pipeline.
 
-While the stored resource and the settings are unchanged, three properties of a hit depend on time alone: its age,
-whether it may still be used, and the fields that state the age and the freshness. `reusable_hit` checks that a response
-depends on nothing else. `recompute_hit` computes the three properties again, with the functions of the pipeline.
-
-The instants at which the decision to use the response can change are known (hit_validity.py). Up to the next of them,
-only the age grows. `advance_hit` then adds the elapsed seconds, which takes a thirtieth of the time of `recompute_hit`.
-Feeds with less than one request per second gain most, because the age in whole seconds differs at nearly every request.
+While the stored resource and the settings are unchanged, a repeatable hit depends on time alone: its age and freshness
+grow, and its use may become forbidden. `reusable_hit` checks the dependence. `recompute_hit` computes age, freshness
+and permission again. `advance_hit` adds only the elapsed seconds, in a thirtieth of the time, until the instant at
+which the permission may change (hit_validity.py).
 """
 
 import struct
@@ -32,13 +29,12 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Names of request fields that make a response special to one request. A response to a request with one of these fields
-is not used again for other requests without the pipeline."""
+"""Names of request fields that make a response special to one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReusableHit:
-    """A stored response that may answer further equal requests, with the values on which the next answer depends.
+    """A stored response that may answer equal requests, with the values on which the next answer depends.
 
     `vary_names` contains the request fields that select a variant. `counted` is true if the client counts as a
     subscriber.
@@ -55,19 +51,19 @@ class ReusableHit:
 
     @property
     def conditions(self) -> "HitConditions":
-        """Return the values that many hits share: everything except the stored response and its resource."""
+        """Return the values that many hits share: all except the stored response and its resource."""
         return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 
 type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], bool, bool]
-"""Settings, request directives, detail, `vary_names`, `counted` and `states_freshness` of a `ReusableHit`."""
+"""The values of a `ReusableHit` that many hits share."""
 
 
 class HitTerms(NamedTuple):
-    """The part of a hit's state that many hits share. `source`, `allowance` and `reason` are those of the freshness.
+    """The part of a hit's state that many hits share. Freshness explains `source`, `allowance` and `reason`.
 
-    If `overrides_cache_control` is True, the Cache-Control field states the lifetime that this proxy computed. If
-    `emits_cdn_cache_control` is True, the CDN-Cache-Control field states the same lifetime.
+    `overrides_cache_control` is true if Cache-Control states the lifetime that this proxy computed.
+    `emits_cdn_cache_control` is true if CDN-Cache-Control states the lifetime.
     """
 
     source: Source
@@ -79,17 +75,15 @@ class HitTerms(NamedTuple):
 
 
 _shared_terms = lru_cache(maxsize=1024)(HitTerms)
-"""Return one shared object for equal terms."""
 
 _PACKED = struct.Struct("<ddd")
 
 
 class HitState:
-    """The age, freshness and header fields of a hit from the instant `computed_at` until `unchanged_until()`.
+    """The age, freshness and fields of a hit from the instant `computed_at` until `unchanged_until()`.
 
-    `lifetime` and `expires` are those of the freshness. `packed` contains the numbers from which later states are
-    computed: the instant until which only the age changes, the age in seconds at the instant of reception, and this
-    instant. As Python objects, they would take twice the memory, for each requested feed.
+    `lifetime` and `expires` are those of the freshness. `packed` contains three numbers in half the memory of Python
+    objects: the instant until which only the age changes, the age on receipt in seconds, and the instant of receipt.
     """
 
     __slots__ = ("computed_at", "exact_age", "expires", "lifetime", "packed", "terms")
@@ -113,7 +107,7 @@ class HitState:
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
-        """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
+        """Change the state to the instant `now`. Return False if more than the age may have changed."""
         valid_until, initial_age, response_time = _PACKED.unpack(self.packed)
         if not self.computed_at <= now <= valid_until:
             return False
@@ -122,7 +116,7 @@ class HitState:
         return True
 
     def unchanged_until(self) -> Instant:
-        """Return the last instant at which the fields state the same whole seconds and the decision is the same."""
+        """Return the last instant at which the fields have the same whole seconds and the decision is the same."""
         now, age, expires, allowance = self.computed_at, self.exact_age, self.expires, self.terms.allowance
         ttl = self.lifetime - age
         until = now + 1 - age % 1.0 - INSTANT_MARGIN
@@ -143,13 +137,12 @@ class HitState:
 
     @property
     def age(self) -> int:
-        """Return the value of the Age field, in whole seconds."""
+        """Return the value of Age, in whole seconds."""
         return int(self.exact_age)
 
     @property
     def ttl(self) -> int:
-        """Return the remaining freshness lifetime in whole seconds. It is negative if the response is stale: minus the
-        seconds since the end of the lifetime."""
+        """Return the remaining freshness lifetime in whole seconds, negative for a stale response."""
         return int(self.lifetime - self.exact_age)
 
     @property
@@ -171,7 +164,7 @@ class HitState:
 
     @property
     def is_exhausted(self) -> bool:
-        """Return True if no lifetime remains that CDN-Cache-Control could state. The pipeline then omits the field."""
+        """Return True if CDN-Cache-Control has no lifetime left to state."""
         terms = self.terms
         return terms.emits_cdn_cache_control and not remaining_lifetime(
             self.lifetime, self.expires, terms.allowance, self.exact_age
@@ -192,7 +185,7 @@ def reusable_hit(
     settings: Settings,
     now: Instant,
 ) -> ReusableHit | None:
-    """Return the response as a repeatable hit, or None if it depends on more than time."""
+    """Return the response as a repeatable hit, or None if the response depends on more than time."""
     stored = answer.stored
     if not answer.status.hit or stored is None or resource is None or answer.interim:
         return None
@@ -224,15 +217,14 @@ def reusable_hit(
 
 @lru_cache(maxsize=256)
 def _intern_names(names: frozenset[str]) -> frozenset[str]:
-    """Return the same object for equal sets of names. This saves memory, because most feeds have the same set."""
+    """Return the same object for equal sets of names, in order to save memory."""
     return names
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return True if the result of the request's conditions does not depend on the current time.
+    """Return True if the request's conditions do not depend on the current time.
 
-    The result depends on it if If-Modified-Since or If-Unmodified-Since has a date in the future, because a date in the
-    future is treated differently from the same date in the past.
+    They depend on it if their date is in the future.
     """
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
@@ -243,7 +235,7 @@ def _is_timeless(request: Request, now: Instant) -> bool:
 
 
 def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
-    """Return the state of the hit at `now`, or None if the pipeline has to decide again."""
+    """Return the state of the hit at `now`, or None if the pipeline must decide again."""
     if is_set_back(hit.stored.response_time, now):
         return None  # the clock was set back: the pipeline corrects the stored instants
     freshness = assess(hit.resource, hit.stored, hit.settings, now)
@@ -269,10 +261,8 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Change the state to that of the instant `now`, and return True. The result is the same as that of
-    `recompute_hit`.
+    """Change the state to the instant `now`, and return True.
 
-    Return False if the pipeline's decision may have changed. The state is then invalid, and the caller must call
-    `recompute_hit`.
+    Return False if the pipeline's decision may have changed. The state is then invalid.
     """
     return state.advance(now) and not state.is_exhausted

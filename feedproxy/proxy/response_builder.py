@@ -18,11 +18,10 @@ from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.request.upstream_request import with_via
 
 DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "content-md5")
-"""Fields with digests of the origin's bytes. They are removed from changed content (RFC 9530, section 3)."""
+"""Fields with digests of the origin's bytes, removed from changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""Largest content in bytes that is decoded in the event loop for a client that does not accept its coding. Decoding
-this size takes about 10 ms. Larger content is sent in its stored coding (RFC 9110, section 12.5.3)."""
+"""Maximum size of content that is decoded in the event loop, in bytes, about 10 ms. Larger content stays coded."""
 
 FIELDS_IN_304 = frozenset(
     # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
@@ -68,9 +67,9 @@ def build_response(
 ) -> Response:
     """Return the response to a request from a stored response.
 
-    If `state_freshness` is True, and the feed's schedule permits a longer use than the origin's lifetime, max-age
-    states the longer time. `surrogate_key` is a value of Surrogate-Key to add, for a CDN in front of feedproxy. Both
-    parameters are for reverse mode. `earlier_versions` is the period in which other content was stored for the target.
+    `surrogate_key` is a value of Surrogate-Key for a CDN, or None. With `state_freshness`, max-age states the longer
+    time that the feed's schedule permits. Both are for reverse mode. `earlier_versions` is the period in which the
+    target had other content.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
@@ -159,11 +158,11 @@ def _with_freshness_fields(
     over_origin: bool,
     surrogate_key: str | None,
 ) -> Fields:
-    """Return the fields with those that state the time for which the response may still be used.
+    """Return the fields with those that state the remaining time of use.
 
-    If the lifetime comes from the feed's schedule, max-age states it. If `over_origin` is True, and the schedule
-    permits a longer use than the origin's lifetime, max-age states the longer time. If `surrogate_key` is not None,
-    feeds also get CDN-Cache-Control and Surrogate-Key.
+    max-age states a lifetime from the feed's schedule. With `over_origin`, max-age also states the time beyond the
+    origin's lifetime that the schedule permits. With `surrogate_key`, feeds also get CDN-Cache-Control and
+    Surrogate-Key.
     """
     lifetime, expires, allowance, age = freshness.lifetime, freshness.expires, freshness.allowance, freshness.age
     total = max_age_directive(lifetime, expires, allowance, age)
@@ -181,8 +180,7 @@ def _with_freshness_fields(
 
 
 def _with_max_age(fields: Fields, total: str) -> Fields:
-    """Return the fields with the max-age directive `total` instead of the lifetime that they state. Other directives
-    move to a second Cache-Control line."""
+    """Return the fields with the max-age directive `total`. Other directives move to a second Cache-Control line."""
     other_fields = without_directives(fields, "max-age", "s-maxage")
     fields = fields.without("expires").with_field("Cache-Control", total)
     return fields.with_added("Cache-Control", other_fields) if other_fields else fields
@@ -194,15 +192,13 @@ def _forbids_reuse(fields: Fields) -> bool:
 
 
 def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> str:
-    """Return the max-age directive that this proxy states for a response with this freshness when its age is `age`
-    seconds."""
+    """Return the max-age directive that this proxy states for a response at an age of `age` seconds."""
     # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
     return f"max-age={int(age) + remaining_lifetime(lifetime, expires, allowance, age)}"
 
 
 def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
-    """Return the number of whole seconds for which a response with this freshness may still be used when its age is
-    `age` seconds. Return 0 if it may not be used."""
+    """Return the whole seconds for which a response may still be used at an age of `age` seconds, or 0."""
     now = expires - (lifetime - age)
     until = expires if allowance is None else max(expires, allowance.until)
     return max(0, int(until - now))
@@ -234,10 +230,9 @@ def _evaluate_conditions(
 def _current_tags(
     stored: StoredResponse, selected: SelectedRepresentation, *, all_codings: bool
 ) -> Iterator[EntityTag]:
-    """Yield the entity tags of the selected representation: the proxy's own tag and, as a weak tag, the origin's.
+    """Yield the entity tags of the selected representation: the proxy's own and, as a weak tag, the origin's.
 
-    If `all_codings` is True, the proxy's tags for all other codings are included. Only strong comparison needs them,
-    because weak comparison recognises all codings by the common base of their tags.
+    With `all_codings`, the proxy's tags of all other codings follow, as strong comparison needs them.
     """
     if selected.tag is not None:
         yield selected.tag

@@ -1,8 +1,4 @@
-"""The shared cache as one object. All entrances call `Service.answer`.
-
-A request passes a fixed list of steps: choose the representation, select the response (response_selection.py), render
-it (representations/representation_choice.py), and redirect from a page to its feed if the client prefers feeds.
-"""
+"""The shared cache as one object. All entrances call `Service.answer`."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -43,7 +39,7 @@ __all__ = ["PassThrough", "ProxyResponse", "Service"]
 
 
 class Service:
-    """The shared cache. It answers requests, and owns the parts that do the work."""
+    """The shared cache."""
 
     def __init__(
         self,
@@ -144,7 +140,7 @@ class Service:
         asyncio.get_running_loop().call_soon(self.admin.scheduler.reschedule, event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD. A failure also gives a response: FeedproxyError is never raised."""
+        """Return the response to a GET or HEAD. Failures also give a response."""
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)
         representation = self._renderer.choose(request, settings, lambda: self._stored_media_type(request.target))
@@ -154,11 +150,11 @@ class Service:
         return await self._autodiscovery.redirect_to_feed(response, request, client, settings)
 
     def resolve_target(self, request: Request) -> Request:
-        """Return the request with the stored target that is equivalent to its own target (equivalent_targets.py)."""
+        """Return the request with the equivalent stored target (equivalent_targets.py)."""
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD in the format that the origin sent. FeedproxyError is never raised."""
+        """Return the response to a GET or HEAD in the origin's format. Failures also give a response."""
         request = self.resolve_target(request)
         return await self._respond(request, client, self._settings_for(request.target), OriginalFormat())
 
@@ -175,7 +171,7 @@ class Service:
         return await self._renderer.render(selected, representation, request, client, settings)
 
     def _with_cache_key(self, request: Request, client: ClientContext) -> Request:
-        """Return the request with its cache key as target: the target and the credential that is sent for the user."""
+        """Return the request with its cache key as target: the target and the user's credential for the origin."""
         key = self._key_for(request.target, client.user)
         if key == request.target:
             return request
@@ -187,8 +183,7 @@ class Service:
         return next((feed.content.media_type or feed.fields.get("content-type") for feed in feeds), None)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for work in progress, then cancel the rest, and close the parts of the service
-        in order."""
+        """Wait up to `timeout` seconds for work in progress, cancel the rest, and close all parts."""
         until = asyncio.get_running_loop().time() + timeout
         await self.admin.scheduler.close()
         for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):

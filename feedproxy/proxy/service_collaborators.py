@@ -27,16 +27,15 @@ class FeedOwnership(Protocol):
 
 
 class Demand(Protocol):
-    """Interest in feeds that does not come from requests of feed readers, such as WebSub subscriptions."""
+    """Interest in feeds beyond feed readers' requests, such as WebSub subscriptions."""
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return the number of additional readers of `target` since an instant. The refresh schedule counts them like
-        feed readers."""
+        """Return the number of additional readers of `target` since an instant."""
         ...
 
 
 class NoPeers:
-    """The default without a fleet: there are no peers."""
+    """The default without a fleet."""
 
     async def sync(self, target: str) -> bool:
         """Return False, because there are no peers with newer copies."""

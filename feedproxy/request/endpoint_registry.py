@@ -68,6 +68,7 @@ class Endpoints:
         table[path] = Endpoint(handler, methods, content_max)
 
     def remove(self, path: str) -> None:
+        """Remove the endpoint at `path`."""
         (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:

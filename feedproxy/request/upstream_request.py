@@ -126,6 +126,7 @@ def is_forwarded(name: str) -> bool:
 
 
 def shared_names(shared_fields: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of `shared_fields` in lower case."""
     return frozenset(name.lower() for name in shared_fields)
 
 

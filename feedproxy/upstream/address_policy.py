@@ -1,9 +1,8 @@
 """Policy for targets: permitted ports, addresses and names.
 
 Clients and origins choose targets, redirects, callbacks and discovered pages. Without a policy, they could make the
-proxy send requests into a network behind a firewall. Each name is therefore resolved once, all its addresses are
-checked, and the connection goes to a checked address. A name that resolves to another address later (DNS rebinding)
-therefore has no effect.
+proxy send requests into a network behind a firewall. Each name is resolved once, and the connection goes to a checked
+address, so DNS rebinding has no effect.
 """
 
 import asyncio
@@ -31,9 +30,8 @@ class AddressPolicy:
     """The ports and addresses that a target may have.
 
     `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks and
-    cloud metadata services. The networks in `networks` are always permitted. `ports` are numbers or ranges such as
-    `1025-65535`; other values raise UsageError. `listeners` are this proxy's own listeners. They are always forbidden
-    as targets.
+    cloud metadata services. `networks` are always permitted. `ports` are numbers or ranges such as `1025-65535`.
+    `listeners` are this proxy's own listeners, which are always forbidden. Raises UsageError for invalid ports.
     """
 
     def __init__(
@@ -57,7 +55,7 @@ class AddressPolicy:
             raise Forbidden(f"port {port} is not in allow_ports")
 
     def check_address(self, ip: str) -> None:
-        """Raise Forbidden, with the reason, if the address is not permitted."""
+        """Raise Forbidden with the reason if the address is not permitted."""
         if "%" in ip:
             # A zone id is valid on this machine only (RFC 4007, section 11).
             raise Forbidden(f"{ip} has a zone id")
@@ -82,11 +80,11 @@ class AddressPolicy:
             raise Forbidden(f"{subject} is not a public address: {row.description}")
 
     def literal_address(self, host: str, port: int) -> str | None:
-        """Return the address if the host is a literal address, after checking it. Return None for a name.
+        """Return the checked address of a host that is a literal address, or None for a name.
 
-        Raises Forbidden for addresses that are not permitted, and for the address and port of this proxy's listeners.
-        It also raises Forbidden for unusual spellings of IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), because resolvers
-        parse them differently. Raises BadTarget for an invalid host.
+        Raises Forbidden for addresses that are not permitted, for this proxy's listeners, and for unusual spellings of
+        IPv4 (0x7f.1, 2130706433, 127.1, 010.0.0.1), which resolvers parse differently. Raises BadTarget for an invalid
+        host.
         """
         host = _normalise_host(host)
         if host.startswith("[") or ":" in host:
@@ -124,9 +122,8 @@ class AddressPolicy:
     async def resolve_configured(self, host: str, port: int) -> list[str]:
         """Return the permitted addresses of a host that the operator configured, for any port.
 
-        `localhost` may resolve to loopback addresses, because the operator wrote it. The name servers of any other name
-        choose its addresses, and not the operator. These addresses are therefore checked like those of a target. Raises
-        the errors of `resolve`.
+        `localhost` may resolve to loopback addresses. The addresses of any other name are checked like those of a
+        target, because name servers choose them. Raises the errors of `resolve`.
         """
         if _is_localhost(_normalise_host(host)):
             addresses = await self.addresses(host, port)
@@ -161,10 +158,9 @@ class AddressPolicy:
     ) -> list[str]:
         """Return the addresses of a host for a request through a parent proxy.
 
-        The parent resolves the name again, and may choose any of its addresses. Therefore all of them must be
-        permitted. If `may_be_unknown` is True and this machine cannot resolve a name below a public suffix, the list is
-        empty, and the parent alone resolves the name. If `configured` is True, the operator configured the host: its
-        port and a literal address are not checked, as in `resolve_configured`. Raises the errors of `resolve`.
+        All addresses must be permitted, because the parent may choose any. With `may_be_unknown`, the list is empty for
+        a public name that this machine cannot resolve. With `configured`, port and literal address are not checked, as
+        in `resolve_configured`. Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)
@@ -188,11 +184,12 @@ class AddressPolicy:
         return addresses
 
     async def no_addresses(self, host: str, port: int) -> list[str]:
-        """Return an empty list, so that the parent proxy resolves the host, which belongs to the operator."""
+        """Return an empty list: the parent proxy resolves the operator's host."""
         return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
-        """Return the addresses of the parent proxy without checking them. Raises LoopDetected if it is this proxy."""
+        """Return the addresses of the parent proxy without checking them. Raises LoopDetected if the parent is this
+        proxy."""
         addresses = await self.addresses(host, port)
         if any(self._listeners.reaches_listener(address, port) for address in addresses):
             raise LoopDetected(f"upstream_proxy: {host}:{port} is a listener of this proxy")
@@ -209,8 +206,8 @@ class AddressPolicy:
             raise unknown.error from unknown.__cause__
 
     async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host without checking them. Raises _UnknownSite if it has no address, BadTarget,
-        and Overload."""
+        """Return all addresses of a host without checking them. Raises _UnknownSite without an address, BadTarget,
+        Overload."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
@@ -232,8 +229,7 @@ class AddressPolicy:
 
 
 class _UnknownSite(Exception):
-    """Error for a name that this machine cannot resolve. `error` is the error for the client if no parent proxy
-    resolves the name either."""
+    """Error for a name that this machine cannot resolve. `error` is for the client if no parent resolves the name."""
 
     def __init__(self, error: FeedproxyError) -> None:
         super().__init__(str(error))
@@ -241,10 +237,9 @@ class _UnknownSite(Exception):
 
 
 def _unresolved_error(host: str) -> Unreachable:
-    """Return the error for a name without an address.
+    """Return the error for a name without a permitted address.
 
-    The same error is used for names that have addresses, but no permitted one. A different error would tell clients
-    which names exist in this machine's network.
+    A different error for existing names would reveal the names of this machine's network.
     """
     return Unreachable(f"{host} cannot be resolved")
 
@@ -255,7 +250,7 @@ def _is_localhost(name: str) -> bool:
 
 
 def _normalise_host(host: str) -> str:
-    """Return a host in lower case, in A-labels, and without the root's dot. Raises BadTarget."""
+    """Return a host in lower case, in A-labels, and without the final dot. Raises BadTarget."""
     if not host.isascii():
         try:
             host = host.encode("idna").decode(

@@ -1,8 +1,6 @@
 """HTTP client for callbacks and hubs: pings, notifications, verifications.
 
-The client sends requests with content, and reads short responses. No response is stored, so the strict parser of
-origin_client.py is not needed: aiohttp parses the responses. An address that the operator does not vouch for is
-checked, and the connection goes to the checked address (`AddressTrust`).
+An address that the operator does not vouch for is checked, and the connection goes to the checked address.
 """
 
 import asyncio
@@ -27,33 +25,29 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized_error
 
 RESPONSE_MAX = 65_536
-"""Maximum number of bytes that are read from the content of a response, such as an XML-RPC struct or a challenge.
-Further bytes are ignored."""
+"""Maximum number of bytes that are read from a response's content. Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester to which all calls are charged. All callbacks together therefore have the limit for name look-ups that
-one client has."""
+"""The requester to which all calls are charged. Together, they have the limit for name look-ups of one client."""
 
 
 class AddressTrust(Enum):
     """The source of an address, which determines the checks that the address must pass."""
 
     UNTRUSTED = "anybody"
-    """A callback URL that a client sent. Its port and address are checked."""
+    """A callback URL that a client sent. Port and addresses are checked."""
     CONFIGURED_NAME = "configuration"
-    """A service that the operator configured by name or address. If it is a name, the addresses to which it resolves
-    are checked. A configured address and the port are not checked."""
+    """A service that the operator configured by name or address. Only the addresses of a name are checked."""
     OPERATOR_HOST = "own"
-    """A machine that belongs to the operator, such as the upstream. Neither port nor address is checked."""
+    """A machine of the operator, such as the upstream. Neither port nor address is checked."""
 
 
 class CallbackClient:
-    """HTTP client for callbacks. It follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes of
-    content.
+    """HTTP client for callbacks without redirects and cookies. At most RESPONSE_MAX bytes of content are read.
 
-    The callers must limit their concurrent calls to fewer than `connections` (notify/delivery/delivery_worker.py: 64).
-    A further call would wait for a free connection, and fail with FetchTimeout after `connect` seconds.
+    Callers must limit their concurrent calls to fewer than `connections`. A further call waits for a connection, and
+    raises FetchTimeout after `connect` seconds.
     """
 
     def __init__(
@@ -84,8 +78,7 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response, with its content cut to RESPONSE_MAX bytes. `trust` determines the
-        checks of the address.
+        """Send a request and return the response, with its content cut to RESPONSE_MAX bytes.
 
         Raises Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed,
         Overload.
@@ -137,7 +130,7 @@ class CallbackClient:
             self._policy.check_localhost(host)
 
     async def resolve(self, url: str) -> list[str]:
-        """Return the permitted addresses of this URL's host. Raises Forbidden, BadTarget, Unreachable, Overload."""
+        """Return the permitted addresses of a URL's host. Raises Forbidden, BadTarget, Unreachable, Overload."""
         target_url = _url(url)
         with requesting(CALLS):
             return await self._policy.resolve(target_url.raw_host or "", target_url.port or 0)
@@ -150,8 +143,7 @@ class CallbackClient:
             await session.close()
 
     def _session(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the HTTP session for addresses with this trust and for this parent. Each combination has a connection
-        pool of its own, so that a connection with fewer checks never serves a call that needs more."""
+        """Return the HTTP session for this trust and parent. Connections are not shared across sessions."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (trust, parent) not in self._sessions:
@@ -183,7 +175,7 @@ class CallbackClient:
         )
 
     def _check(self, trust: AddressTrust, parent: Parent | None) -> Resolve:
-        """Return the function that resolves a host, and checks its addresses and the port as this trust requires."""
+        """Return the function that resolves and checks a host with this trust."""
         policy = self._policy
         if trust is AddressTrust.OPERATOR_HOST:
             return policy.addresses if parent is None or not parent.resolves_names else policy.no_addresses
@@ -206,7 +198,6 @@ async def _read_limited(content: aiohttp.StreamReader) -> bytes:
 
 
 def _normalise(url: str) -> str:
-    """Return the URL in the normalized form with which rules are compared."""
     try:
         return uri.normalise(url)
     except BadTarget:

@@ -9,21 +9,18 @@ from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import is_field_line
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
-"""Matches the first line of a chunk. An origin may end it with a bare line feed, as in the head (section 2.2)."""
+"""Pattern of the first line of a chunk. Its line end may be a bare line feed (section 2.2)."""
 
 _LINE_MAX = 8192
-"""Maximum length of the first line of a chunk, in bytes. The line contains the size of the chunk and its extensions,
-which are rare."""
+"""Maximum length of the first line of a chunk, in bytes."""
 
 
 class ChunkedParser:
     """An incremental parser. Raises MalformedResponse for invalid chunks."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
-        """Create a parser. `trailers_max` limits the trailers, in bytes.
-
-        If `of_request` is True, bare line feeds are invalid, and so are trailers that are not field lines.
-        """
+        """`trailers_max` limits the trailers, in bytes. With `of_request`, bare line feeds and malformed trailers are
+        invalid."""
         self._buffered = b""
         self._strict = of_request
         self._chunk_remaining = 0
@@ -31,10 +28,10 @@ class ChunkedParser:
         self._trailers_left = trailers_max
         self.done = False
         self.rest = b""
-        """The bytes that follow the end of the message. They do not belong to its content."""
+        """The bytes after the end of the message."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Parse further bytes and return the pieces of content in them."""
+        """Return the pieces of content in further bytes."""
         data, self._buffered = (self._buffered + data if self._buffered else data), b""
         pieces: list[bytes] = []
         at = 0
@@ -54,8 +51,10 @@ class ChunkedParser:
         return pieces
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length in bytes of the line with the size of the next chunk. After the first chunk, the length
-        includes the line end that follows the previous chunk's data. Return 0 if the line is incomplete."""
+        """Return the length of the line with the next chunk's size, in bytes, or 0 if the line is incomplete.
+
+        After the first chunk, the line end after the previous chunk's data is included.
+        """
         start = at
         if self._begun:
             if data.startswith(b"\r", at):
@@ -78,8 +77,7 @@ class ChunkedParser:
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """Return the length in bytes of the next trailer line, or of the empty line at the end. Return 0 if the line is
-        incomplete."""
+        """Return the length of the next trailer line or of the final empty line, in bytes, or 0 if incomplete."""
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:

@@ -1,10 +1,8 @@
 """aiohttp's connection pool, happy eyeballs and TLS, with feedproxy's own protocol and parser.
 
-aiohttp's parser loses a good 304 if bytes follow it in the same packet, and limits each field but not the head. Its
-client repeats requests on connections that were never used before, sends field values as UTF-8, and is slower than this
-module. It has no public interface for another protocol. Therefore this module relies on internal names:
-`TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a connector.
-A test fails when one of these names changes (docs/decisions/fetching-with-aiohttp.md).
+aiohttp's own parser loses a good 304 if bytes follow it in the same packet. This module relies on internal names of
+aiohttp: `TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a
+connector. A test fails when one of these names changes (docs/decisions/fetching-with-aiohttp.md).
 """
 
 import asyncio
@@ -33,13 +31,14 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Maximum number of bytes of a response that are read if its last client has disconnected. Responses of most feeds are
-smaller. They are read to the end and stored, and serve the next client. Squid's `quick_abort_min` has the same
-purpose."""
+"""Maximum number of bytes of a response that are read after its last client has disconnected.
+
+The responses of most feeds are smaller, and are stored. Squid's `quick_abort_min` has the same purpose.
+"""
 
 RATE_MIN = 1000
-"""Bytes per second below which an origin that sends a response counts as silent. A silent exchange may be ended while
-other requests wait (origin_connection_limits.py)."""
+"""Bytes per second below which an origin counts as silent. A silent exchange may be ended in favour of other
+requests."""
 
 
 class StaleConnection(FetchError):
@@ -52,7 +51,7 @@ class StaleConnection(FetchError):
 
 
 class ReadTimeout(TimeoutError):
-    """Error for an origin that sent nothing for longer than the limit."""
+    """Error for an origin that was silent for longer than the limit."""
 
 
 class OriginProtocol(ResponseHandler):
@@ -77,8 +76,7 @@ class OriginProtocol(ResponseHandler):
     def last_received(self) -> Seconds:
         """Return the time at which the origin last sent bytes, on the event loop's clock.
 
-        If the origin has sent fewer than RATE_MIN bytes per second since the request, return the time of the request. A
-        slow origin thus counts as silent.
+        For an origin with fewer than RATE_MIN bytes per second since the request, return the time of the request.
         """
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
@@ -92,12 +90,11 @@ class OriginProtocol(ResponseHandler):
         deadline: float,
         is_wanted: Callable[[], bool],
     ) -> None:
-        """Send a request, and return when its response is complete. Until then, no other request may be sent.
+        """Send a request, and return when its response is complete.
 
-        `parser` parses the response. `read_timeout` limits the time in which the origin sends nothing, in seconds.
-        `deadline` is the time on the event loop's clock at which the response must be complete. If `is_wanted` returns
-        False, reading stops after UNREAD_MAX bytes. Raises ReadTimeout, TimeoutError, MalformedResponse,
-        StaleConnection, Overload; the connection is then closed.
+        `read_timeout` limits each silence of the origin, in seconds. `deadline` is the end of the exchange on the event
+        loop's clock. If `is_wanted` returns False, reading stops after UNREAD_MAX bytes. Raises ReadTimeout,
+        TimeoutError, MalformedResponse, StaleConnection, Overload, and closes the connection.
         """
         assert self._reading is None
         self._exchanges += 1
@@ -193,7 +190,7 @@ def _always() -> bool:
 
 
 class CheckedResolver(AbstractResolver):
-    """A resolver for aiohttp. It returns addresses that the policy has checked."""
+    """Resolver for aiohttp that returns checked addresses only."""
 
     def __init__(self, resolve: Resolve) -> None:
         self._resolve = resolve
@@ -219,8 +216,7 @@ class CheckedResolver(AbstractResolver):
 
 
 class OriginConnector(TCPConnector):
-    """A pool of connections, each handled by an OriginProtocol. It connects only to addresses that the address policy
-    permits."""
+    """Pool of connections to origins at permitted addresses. An OriginProtocol handles each connection."""
 
     def __init__(
         self,
@@ -240,11 +236,10 @@ class OriginConnector(TCPConnector):
 
 
 class ParentConnector(BaseConnector):
-    """A pool of connections through one parent proxy.
+    """Pool of connections through one parent proxy.
 
-    A request for an https target uses a tunnel through the parent to its host. With a SOCKS5 parent, a request for an
-    http target does so, too. `check` must permit the host of a tunnel. With an HTTP parent, a request for an http
-    target is sent to the parent itself, and the caller has already checked its host.
+    Requests for https targets use a tunnel. Requests for http targets use a tunnel with a SOCKS5 parent, and are
+    otherwise sent to the parent. `check` must permit the host of a tunnel.
     """
 
     def __init__(

@@ -1,7 +1,4 @@
-"""The results of an exchange with an origin.
-
-Helper processes import this module. It therefore does not import the HTTP client.
-"""
+"""The results of an exchange with an origin, for helper processes without the HTTP client."""
 
 from dataclasses import dataclass
 
@@ -17,16 +14,15 @@ class Fetched:
     request_time: Instant
     response_time: Instant
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before this response, except 100, which is hop-by-hop."""
+    """The 1xx responses before the response, without 100."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """All field lines of the head, including hop-by-hop fields."""
     framing_anomaly: str = ""
-    """The error in the framing that was tolerated, or "" if there was none."""
+    """The error in the framing that was tolerated, or ""."""
     received_size: int | None = None
-    """Size of the content as transferred, in bytes, if `body` was decoded afterwards. Otherwise it is None, and `body`
-    has the transferred size."""
+    """Size of the content as transferred, in bytes, or None if `body` has that size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Detection of failures of this machine: no descriptors, memory, ports, or network.
 
-The origin does not cause such a failure. Therefore it is not recorded for the feed and causes no back-off.
+A failure of this machine is not recorded for the feed and causes no back-off.
 """
 
 import errno
@@ -19,12 +19,14 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 """Errors for exhausted resources: descriptors of the process or the system, socket buffers, memory, and ports."""
 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
-"""Errors for a missing route to an origin. They count as a failure of this machine only if no other origin can be
-reached either. For example, a machine without IPv6 has no route to an origin that has only IPv6 addresses."""
+"""Errors for a missing route to an origin.
+
+They count as failures of this machine only if no other origin can be reached. A machine without IPv6, for example, has
+no route to origins that have only IPv6.
+"""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""Error codes of a name resolution that failed because the origin's name server or this machine's resolver did not
-respond."""
+"""Errors of a name resolution without a response from a name server or resolver."""
 
 RECENT_SUCCESS: Seconds = 60
 """Seconds without a successful look-up or connection after which the network counts as down."""
@@ -32,21 +34,18 @@ RECENT_SUCCESS: Seconds = 60
 LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
-"""Number of file descriptors that exchanges with origins leave to the store, the listeners and other processes."""
+"""Number of file descriptors that remain for the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
-"""Bytes of address space that must be free before an exchange begins, if the operator has limited the address space.
-The largest response takes less than that, even decoded."""
+"""Address space that must be free before an exchange begins, in bytes. It is enough for the largest response."""
 
 EXCHANGES_PER_CHECK = 8
-"""Number of exchanges that may begin after a check of the resources without another check. Their descriptors are a
-quarter of DESCRIPTORS_RESERVED."""
+"""Number of exchanges without a further check of the resources."""
 CHECK_INTERVAL: Seconds = 0.1
-"""Seconds after which the resources are checked again, because clients and helpers take descriptors, too."""
+"""Maximum seconds between two checks of the resources."""
 
 
 class NetworkState:
-    """The time of the last successful look-up or connection. It shows whether a failure concerns this machine's network
-    or only one origin."""
+    """The time of the last successful look-up or connection."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS
@@ -62,7 +61,7 @@ class NetworkState:
 
 
 class RateLimitedLog:
-    """A log with at most one line in LOG_INTERVAL seconds. Each line states the number of suppressed lines."""
+    """Log with at most one line in LOG_INTERVAL seconds. Each line states the number of suppressed lines."""
 
     def __init__(self) -> None:
         self._logged_at = -LOG_INTERVAL
@@ -84,7 +83,7 @@ complaints = RateLimitedLog()
 
 
 def is_exhaustion(error: BaseException | None) -> bool:
-    """Return True if this error means that the process or the machine is out of resources."""
+    """Return True if the error means that the process or machine is out of resources."""
     if isinstance(error, MemoryError):
         return True
     if isinstance(error, RuntimeError):
@@ -95,7 +94,7 @@ def is_exhaustion(error: BaseException | None) -> bool:
 
 
 def is_local(error: BaseException | None) -> bool:
-    """Return True if a name look-up or a connection failed because of this machine, not the origin."""
+    """Return True if a look-up or connection failed because of this machine."""
     if is_exhaustion(error):
         return True
     if isinstance(error, socket.gaierror):
@@ -104,16 +103,13 @@ def is_local(error: BaseException | None) -> bool:
 
 
 _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-"""A descriptor of /dev/null. `_is_nearly_exhausted` duplicates this descriptor to learn the lowest free number, which
-takes a fifth of the time of opening a file.
-"""
+"""Descriptor of /dev/null. `_is_nearly_exhausted` duplicates it to learn the lowest free number."""
 
 
 class ResourceCheck:
-    """A check of the descriptors and the memory that are left before an exchange with an origin begins.
+    """Check of the descriptors and the memory that are left for an exchange with an origin.
 
-    The check takes four system calls. After a check that found enough, the next exchanges are therefore permitted
-    without a check: EXCHANGES_PER_CHECK exchanges in the following CHECK_INTERVAL seconds.
+    After a successful check, EXCHANGES_PER_CHECK exchanges are permitted within CHECK_INTERVAL seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -133,10 +129,7 @@ class ResourceCheck:
 
 
 def _is_nearly_exhausted() -> bool:
-    """Return True if this process has too few descriptors or too little address space left for an exchange.
-
-    A full file table of the system (ENFILE) is detected when the exchange opens its socket (`is_exhaustion`).
-    """
+    """Return True if this process has too few descriptors or too little address space left for an exchange."""
     try:
         lowest = os.dup(_ANY_DESCRIPTOR)
     except OSError as error:
@@ -160,8 +153,8 @@ def address_space() -> int | None:
 
 
 def has_no_descriptor() -> bool:
-    """Return True if this process can open no further file descriptor. The errors of the C library's resolver then have
-    no meaning, because the resolver could not open a socket."""
+    """Return True if this process can open no further file descriptor. Errors of the system's resolver are then
+    wrong."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

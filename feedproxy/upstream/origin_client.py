@@ -1,6 +1,6 @@
 """HTTP client for origins. Each request gives one complete response, or an error with the reason.
 
-The client leaves redirects, cookies, content codings and caching to its callers. It adds only the field Host.
+Callers handle redirects, cookies, content codings and caching.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from feedproxy.upstream.response_parser import ReadLimits, ResponseParser
 
 _UNSENDABLE = re.compile(r"[^\t -~\x80-\xff]")
 _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
-"""Matches a target: scheme with authority, and path with query."""
+"""Pattern of a target, with groups for scheme and authority, and for path and query."""
 
 CACHED_HOSTS_MAX = 1024
 """Maximum number of cached `_Host` objects."""
@@ -58,29 +58,22 @@ class FetchLimits:
     """The limits of one exchange, in seconds and bytes, and of concurrent exchanges."""
 
     connect: Seconds = 10
-    """Maximum number of seconds for name resolution, connection and TLS handshake, and for the wait for a free
-    connection.
-    """
+    """Maximum seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
     first_byte: Seconds = 30
-    """Maximum number of seconds from the request to the first byte of the response. The same number limits each silence
-    within the response."""
+    """Maximum seconds of silence before the first byte and within the response."""
     total: Seconds = 60
     header_max: int = 65_536
-    """Maximum size of the head in bytes, including 1xx responses."""
+    """Maximum size of the head in bytes, with 1xx responses."""
     buffer_max: int = 10_000_000
     """Maximum size of the content as transferred, in bytes."""
     connections: Limit = CONNECTIONS
-    """Maximum number of concurrent exchanges with all origins, and the part of them reserved for known feeds."""
+    """Maximum number of concurrent exchanges with all origins, and the number reserved for known feeds."""
     per_site: Limit = PER_SITE
-    """Maximum number of concurrent exchanges with one site, and the part of them reserved for known feeds."""
+    """Maximum number of concurrent exchanges with one site, and the number reserved for known feeds."""
     per_host: Limit = PER_HOST
-    """Maximum number of concurrent exchanges with one host and port: six, as in browsers, and two more for known
-    feeds.
-    """
+    """Maximum number of concurrent exchanges with one host and port, and the number reserved for known feeds."""
     per_client: int = 80
-    """Maximum number of concurrent exchanges for one client: half of the slots for unknown targets, which all clients
-    share.
-    """
+    """Maximum number of concurrent exchanges for one client: half of those for unknown targets."""
     own_host: Limit = OWN_HOST
     """Maximum number of concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16
@@ -100,8 +93,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchStats:
-    """Numbers for metrics: `connections` counts the open connections to origins, including idle ones, and `exchanges`
-    counts the exchanges in progress."""
+    """Numbers for metrics: open `connections` to origins, with idle ones, and `exchanges` in progress."""
 
     connections: int
     exchanges: int
@@ -121,16 +113,15 @@ class _Host:
     site: str
     """Registrable domain of the host."""
     root: bytes
-    """The scheme and authority of a target, which precede the path if a request has a target in absolute-form."""
+    """The scheme and authority of a target, for requests in absolute-form."""
 
     @property
     def is_tls(self) -> bool:
-        """True if the scheme is https."""
         return self.root.startswith(b"https:")
 
 
 class Fetcher:
-    """A pooled HTTP/1.1 client. It is an async context manager; without `async with`, call `close`."""
+    """Pooled HTTP/1.1 client and async context manager. Without `async with`, call `close`."""
 
     def __init__(
         self,
@@ -183,7 +174,7 @@ class Fetcher:
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Send a GET or HEAD to the target's origin and return the response.
 
-        `skip_address_check` is for targets that the operator configured: their port and address are not checked. Raises
+        With `skip_address_check`, for targets that the operator configured, port and address are not checked. Raises
         Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed, Overload.
         """
         if request.method not in {"GET", "HEAD"}:
@@ -249,11 +240,9 @@ class Fetcher:
         skip_address_check: bool,
         reuse: bool,
     ) -> Fetched | Oversized:
-        """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
-        True.
+        """Make one exchange in this slot and return its response. Without `reuse`, the connection is closed afterwards.
 
-        If the origin closed a pooled connection before it responded, the exchange is repeated.
-        origin_connection_limits.py may end the exchange, in order to free its slot.
+        The exchange is repeated if the origin closed a pooled connection before the response.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
@@ -342,8 +331,7 @@ class Fetcher:
             raise FetchTimeout(message) from error
 
     def _pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
-        """Return the connection pool for this parent, with or without the check of addresses. Requests with the check
-        never share a connection with requests without it."""
+        """Return the connection pool for this parent. Requests with the address check have their own pool."""
         if self._closed:
             raise Unreachable("the client is closed")
         pool = self._pools.get((skip_address_check, parent))
@@ -384,8 +372,10 @@ class Fetcher:
 
 
 def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.ClientConnectorCertificateError) -> str:
-    """Return the reason for a failed connection, from the check of the certificate, the TLS handshake, or the operating
-    system. The messages of aiohttp are not used, because they would reveal addresses."""
+    """Return the reason for a failed connection: certificate, TLS handshake, or operating system.
+
+    aiohttp's messages are not used, because they reveal addresses.
+    """
     cause = error.certificate_error if isinstance(error, aiohttp.ClientConnectorCertificateError) else error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {cause.verify_message}"
@@ -396,11 +386,7 @@ def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.Clien
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Return the reason for a failed TLS handshake as a text.
-
-    If a server does not use TLS but plain HTTP, OpenSSL reports a "wrong version number". The text then says that the
-    server seems to use plain HTTP. Otherwise it is OpenSSL's own reason.
-    """
+    """Return the reason for a failed TLS handshake. OpenSSL reports plain HTTP as a "wrong version number"."""
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
         return "the server seems to use plain HTTP"
     return str(error.reason or error).replace("_", " ").lower()
@@ -429,7 +415,7 @@ def _host_of(root: str) -> _Host:
 
 
 def _raise_if_local(error: BaseException | None, authority: str) -> None:
-    """Raise Overload if an exchange failed on this machine and not at the origin."""
+    """Raise Overload if an exchange failed because of this machine."""
     if local_failure.is_exhaustion(error):
         local_failure.complaints.warn(f"no exchange with {authority}: {error}")
     if local_failure.is_local(error):
@@ -437,7 +423,7 @@ def _raise_if_local(error: BaseException | None, authority: str) -> None:
 
 
 def _field_lines_to_send(fields: Fields) -> bytes:
-    """Return the field lines to send. Hop-by-hop fields, Content-Length, Expect and Host are left out."""
+    """Return the field lines to send, without hop-by-hop fields, Content-Length, Expect and Host."""
     lines = fields.end_to_end().without("host", "content-length", "expect")
     text = "".join([f"{name}: {value}\r\n" for name, value in lines])
     # If there are more line ends than fields, a field contains one; the loop below finds it.

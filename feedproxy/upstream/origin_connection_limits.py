@@ -1,18 +1,13 @@
 """Fair limits for connections to origins and for name look-ups.
 
-Each connection or look-up takes a slot. Three limits prevent one client or one silent server from taking all slots: per
-site (registrable domain), per host and port, and per client. The slots that one site, host or client may take are its
-*share*. All limits except that of a client reserve slots for known feeds. Waiting requests are admitted in their order.
-A request waits while the share of its site, host or client is full. Later requests with free shares are then admitted
-before it.
+Each connection or look-up takes a slot. The slots that one site, one host and port, or one client may take are its
+*share*. All limits except that of a client reserve slots for known feeds. Waiting requests are admitted in order. A
+request with a full share waits, while later requests with free shares are admitted.
 
-Silent origins can fill a share. A request that has waited for EVICTABLE_AFTER seconds then ends an exchange of another
-request in the full share. Only an exchange that has been silent for at least SILENT_AFTER seconds can be ended. Of
-several, the request ends one of the client with the most slots, and of these the one that has been silent for longest.
-
-Two rules protect the other client. In the share of a site or host, that client must have at least two more slots than
-the client of the waiting request. The same holds in every share if the exchange is for a known feed, and the waiting
-request is not (docs/decisions/connection-limits.md).
+A request that has waited for EVICTABLE_AFTER seconds may end an exchange in the full share that has been silent for
+SILENT_AFTER seconds. The exchange must be of a client with at least two more slots than the waiting client, if the
+share belongs to a site or host. The same holds in every share if only the silent exchange is for a known feed
+(docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -26,9 +21,9 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
 EVICTABLE_AFTER: Seconds = 0.7
-"""Seconds that a request waits before silent exchanges are evicted. Most origins respond faster."""
+"""Seconds that a request waits before it may end a silent exchange. Most origins respond faster."""
 SILENT_AFTER: Seconds = 1.0
-"""Seconds of silence after which an exchange may be evicted."""
+"""Seconds of silence after which an exchange may be ended."""
 EVICTION_CHECK_INTERVAL: Seconds = 0.2
 WAITING_MAX = 2048
 """Maximum number of waiting requests. Further requests are refused."""
@@ -36,10 +31,9 @@ WAITING_MAX = 2048
 
 @dataclass(eq=False, slots=True)
 class Requester:
-    """The client network for which a request is sent.
+    """The client network for which a request is sent. An empty client means feedproxy itself.
 
-    `is_known` is true if the target is a known feed. An empty client means feedproxy itself, as in a background
-    refresh.
+    `is_known` is true if the target is a known feed.
     """
 
     client: str = ""
@@ -53,8 +47,7 @@ class Requester:
         self.is_abandoned = bool(self.client) and not self.is_known
 
     def charge(self, client: str) -> None:
-        """Charge the request to another client. This client has sent an equal request, and waits for the same
-        response."""
+        """Charge the request to another client that waits for the same response."""
         self.is_abandoned = False
         if self.client and client != self.client:
             self.client = client
@@ -63,15 +56,14 @@ class Requester:
 
 
 PROXY = Requester()
-"""The requester of feedproxy's own requests for known feeds, such as background refreshes. A task for which no
-requester was set has this one."""
+"""The requester of feedproxy's own requests for known feeds, and the default of each task."""
 
 _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
 
 @contextmanager
 def requesting(requester: Requester) -> Iterator[None]:
-    """Charge fetches and look-ups in a `with` block, and in tasks started there, to this requester."""
+    """Charge fetches and look-ups in a `with` block to this requester, also those of tasks started in the block."""
     token = _REQUESTER.set(requester)
     try:
         yield
@@ -86,14 +78,14 @@ def current_requester() -> Requester:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The number of slots in one share, and the number of these slots that is reserved for known feeds."""
+    """The number of slots in one share, and the number reserved for known feeds."""
 
     slots: int
     reserve: int = 0
 
     @property
     def unknown(self) -> int:
-        """Return the number of slots that targets other than known feeds may take. It is at least one."""
+        """Return the number of slots for targets other than known feeds, at least one."""
         return max(1, self.slots - self.reserve)
 
 
@@ -105,10 +97,9 @@ class Slot:
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """A function that returns the instant at which the origin last sent something. If it is None, silence is counted
-    from the instant at which the slot was taken."""
+    """A function that returns the instant at which the origin last sent bytes, or None."""
     end: Callable[[], None] | None = None
-    """A function that ends the exchange in the slot, or None if the exchange cannot be evicted."""
+    """A function that ends the exchange in the slot, or None if the exchange must not be ended."""
     is_ended: bool = False
     client: str = ""
     """The client to which the slot is charged."""
@@ -133,11 +124,8 @@ class FairLimits:
     def __init__(
         self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None
     ) -> None:
-        """Create the limits.
-
-        `whole` is for all requests together, `site` for each site and `host` for each host. `client` limits the slots
-        of one client; feedproxy's own refreshes are exempt.
-        """
+        """`whole` is for all requests together, `site` for each site, and `host` for each host. `client` limits the
+        slots of one client, except feedproxy's own refreshes."""
         self._limits: dict[str, Limit] = {"whole": whole}
         if site is not None:
             self._limits["site"] = site
@@ -157,10 +145,9 @@ class FairLimits:
         return len(self._waiting)
 
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
-        """Return a slot for the current requester; the caller must call `release`. `site` and `host` name the shares of
-        the request.
+        """Return a slot for the current requester. The caller must call `release`.
 
-        Raises Overload if no slot is free within `timeout` seconds.
+        `site` and `host` name the shares of the request. Raises Overload without a free slot within `timeout` seconds.
         """
         requester = current_requester()
         loop = asyncio.get_running_loop()
@@ -231,8 +218,7 @@ class FairLimits:
         return self._exceeded_limit(slot) is None
 
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
-        """Return the first share that is full for the waiting request of this slot, or None if all its shares have
-        room."""
+        """Return the first full share of a waiting request, or None."""
         for key in slot.keys:
             usage, limit = self._usages.get(key), self._limits[key[0]]
             if usage is None:
@@ -244,8 +230,7 @@ class FairLimits:
         return None
 
     def _evict_stuck(self, slot: Slot) -> None:
-        """End an exchange with a silent origin, if there is one, to give its slot to a request that has waited for
-        EVICTABLE_AFTER seconds."""
+        """End an exchange with a silent origin in favour of a request that has waited for EVICTABLE_AFTER seconds."""
         if slot not in self._waiting:
             return
         loop = asyncio.get_running_loop()
@@ -259,8 +244,9 @@ class FairLimits:
         slot.granted.add_done_callback(lambda _: timer.cancel())
 
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
-        """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None if there is none.
-        `key` names the share in which no slot is free.
+        """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None.
+
+        `key` names the full share.
         """
         slots = self._usages[key].slots
         of_client = Counter(candidate.client for candidate in slots)

@@ -1,8 +1,7 @@
 """The listeners of this proxy, which are forbidden as targets.
 
-If the proxy sent a client's request to its own listener for clients, the request would count as one from this machine.
-A request to the admin port would have the operator's rights. Therefore every entrance refuses these ports at every
-address of this machine, even if `allow_private` or `allow_networks` permits the address.
+A request of the proxy to its own admin port would have the operator's rights. Every entrance therefore refuses these
+ports at every address of this machine, even with `allow_private` or `allow_networks`.
 """
 
 import errno
@@ -12,8 +11,7 @@ import socket
 from feedproxy.upstream.special_networks import Address, embedded_ipv4
 
 _NOT_LOCAL = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
-"""Error numbers of bind() which show that an address is not one of this machine: it belongs to another machine, or this
-machine lacks its address family."""
+"""Errors of bind() for an address that does not belong to this machine."""
 
 
 class OwnListeners:
@@ -24,7 +22,7 @@ class OwnListeners:
         self._all: set[int] = set()
 
     def add(self, port: int, *, for_readers: bool) -> None:
-        """Record the port of a listener, of this or another worker. `for_readers` is true if it serves clients."""
+        """Record the port of a listener of any worker. `for_readers` is true if the listener serves clients."""
         self._all.add(port)
         if for_readers:
             self._readers.add(port)
@@ -46,9 +44,9 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return True if this address belongs to an interface of this machine.
+    """Return True if this address belongs to an interface of this machine, or if the owner is unknown.
 
-    Return True also if this cannot be determined. It cannot be determined for an address that had a zone id (`zone`).
+    The owner of an address with a zone id (`zone`) is unknown.
     """
     if address.is_loopback or address.is_unspecified:
         return True

@@ -11,10 +11,7 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return True if a URL may name this proxy.
-
-    Names are not resolved: the URL is compared with the public address, and its port with the ports of this proxy.
-    """
+    """Return True if a URL may name this proxy, by its public address or port. Names are not resolved."""
     try:
         target = uri.normalise(url)
         return _is_public(target, settings) or listeners.serves_clients(uri.split_host_port(target)[1])
@@ -23,7 +20,7 @@ def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
 
 
 async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners: OwnListeners) -> bool:
-    """Return True if a URL names this proxy. The URL's name is resolved only if this proxy listens on its port."""
+    """Return True if a URL names this proxy. A name is resolved only if this proxy listens on the URL's port."""
     if not may_be_own(url, settings, listeners):
         return False
     target = uri.normalise(url)
@@ -41,7 +38,6 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
 
 
 def _is_public(target: str, settings: Settings) -> bool:
-    """Return True if a target is below `public_url`, and `public_url` has no path, so that it stands for a whole web
-    origin."""
+    """Return True if a target is below a `public_url` without a path."""
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

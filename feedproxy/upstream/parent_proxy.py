@@ -18,7 +18,7 @@ DIRECT = ("", "direct")
 """Values of the option `upstream_proxy` that mean no parent."""
 
 ENVIRONMENT = "environment"
-"""The value of the option `upstream_proxy` that selects the proxy of `http_proxy` and similar environment variables."""
+"""The value of the option `upstream_proxy` that selects the proxy in environment variables, such as `http_proxy`."""
 
 SCHEMES = ("http", "socks5", "socks5h")
 
@@ -28,14 +28,13 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The environment variables that may name a parent proxy, for each scheme of a target. The first variable that is set
-counts."""
+"""The environment variables that may name a parent proxy, for each scheme of a target. The first that is set counts."""
 
 DEFAULT_PORT = 1080
-"""Port of a parent proxy if the environment variable that names it has no port. curl uses the same default."""
+"""Port of a parent proxy without a port in its environment variable, as in curl."""
 
 CREDENTIAL_MAX = 255
-"""Maximum length of a user name or password, in bytes: "PLEN" is one octet (RFC 1929, section 2)."""
+"""Maximum length of a user name or password, in bytes (RFC 1929, section 2)."""
 
 _EXPECTED = "expected http://[USER:PASSWORD@]HOST:PORT, socks5://…, socks5h://…, environment, or direct"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
@@ -44,7 +43,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A parent proxy. Converting it to a string leaves the credentials out, for logs and errors."""
+    """A parent proxy. Its string form has no credentials."""
 
     scheme: str
     host: str
@@ -57,14 +56,13 @@ class Parent:
 
     @property
     def is_http(self) -> bool:
-        """Return True if the parent speaks HTTP. Requests for http are then sent to it in absolute-form, and https uses
-        CONNECT."""
+        """Return True if the parent speaks HTTP, and not SOCKS5."""
         return self.scheme == "http"
 
     @property
     def resolves_names(self) -> bool:
-        """Return True if the parent resolves names. A parent with the scheme `socks5` does not: it gets the address
-        that this proxy has checked."""
+        """Return True if the parent resolves names. A parent with the scheme `socks5` gets a checked address
+        instead."""
         return self.scheme != "socks5"
 
     @property
@@ -76,9 +74,9 @@ class Parent:
 
 
 def parse(text: str, option: str = OPTION) -> Parent | None:
-    """Parse a value of the option other than `environment`. Return None for no parent.
+    """Return the parent of a value of the option, or None for no parent.
 
-    Raises UsageError. Its message does not contain the value, which may include a password.
+    Raises UsageError without the value in its message, because the value may include a password.
     """
     return None if text in DIRECT else _parse(text, option, None)
 
@@ -120,8 +118,7 @@ def _decode(text: str, option: str) -> str:
 
 
 def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
-    """Check a value of the option `upstream_proxy`. If the value is `environment`, check the environment variables.
-    Raises UsageError."""
+    """Check a value of the option `upstream_proxy`, or its environment variables. Raises UsageError."""
     if value != ENVIRONMENT:
         parse(value)
         return
@@ -132,15 +129,14 @@ def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
 
 
 def without_password(value: str) -> str:
-    """Return a valid value of the option without user name and password, or "" for no parent."""
+    """Return a value of the option without user name and password, or "" for no parent."""
     return value if value == ENVIRONMENT else str(parse(value) or "")
 
 
 def parent_of(value: str, target: str, environ: Mapping[str, str] | None = None) -> Parent | None:
-    """Return the parent for requests to a target, according to the option's value, or None for a direct connection.
+    """Return the parent for requests to a target, or None for a direct connection.
 
-    Requests to this machine are always direct, because the parent would resolve `localhost` to itself. Raises
-    ParentFailed for an invalid variable, so that no request goes direct by mistake.
+    Requests to this machine are always direct. Raises ParentFailed for an invalid environment variable.
     """
     if value in DIRECT or uri.is_this_machine(uri.host_of(target)):
         return None

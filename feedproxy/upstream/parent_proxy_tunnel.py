@@ -1,8 +1,6 @@
 """Tunnels to origins through the parent proxy (`upstream_proxy`): CONNECT and SOCKS5.
 
-The handshake with the parent uses a plain socket. The caller then attaches its own protocol to the socket. aiohttp's
-pool, mitmproxy's tunnels and a plain TLS handshake can therefore share this code. TLS is end to end between this proxy
-and the origin. (docs/decisions/the-parent-proxy.md)
+TLS is end to end between this proxy and the origin (docs/decisions/the-parent-proxy.md).
 """
 
 import asyncio
@@ -22,11 +20,13 @@ from feedproxy.upstream.response_head_parser import find_end, parse_head
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_TIMEOUT: Seconds = 5
-"""Seconds for a parent proxy to accept a connection and to answer the greeting. The parent is usually in the same
-network. The connection from the parent to the origin may take `connect_timeout` in addition."""
+"""Maximum seconds for a parent proxy to accept a connection and to answer the greeting.
+
+The connection from the parent to the origin may take `connect_timeout` in addition.
+"""
 
 HEAD_MAX = 16_384
-"""Maximum size of the head of a parent's response to CONNECT, in bytes. A usual head has a few hundred bytes."""
+"""Maximum size of the head of a parent's response to CONNECT, in bytes."""
 
 _REFUSALS = {
     1: "general failure",
@@ -63,7 +63,7 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
 
 
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
-    """Connect to host and port through the parent and return the socket.
+    """Return a connected socket to host and port through the parent.
 
     `authority` is the target in error messages. Raises ParentFailed, ParentRefused, LoopDetected, Overload.
     """
@@ -84,7 +84,7 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
 
 
 async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
-    """Connect to host and port through the parent, if the policy permits it, and return the socket.
+    """Return a connected socket to host and port through the parent, if the policy permits the host.
 
     Raises Forbidden and Unreachable, and the errors of `open_tunnel`.
     """
@@ -132,7 +132,7 @@ async def _connect_address(ip: str, port: int) -> socket.socket:
 
 
 class _ConnectedSocket:
-    """A connector for python-socks that connects within CONNECT_TIMEOUT seconds."""
+    """Connector for python-socks with a timeout of CONNECT_TIMEOUT seconds."""
 
     async def connect(self, dest_host: str, dest_port: int, timeout: Seconds | None) -> socket.socket:
         return await _connect_address(dest_host, dest_port)
@@ -159,8 +159,7 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
 
 
 async def _read_head(sock: socket.socket) -> bytes:
-    """Read one head and return it. No byte after the head is read, because these bytes come from the origin. Raises
-    OSError, MalformedResponse."""
+    """Read and return one head, and no byte after it. Raises OSError, MalformedResponse."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)

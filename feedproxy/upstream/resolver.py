@@ -1,8 +1,8 @@
 """Name resolution with the system's resolver.
 
-`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled: with a silent name server, it
-occupies its thread until the resolver times out. Look-ups are therefore limited per site and per client, with a reserve
-for known feeds. Equal look-ups are collapsed (docs/decisions/connection-limits.md).
+`getaddrinfo` uses the hosts file, search domains and mDNS, but cannot be cancelled. With a silent name server, a
+look-up occupies its thread until the timeout. Look-ups are therefore limited per site and per client
+(docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -21,21 +21,19 @@ from feedproxy.upstream import local_failure
 from feedproxy.upstream.origin_connection_limits import FairLimits, Limit, Slot, current_requester
 
 type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
-"""A function that returns the addresses of a name and port as text. Raises OSError if the name has no address."""
+"""A function that returns the addresses of a name and port. Raises OSError without an address."""
 
 LOOKUP_TIMEOUT = 15.0
-"""Maximum duration of a look-up, in seconds: three attempts of five seconds each. By default, glibc makes two attempts
-of five seconds for each name server (resolv.conf(5))."""
+"""Maximum duration of a look-up, in seconds, for three attempts of five seconds (resolv.conf(5))."""
 
 THREADS = Limit(256, reserve=64)
-"""Maximum number of concurrent look-ups, and the number of them that is reserved for known feeds."""
+"""Maximum number of concurrent look-ups, and the number reserved for known feeds."""
 PER_SITE = Limit(12, reserve=4)
-"""Maximum number of concurrent look-ups for names of one registrable domain: eight, and four more for known feeds."""
+"""Maximum number of concurrent look-ups for one registrable domain, and the number reserved for known feeds."""
 PER_CLIENT = 96
-"""Maximum number of concurrent look-ups for one client. It is half of the look-ups that are not reserved for known
-feeds; all clients share these."""
+"""Maximum number of concurrent look-ups for one client: half of those for unknown targets."""
 THREAD_WAIT_MAX: Seconds = 5
-"""Maximum time, in seconds, for which a look-up waits for a free thread."""
+"""Maximum seconds for which a look-up waits for a free thread."""
 
 
 def _system_addresses(host: str) -> list[str]:
@@ -60,14 +58,12 @@ class Resolver:
         self._in_thread: set[asyncio.Task[list[str]]] = set()
 
     def __len__(self) -> int:
-        """Return the number of threads in use."""
         return len(self._shares)
 
     async def resolve(self, host: str) -> list[str]:
         """Return the addresses of a host. Raises OSError, Overload.
 
-        An equal look-up in progress is shared. A look-up for a known feed shares only one that is also for a known
-        feed, because only such a look-up may use the reserved threads.
+        Equal look-ups in progress are shared. A look-up for a known feed is shared only with other known feeds.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)

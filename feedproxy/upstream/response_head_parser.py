@@ -16,16 +16,14 @@ _LINE_END = re.compile(rb"\r?\n")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) +([1-5][0-9]{2})(?: (.*))?", re.DOTALL)
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PLAIN = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+")
-"""Matches field lines that are valid and unfolded. Nearly all heads have only such lines."""
+"""Pattern of field lines that are valid and unfolded."""
 _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
 _CLOSE: Line = (b"Connection", b"close")
 
 LINES_MAX = 512
-"""Maximum number of cached field lines. Responses with equal lines share one decoded object, so that stored feeds take
-less memory.
-"""
+"""Maximum number of cached field lines. Responses with equal lines share one object, to save memory."""
 
 _DECODED: dict[Line, tuple[str, str]] = {}
 
@@ -41,17 +39,16 @@ class ResponseHead:
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False if the framing was ambiguous or the origin closes the connection. The connection is then not used for a
-    further response."""
+    """False if the framing was ambiguous or the origin closes the connection."""
     chunked: bool = False
     length: int | None = None
     """Length of the content in bytes, or None if it is unknown or chunked."""
     framing_anomaly: str = ""
-    """The error in the framing that was tolerated, or "" if there was none."""
+    """The error in the framing that was tolerated, or ""."""
 
     @property
     def is_interim(self) -> bool:
-        """Return True if it is an interim response (1xx, RFC 9110, section 15.2)."""
+        """Return True for an interim response (1xx, RFC 9110, section 15.2)."""
         return self.status < 200
 
     def has_content(self, method: str) -> bool:
@@ -59,7 +56,7 @@ class ResponseHead:
         return method != "HEAD" and self.status >= 200 and self.status not in _NO_CONTENT
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return the lines as str, decoded as Latin-1 (http/message.py). Responses share the objects of equal lines."""
+        """Return the lines as str, decoded as Latin-1."""
         fields: list[tuple[str, str]] = []
         for line in self.lines:
             decoded = _DECODED.get(line)
@@ -75,23 +72,18 @@ class ResponseHead:
 
 
 def find_end(data: bytes | bytearray) -> int:
-    """Return the length of the head at the start of `data`, including its empty line, or 0 if it is incomplete."""
+    """Return the length of the head at the start of `data` with its empty line, or 0 if it is incomplete."""
     match = _END.search(data)
     return match.end() if match else 0
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Return True if `data` may be the beginning of a status line.
-
-    A response of HTTP/0.9 has no status line and no head. Without this check, a parser would wait for the end of its
-    head for ever.
-    """
+    """Return True if `data` may be the beginning of a status line. A response of HTTP/0.9 has none."""
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
 def parse_head(data: bytes) -> ResponseHead:
-    """Parse one head and return it. Raises MalformedResponse for errors that RFC 9112 does not permit a proxy to
-    correct."""
+    """Return the head in `data`. Raises MalformedResponse for errors that RFC 9112 forbids a proxy to correct."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
@@ -122,11 +114,10 @@ def parse_head(data: bytes) -> ResponseHead:
 
 
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
-    """Determine how the end of the message is found: by Transfer-Encoding, by one Content-Length, or by neither (RFC
-    9112, sections 6.1 to 6.3).
+    """Return how the end of the message is found (RFC 9112, sections 6.1 to 6.3), as four values.
 
-    Return four values: the lines without framing fields that have no effect, True if the connection is reusable, True
-    if the content is chunked, and the length of the content in bytes or None.
+    The values are the lines without ineffective framing fields, True if the connection is reusable, True if the content
+    is chunked, and the length of the content in bytes or None.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")
@@ -159,7 +150,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
 
 
 def _framing_error(lines: tuple[Line, ...]) -> str:
-    """Return the error that makes the end of the message ambiguous, or "" if the end is unambiguous."""
+    """Return the error that makes the end of the message ambiguous, or ""."""
     codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"

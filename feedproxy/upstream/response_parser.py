@@ -1,4 +1,4 @@
-"""Incremental parser for one response: heads, framing, content. It does no I/O.  RFC 9112, section 6"""
+"""Incremental parser for one response: heads, framing, content.  RFC 9112, section 6"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Maximum number of heads of one response. Each interim response (1xx) before the final response has a head, too."""
+"""Maximum number of heads of one response, with interim responses (1xx)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Size limits in bytes: for the heads, including 1xx responses, and for the content on the wire."""
+    """Size limits in bytes, for the heads with 1xx responses, and for the transferred content."""
 
     head: int
     content: int
 
 
 class ResponseParser:
-    """The parser of one response, with its state. It cannot be used after `feed` has raised MalformedResponse."""
+    """Parser of one response. It is unusable after MalformedResponse."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
-        """Create a parser. `has_content` is False for HEAD. `now` returns the current time."""
+        """`has_content` is false for HEAD. `now` returns the current time."""
         self._has_content = has_content
         self._limits = limits
         self._now = now
@@ -38,7 +38,7 @@ class ResponseParser:
         self.at: Instant = 0.0
         """Instant at which the head was complete."""
         self.interim: list[Response] = []
-        """The 1xx responses before this response, except 100."""
+        """The 1xx responses before the response, without 100."""
         self.reusable = False
         """True if the connection may be used for another response."""
         self.oversized = False
@@ -47,7 +47,7 @@ class ResponseParser:
 
     @property
     def content(self) -> bytes:
-        """Return the content. It is complete once the response is complete."""
+        """Return the content received so far."""
         return bytes(self._content)
 
     def feed(self, data: bytes) -> bool:
@@ -65,8 +65,10 @@ class ResponseParser:
         return False
 
     def end(self, *, reset: bool) -> None:
-        """Record that the connection has ended, by a reset if `reset` is true. Raises MalformedResponse if the response
-        is incomplete."""
+        """Record the end of the connection. Raises MalformedResponse if the response is incomplete.
+
+        `reset` is true if the connection was reset.
+        """
         if self.head is None:
             progress = "within the head of the response" if self._buffered or self._heads else "without a response"
             raise MalformedResponse(f"the origin closed the connection {progress}")
@@ -75,7 +77,7 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Parse one head, and return two values: the final head and the bytes after it.
+        """Return the final head and the bytes after it.
 
         After a 1xx head, the first value is None. If the head is incomplete, both values are None.
         """

@@ -30,7 +30,7 @@ async def probe_certificate(
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     parent: Parent | None = None,
 ) -> ProbedCertificate:
-    """Make a TLS handshake with this host, verify its name, and return the certificate's data.
+    """Make a TLS handshake with a host, verify its name, and return the certificate's data.
 
     `context` creates the TLS context. Raises Forbidden, BadTarget, Unreachable, FetchTimeout, ParentFailed, Overload.
     """

@@ -1,10 +1,9 @@
-"""Decoding of content codings with limits. A decompression bomb is a small message that expands to a large content.
+"""Decoding of content codings with limits against decompression bombs: small messages that expand to a large content.
 
-Decoders work in pieces: the output of all layers exceeds the caller's limit by at most one piece. Truncated content,
-and content with a wrong checksum, is an error.
+The decoded content exceeds the caller's limit by at most one piece before the decoder stops. Truncated content and
+content with a wrong checksum raise an error.
 
-Content labelled gzip or zstd is taken as uncoded if it lacks the format's magic number and looks like XML or JSON. The
-labels br and deflate are always trusted: these formats have no magic number.
+Content labelled gzip or zstd is taken as uncoded if it lacks the format's magic number and looks like XML or JSON.
 """
 
 import io
@@ -18,43 +17,43 @@ from feedproxy.http.coding.content_coding import GZIP_MAGIC, ZSTD_MAGIC, Unknown
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
-"""Maximum number of codings applied to one content. Two codings occur, for example if a server compresses the transfer
-of a gzip file. More codings indicate an attack or a loop."""
+"""Maximum number of codings of one content. Servers use two at most, to compress the transfer of a gzip file."""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
-"""Maximum ratio of decoded to coded bytes, for content above 16 MB. A higher ratio indicates a decompression bomb:
-the most repetitive of 352 feeds shrinks to a twelfth."""
+"""Maximum ratio of decoded to coded bytes, for content above 16 MB. A higher ratio indicates a decompression bomb.
+
+The most repetitive of 352 feeds has a ratio of 12.
+"""
 
 _PIECE = 4 * 1024
-"""Bytes of input for each call of a decoder. At the end of a gzip member, the decoder copies the rest of the piece,
-and a member may have only 20 bytes. With larger pieces, a body of empty members would take seconds."""
+"""Number of input bytes for each call of a decoder.
+
+At the end of a gzip member, the decoder copies the rest of the input. With more input, a body of many empty members
+would take seconds.
+"""
 
 _ONE_CALL_MAX = 256 * 1024
-"""Maximum size, in bytes, of the content of a gzip body that is decoded in one call. A content that may be larger is
-decoded in pieces."""
+"""Maximum size, in bytes, of the content of a gzip body that is decoded in one call."""
 
 _OUTPUT = 64 * 1024
-"""Number of bytes to which the output of one call of a decoder is limited."""
+"""Maximum output of one call of a decoder, in bytes."""
 
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
-"""Maximum window of zstd, in bytes. As a content coding, zstd has a window of at most 8 MB, and a decoder may refuse
-a larger one.  RFC 9659"""
+"""Maximum window of zstd, in bytes. The content coding zstd permits at most 8 MB.  RFC 9659"""
 
 _ZSTD_EXPANSION = 32 * 1024
-"""Maximum expansion of a zstd block, in output bytes for each input byte: 4 bytes can give 128 KiB (RFC 8878,
-section 3.1.1.2.3)."""
+"""Maximum number of output bytes for each input byte of a zstd block (RFC 8878, section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
-"""Maximum number of bytes that one call of a zstd decoder may produce. The decoder has no limit of its own. Each call
-therefore gets only as many bytes of input as can expand to this size (_ZSTD_EXPANSION)."""
+"""Maximum output of one call of a zstd decoder, in bytes. The size of the input enforces the maximum."""
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """Decode `body` and return the content. An empty body is returned unchanged, whatever `content_encoding` is.
+    """Return the content of a coded body. An empty body is returned unchanged for any `content_encoding`.
 
-    `limit` is the maximum size in bytes, for all layers together. Raises TooLarge above `limit`, UnknownCoding for an
-    unknown coding, and Undecodable for truncated, damaged or mislabelled content.
+    `limit` is the maximum size of the content in bytes. Raises TooLarge above `limit`, UnknownCoding for an unknown
+    coding, and Undecodable for truncated, damaged or mislabelled content.
     """
     codings = layers(content_encoding)
     for coding in codings:
@@ -75,14 +74,12 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum size to which `length` coded bytes may be decoded, in bytes. It is `limit`, or less if a
-    content of that size would indicate a decompression bomb."""
+    """Return the maximum size of the content of `length` coded bytes, in bytes: at most `limit`."""
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
 
 def _is_mislabelled(body: bytes, coding: str) -> bool:
-    """Return True if the body is not in the coding that Content-Encoding states: the coding's magic number is missing,
-    and the body begins like XML or JSON."""
+    """Return True if the body looks like text although Content-Encoding states a coding with a magic number."""
     if coding == "gzip":
         return not body.startswith(GZIP_MAGIC) and _is_text(body)
     if coding == "zstd":
@@ -102,7 +99,7 @@ def _is_zstd_frame(data: bytes) -> bool:
 
 
 def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
-    """Join the pieces of a decoder and return the content.
+    """Return the joined pieces of a decoder's output.
 
     Raises TooLarge if the content has more than `limit` bytes, and Undecodable if the decoder fails.
     """
@@ -124,10 +121,7 @@ def collect(pieces: Generator[bytes], coding: str, limit: int) -> bytes:
 
 
 def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
-    """Decode a single small gzip member in one call and return its content.
-
-    Return empty bytes if the body must be decoded in pieces.
-    """
+    """Return the content of a single small gzip member, or empty bytes if the body must be decoded in pieces."""
     if coding != "gzip" or limit > _ONE_CALL_MAX:
         return b""
     decoder = zlib.decompressobj(wbits=31)
@@ -139,10 +133,7 @@ def _gunzip_at_once(body: bytes, coding: str, limit: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
-    """Decode consecutive gzip members (RFC 1952, section 2.2) and yield their content.
-
-    Data after the last member is dropped.
-    """
+    """Yield the content of consecutive gzip members (RFC 1952, section 2.2). Data after the last member is dropped."""
     decoder, offset = zlib.decompressobj(wbits=31), 0
     while offset < len(body):
         if decoder.eof:
@@ -159,10 +150,8 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Decode the zlib format, or the bare deflate stream that some servers send, and yield the content.
-
-    RFC 9110, section 8.4.1.2
-    """
+    """Yield the content of zlib data, or of the bare deflate stream that some servers send (RFC 9110, section
+    8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
     while offset < len(body) and not decoder.eof:
@@ -175,13 +164,12 @@ def _inflate(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _remaining_output(decoder: "zlib._Decompress") -> Generator[bytes]:
-    """Yield the output that remains in a decoder after all input."""
     while not decoder.eof and (piece := decoder.decompress(b"", _OUTPUT)):
         yield piece
 
 
 def _unbrotli(body: bytes, limit: int) -> Generator[bytes]:
-    """Decode one brotli stream (RFC 7932) and yield its content. The decoder refuses data after the stream."""
+    """Yield the content of one brotli stream (RFC 7932). Data after the stream raises an error."""
     decoder = brotli.Decompressor()
     for offset in range(0, len(body), _PIECE):
         yield decoder.process(body[offset : offset + _PIECE], output_buffer_limit=_OUTPUT)
@@ -201,10 +189,9 @@ def _unzstd(body: bytes, limit: int) -> Generator[bytes]:
 def zstd_frames(
     decompressor: zstandard.ZstdDecompressor, body: bytes, limit: int, *, strict: bool = False
 ) -> Generator[bytes]:
-    """Decode consecutive zstd frames (RFC 8878, section 3) and yield their content.
+    """Yield the content of consecutive zstd frames (RFC 8878, section 3).
 
-    Data after the last frame is dropped. If `strict` is True, such data raises Undecodable. The decoder does not limit
-    its output. Each piece of input is therefore so small that its output cannot exceed the limit by much.
+    Data after the last frame is dropped, or raises Undecodable if `strict` is true.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -1,7 +1,6 @@
-"""The implementation of deflate, gzip and CRC-32: zlib-ng if it is installed, otherwise Python's zlib.
+"""The implementation of deflate, gzip and CRC-32: zlib-ng if it is installed, else Python's zlib.
 
-zlib-ng has the interface of zlib. For a feed of 60 KB, zlib-ng decodes gzip in 40 µs instead of 56, and encodes it at
-level 6 in 0.70 ms instead of 1.01, with the same size. A checksum takes 2 µs instead of 8.
+For a feed of 60 KB, zlib-ng decodes gzip in 40 µs instead of 56, and encodes at level 6 in 0.70 ms instead of 1.01.
 """
 
 from typing import TYPE_CHECKING

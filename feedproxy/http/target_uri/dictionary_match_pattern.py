@@ -1,8 +1,7 @@
 """Patterns of the URL Pattern Standard, as in `match` of Use-As-Dictionary.  RFC 9842, section 2.1.1
 
-A part of the standard's syntax is supported, in a path and a query: literal characters, `*`, a backslash, and literals
-in braces. A pattern with any other syntax matches no URL; then the dictionary is not used, and more bytes are sent. The
-wildcard is the only group, so a comparison takes linear time and needs no regular expression.
+Supported in path and query are literal characters, `*`, a backslash, and literals in braces. A pattern with any other
+syntax matches no URL.
 """
 
 import re
@@ -12,7 +11,7 @@ from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_short
 
 type _Parts = tuple[str, ...]
-"""The literal texts of a pattern, in order. Between two neighbours, the pattern has a wildcard."""
+"""The literal texts of a pattern, in order, with a wildcard between neighbours."""
 
 _TOKEN = re.compile(
     r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
@@ -21,9 +20,9 @@ _TOKEN = re.compile(
 
 
 def covers(pattern: str, base: str, target: str) -> bool:
-    """Return True if a pattern, relative to the URL `base`, matches the URL `target`. Both URLs must be normalised.
+    """Return True if a pattern, relative to the URL `base`, matches the URL `target`. Both URLs are normalised.
 
-    "If the Origin of BASEURL and the Origin of URL are not the same, return FALSE." -- section 2.2.2
+    URLs of different origins never match (section 2.2.2).
     """
     origin = uri.origin_of(base)
     if uri.origin_of(target) != origin or "#" in target:
@@ -44,9 +43,9 @@ def covers(pattern: str, base: str, target: str) -> bool:
 
 @memoize_short(entries=1024)
 def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
-    """Parse a pattern and return the parts of its path and query.
+    """Return the parts of a pattern's path and query, or None if the pattern has unsupported syntax.
 
-    A path or query that the pattern lacks is None. Return None if the pattern has syntax that is not supported.
+    A path or query that the pattern lacks is None.
     """
     if not pattern:
         return None
@@ -60,8 +59,7 @@ def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
 
 
 def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
-    """Parse a pattern from the position `at` on. Return its parts, and the position of the first character that is not
-    supported."""
+    """Return the parts of a pattern from the position `at` on, and the position of the first unsupported character."""
     parts = [""]
     while (match := _TOKEN.match(pattern, at)) is not None and not _is_modifier(pattern, at):
         at = match.end()
@@ -75,7 +73,7 @@ def _read_parts(pattern: str, at: int) -> tuple[_Parts, int]:
 
 
 def _is_modifier(pattern: str, at: int) -> bool:
-    """Return True if the character at the position `at` repeats the preceding group, or makes it optional."""
+    """Return True if the character at the position `at` repeats the preceding group, or makes the group optional."""
     if pattern[at] not in "?+*" or at == 0 or pattern[at - 1] not in "*}":
         return False
     # An odd number of backslashes escapes the end of the group.
@@ -86,11 +84,7 @@ def _is_modifier(pattern: str, at: int) -> bool:
 
 
 def matches_glob(parts: Sequence[str], text: str) -> bool:
-    """Return True if a text consists of these literals in order, with any text between neighbours.
-
-    Each literal is searched from the end of the previous one, and its first occurrence is taken. The search takes
-    linear time.
-    """
+    """Return True if a text consists of these literals in order, with any text between neighbours."""
     if len(parts) == 1:
         return text == parts[0]
     first, *middle, last = parts

@@ -9,11 +9,10 @@ _GATEWAY = re.compile(r"/(https?):(?://?(.*))?", re.IGNORECASE | re.DOTALL)
 
 
 def gateway_target(path: str) -> str:
-    """Return the normalised target in a gateway path, which follows the first slash.
+    """Return the normalised target in a gateway path.
 
-    `path` is the path of the request line, including the query. The target may have one slash after its scheme, because
-    some clients replace `//` by `/`. Raises NotFound if the target does not begin with http or https, and BadTarget if
-    it is invalid.
+    `path` includes the query. One slash after the target's scheme is enough, because some clients replace `//` by `/`.
+    Raises NotFound if the target does not begin with http or https, and BadTarget if it is invalid.
     """
     match = _GATEWAY.fullmatch(path)
     if match is None:
@@ -22,15 +21,15 @@ def gateway_target(path: str) -> str:
 
 
 def lacks_path(path: str) -> bool:
-    """Return True if a gateway path ends with the target's host: `/https://example.com`.
+    """Return True if a gateway path ends with the target's host, as in `/https://example.com`.
 
-    A browser sends the password for this address to all addresses that begin with `/https://` (RFC 7617, section 2.2:
-    "all paths at or deeper than the depth of the last symbolic element in the path field"), and thereby to other hosts.
+    A browser sends a password for such a path to all paths below `/https://` (RFC 7617, section 2.2), and thereby to
+    other hosts.
     """
     match = _GATEWAY.fullmatch(path.partition("?")[0])
     return match is not None and bool(match[2]) and "/" not in match[2]
 
 
 def gateway_path(target: str) -> str:
-    """Return the path of a target at the gateway, including the query: the inverse of gateway_target."""
+    """Return the gateway path of a target with its query."""
     return "/" + target

@@ -21,19 +21,20 @@ COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
     *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
 )
-"""Names of common query parameters. If a pattern with a wildcard matches one of them, No-Vary-Search lists the name,
-because the field itself has no wildcards."""
+"""Names of common query parameters.
+
+No-Vary-Search has no wildcards. In place of a pattern with a wildcard, it lists the names here that match the pattern.
+"""
 
 type _Pairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVariance:
-    """The parameters of a query that identify a resource, and whether their order matters."""
+    """The parameters of a query that identify a resource, and the significance of their order."""
 
     names: frozenset[str] = frozenset()
-    """Names of the parameters that are ignored. If `all_but` is True, only the parameters with these names count, and
-    all others are ignored."""
+    """Names of the parameters that are ignored. If `all_but` is true, all parameters except these are ignored."""
     all_but: bool = False
     key_order: bool = True
 
@@ -63,7 +64,7 @@ DEFAULT = QueryVariance()
 
 @memoize_short(entries=1024)
 def parse_no_vary_search(value: str) -> QueryVariance:
-    """Parse No-Vary-Search. If the value is invalid, return the default, by which the whole query counts."""
+    """Return the variance in No-Vary-Search. For an invalid value, the whole query counts."""
     members = parse_dictionary(value)
     if members is None:
         return DEFAULT
@@ -82,7 +83,7 @@ def parse_no_vary_search(value: str) -> QueryVariance:
 
 
 def _names(value: object) -> frozenset[str] | None:
-    """Return the parameter names in an inner list (draft, "Parse a key"). Return None for another value."""
+    """Return the parameter names in an inner list, or None for another value (draft, "Parse a key")."""
     if not isinstance(value, tuple) or len(value) > PARAMETERS_MAX:
         return None
     if not all(isinstance(name, str) and not isinstance(name, Token) for name in value):
@@ -95,8 +96,7 @@ def _is_comparable(query: str) -> bool:
 
 
 def _pairs(query: str) -> _Pairs:
-    """Return the names and values of a query, as the URL Standard's parser for application/x-www-form-urlencoded
-    does."""
+    """Return the names and values of a query, parsed as application/x-www-form-urlencoded (URL Standard)."""
     parts = (part.partition("=") for part in query.split("&") if part)
     return [(unquote_plus(name), unquote_plus(value)) for name, _, value in parts]
 
@@ -104,7 +104,7 @@ def _pairs(query: str) -> _Pairs:
 def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
     """Return a normalised target without the parameters that match the patterns. `*` in a pattern is a wildcard.
 
-    A parameter with a name that suggests a secret is removed only if a pattern names it without a wildcard.
+    A parameter with a name that suggests a secret is removed only by a pattern without a wildcard.
     """
     path, mark, query = target.partition("?")
     if not mark or not patterns or "#" in query or len(query) > QUERY_MAX:
@@ -117,10 +117,7 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 
 
 def no_vary_search(patterns: tuple[str, ...]) -> str:
-    """Return a value of No-Vary-Search that lists the parameters of these patterns.
-
-    Return an empty text if the patterns give no parameter name.
-    """
+    """Return a value of No-Vary-Search for the parameters of these patterns, or an empty text without a name."""
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])
     members = " ".join(string_text(quote(name, safe="")) for name in names)

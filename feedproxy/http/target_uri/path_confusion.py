@@ -2,8 +2,7 @@
 
 According to RFC 3986, `/secret%2Ffeed`, `//secret/feed` and `/secret;x/feed` are three resources, but many servers
 interpret all of them as `/secret/feed`. A rule that protects a feed is therefore compared with all interpretations of a
-target (feed_rules.py). Each row of INTERPRETERS is a transformation that some servers apply; rows are combined in any
-order.
+target (feed_rules.py).
 
 Some paths have an unpredictable interpretation and are refused: encoded control characters, which end a path for some
 servers, and overlong UTF-8, which some servers decode (docs/decisions/protected-paths.md).
@@ -17,13 +16,13 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 INTERPRETATIONS_MAX = 96
-"""Maximum number of interpretations of one target that are compared with rules. Real addresses have only a few."""
+"""Maximum number of interpretations of one target that are compared with rules. Real addresses have a few."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
-"""Matches paths that none of INTERPRETERS changes."""
+"""Pattern of paths that none of INTERPRETERS changes."""
 
 _PLAIN_QUERY = re.compile(r"[A-Za-z0-9_~!'()*,/:@$=&-]*")
-"""Matches queries without characters that servers interpret differently."""
+"""Pattern of queries without characters that servers interpret differently."""
 
 _SUBSCRIPT = re.compile(r"\[[^\]\[]*\]")
 _SPACES = re.compile(r"(?:\+|%20|%09|%0[ABCD])+", re.IGNORECASE)
@@ -41,9 +40,10 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 
 
 def _decode(path: str) -> str:
-    """Decode all encoded visible ASCII, including `%2F` and `%25`, as some servers behind a proxy do.
+    """Return the path with all visible ASCII decoded, including `%2F` and `%25`.
 
-    RFC 3986, section 6.2.2.2, permits such decoding only for unreserved characters.
+    Some servers behind a proxy decode so, although RFC 3986, section 6.2.2.2, permits decoding only for unreserved
+    characters.
     """
     return _VISIBLE.sub(lambda match: chr(int(match[1], 16)), path)
 
@@ -53,7 +53,7 @@ def _decode_as_iis(path: str) -> str:
 
 
 def _replace_compatible(path: str) -> str:
-    """Replace full-width and other compatibility characters with their equivalents."""
+    """Return the path with compatibility characters, such as full-width letters, replaced by their equivalents."""
     text = _BYTES.sub(_text, path)
     return path if text is path else _encode(unicodedata.normalize("NFKC", text.translate(_BEST_FIT)))
 
@@ -65,7 +65,7 @@ def _without_ignorable(path: str) -> str:
 
 
 def _without_streams(path: str) -> str:
-    """Return the path with `name:stream:$TYPE`, which names an alternate data stream of NTFS, replaced by `name`."""
+    """Return the path with each `name:stream:$TYPE` (an alternate data stream of NTFS) replaced by `name`."""
     if ":" not in path or "$" not in path:
         return path
     return "/".join(segment.partition(":")[0] if "$" in segment else segment for segment in path.split("/"))
@@ -86,7 +86,7 @@ def _encode(text: str) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """Remove dot segments (RFC 3986, section 5.2.4); repeated slashes remain."""
+    """Return the path without dot segments (RFC 3986, section 5.2.4). Repeated slashes remain."""
     if "/." not in path:
         return path
     remaining: list[str] = []
@@ -121,9 +121,9 @@ INTERPRETERS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 @memoize_short(longest=2048)
 def interpretations(target: str) -> tuple[str, ...]:
-    """Return all interpretations of a normalised target URI; the first is the URI itself.
+    """Return all interpretations of a normalised target URI. The first is the URI itself.
 
-    Raises BadTarget if the interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX.
+    Raises BadTarget if an interpretation is unpredictable, or if there are more than INTERPRETATIONS_MAX.
     """
     start = target.index("/", target.index("://") + 3)
     origin, (path, mark, query) = target[:start], target[start:].partition("?")
@@ -139,8 +139,8 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return the texts as which different servers may read a query: unchanged, decoded once, decoded repeatedly, and
-    each of these three as PHP parses it."""
+    """Return the texts as which servers may read a query: unchanged, decoded once, decoded repeatedly, or parsed by
+    PHP."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
     once = _decode(query)
@@ -149,10 +149,9 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query with the names and values that PHP reads from it, with surrounding spaces removed. Express parses
-    some of the same forms.
+    """Return a query as PHP reads it, without surrounding spaces: `a.b[]=+x` becomes `a_b=x`.
 
-    `a.b[]=+x` becomes `a_b=x`, and a name ends at NUL.
+    A name ends at NUL. Express parses some of the same forms.
     """
     read = []
     for pair in re.split("[&;]", query):
@@ -184,7 +183,7 @@ def _paths(path: str) -> tuple[str, ...]:
 
 
 def fully_decoded(text: str) -> str:
-    """Return a path or query with all visible ASCII characters decoded. The result is for comparisons only."""
+    """Return a path or query with all visible ASCII characters decoded, for comparisons."""
     while (decoded := _replace_compatible(_decode(text))) != text:
         text = decoded
     return text

@@ -1,4 +1,4 @@
-"""Registrable domains: the site that a host belongs to, by the list of public suffixes."""
+"""Registrable domains: the site of a host, by the list of public suffixes."""
 
 import re
 from functools import cache, lru_cache
@@ -12,20 +12,18 @@ if TYPE_CHECKING:
 
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
-"""Number of labels of a name, counted from the right, that are compared with the public suffixes. Suffixes have at
-most five."""
+"""Maximum number of labels, from the right, that are compared with public suffixes. Suffixes have at most five."""
 PRIVATE_SUFFIXES = frozenset(
     {"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet", "private"}
 )
-"""Top-level names that do not exist in the public DNS (RFC 6761; RFC 6762, appendix G; ICANN for `internal` in
-2024)."""
+"""Top-level names outside the public DNS (RFC 6761; RFC 6762, appendix G; ICANN for `internal` in 2024)."""
 
 
 def site_of(uri: str) -> str:
     """Return the site of a normalised target: its registrable domain.
 
     A name with a single label is its own site. At an IP address and at localhost, each port is a separate site, because
-    one such host may run several unrelated servers.
+    one host may run several unrelated servers.
     """
     host, port = split_host_port(uri)
     if ":" in host:
@@ -44,18 +42,17 @@ def site_or_self(url: str) -> str:
 
 
 def site_of_host(host: str) -> str:
-    """Return the registrable domain of a host name in lower case. A name with a single label is returned unchanged."""
+    """Return the registrable domain of a host name in lower case. A single label is returned unchanged."""
     return _registrable_domain(host) if "." in host else host
 
 
 def has_known_suffix(host: str) -> bool:
-    """Return True if a name is below a public suffix, or below a suffix for private use."""
+    """Return True if a name is below a public suffix or below a suffix for private use."""
     return has_private_suffix(host) or is_below_public_suffix(host)
 
 
 def has_private_suffix(host: str) -> bool:
-    """Return True if a name in lower case is below a suffix for private use, so that it cannot be registered in the
-    public DNS."""
+    """Return True if a name in lower case is below a suffix for private use, outside the public DNS."""
     _, dot, suffix = host.rpartition(".")
     return (bool(dot) and suffix in PRIVATE_SUFFIXES) or _is_residential(host)
 
@@ -69,8 +66,7 @@ def is_below_public_suffix(host: str) -> bool:
 
 
 def _is_residential(host: str) -> bool:
-    """Return True if a name is below `home.arpa`. Such a name is "not globally unique" (RFC 8375, section 3), although
-    its suffix is in the public DNS."""
+    """Return True if a name is below `home.arpa`, and therefore "not globally unique" (RFC 8375, section 3)."""
     return host.endswith(".home.arpa")
 
 

@@ -1,20 +1,14 @@
-"""Patterns of target URIs, which name the targets of a rule of the configuration.
+"""Patterns of target URIs, for the rules of the configuration.
 
-`*` matches any text; in the host, it matches only text without a slash. It is the only wildcard, because `?` begins a
-query. There are three forms:
+`*` matches any text, and in the host only text without a slash. There are three forms:
 
     https://example.com/blog/*   one scheme and port
     example.com/blog/*           any scheme; any port, unless the pattern names one
     *.example.com                without a slash: all paths of these hosts, but not example.com itself
 
-A pattern is normalised (http/uri.py) and compared with normalised target URIs. The case of hosts, percent-encoding, and
-the form of international names therefore do not matter.
-
-In a rule that protects a feed, a pattern also matches other spellings of the feed's URI, because a lax server answers
-them with the same feed (`protects`).
-
-The operator's commands that purge or refresh feeds use another kind of pattern, which is compared with the whole
-address as written (`compile_glob`).
+Patterns are normalised like target URIs (http/uri.py). The case of hosts, percent-encoding, and the form of
+international names therefore do not matter. Commands to purge or refresh feeds use another kind of pattern
+(`compile_glob`).
 """
 
 import re
@@ -52,8 +46,8 @@ class TargetPattern:
     def protects(self, interpretation: str) -> bool:
         """Return True if the pattern matches this interpretation of a target by the rules of a lax server.
 
-        The comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, a query if the
-        pattern has none, and the order of parameters. The names and addresses of loopback count as one host.
+        The comparison ignores the scheme, port 80 or 443, the case of the path, a trailing slash, and the order of
+        parameters. A pattern without a query matches any query. The names and addresses of loopback count as one host.
         """
         return self._wide.fullmatch(interpretation) is not None
 
@@ -65,7 +59,7 @@ class TargetPattern:
 def _split(text: str) -> tuple[str, str, str | None]:
     """Return the scheme, the authority, and the text after the first slash of a pattern.
 
-    The scheme is `*` if the pattern permits any scheme. The text is None if the pattern has no slash.
+    The scheme is `*` for a pattern without a scheme. The text is None without a slash.
     """
     match = _SCHEME.fullmatch(text)
     scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
@@ -79,8 +73,7 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return a regular expression that matches this host, and all other names that always lead to the same machine. The
-    expression has no port."""
+    """Return a regular expression for all names of the machine with this host, without a port."""
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK
@@ -123,9 +116,9 @@ def _wide_path(path: str | None) -> str:
 
 
 def _wide_query(query: str) -> str:
-    """Return a regular expression that matches the parameters of a query in any order.
+    """Return a regular expression for the parameters of a query in any order.
 
-    An asterisk at the end of a parameter matches only text within this parameter.
+    An asterisk at the end of a parameter matches only text within the parameter.
     """
     return "".join(map(_parameter, filter(None, re.split("[&;]", query))))
 

@@ -1,7 +1,6 @@
 """Redaction of secrets in addresses: user names and passwords, secret parameters, and tokens.
 
-The address of a private feed may itself be a secret. Addresses are redacted wherever they are displayed, logged or
-listed.
+The address of a private feed may itself be a secret.
 """
 
 import re
@@ -27,11 +26,13 @@ _SECRET_NAME = re.compile(
     r"|private|invit|magic|nonce|csrf|xsrf|e?mail\Z"
     r"|\A(?:pw|pk|sid|code|t|k|h|hash|md5|sha1|digest|access|otp|pin|rss|guid|uuid|sso|login|member|subscriber|uid)\Z"
 )
-"""Matches names of secret parameters, in lower case and without word separators."""
+"""Pattern for names of secret parameters, in lower case and without word separators."""
 
 _PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Names of parameters with values that may be public or secret. Short numbers and words count as public: forums use `t`
-for topic numbers."""
+"""Names of parameters with public or secret values. Short numbers and words count as public.
+
+An example is `t`, which forums use for topic numbers.
+"""
 
 _PUBLIC_PARAMETERS = frozenset({"channel_id", "playlist_id", "list"})
 """Parameters with long random values that are public (YouTube)."""
@@ -57,11 +58,10 @@ PUBLIC_IDENTIFIERS = (
     "www.spreaker.com/show/",
     "www.youtube.com/feeds/",
 )
-"""Beginnings of addresses, after the scheme, below which public feeds have random names. The private feeds of these
-services have other hosts or paths.
+"""Prefixes of addresses, after the scheme, below which public feeds have random names.
 
-Random names look like tokens. The addresses of a service that is missing here are therefore redacted and left out of
-public lists. An entry must be removed if its service begins to use such addresses for private feeds.
+Random names look like tokens: without an entry here, such addresses are redacted and left out of public lists. An entry
+must be removed when its service uses such addresses for private feeds.
 """
 
 _PUBLIC_IDENTIFIER = re.compile(
@@ -72,19 +72,20 @@ _SLASH = r"(?:/|%(?:25)*2f)"
 _OWN_SECRET = re.compile(
     rf"(?i)({_SLASH}(?:push{_SLASH}(?:websub|rsscloud|cnws)|-{_SLASH}with){_SLASH})((?:(?!%(?:25)*2f)[^/?#&\s])++)"
 )
-"""Matches tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users. A random
-token may look like words, so these tokens are recognised by their path."""
+"""Pattern of tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users.
+
+The path reveals these tokens, because a random token may look like words.
+"""
 
 _PRIVATE_PATH = re.compile(
     r"(?i)[/.](?:private|secret|personal|members?-only|subscriber-only)(?:[/.:]|\Z)|/(?:private|secret)[-_:][^/]*\d"
 )
-"""Matches parts of a path that mark private content."""
+"""Pattern of parts of a path that mark private content."""
 
 _RUN = re.compile(r"[0-9A-Za-z_~-]++")
 _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
-"""Matches the positions between small letters, capital letters and digits. The position between a capital letter and
-the small letters of the same word is not matched."""
+"""Pattern of the positions between small letters, capital letters and digits, except after an initial capital."""
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -94,36 +95,34 @@ _JWT = re.compile(
     r"(?<![\w-])(?>[\w-]*?\beyJ)[\w-]{4,}+\.[\w-]{4,}+\.[\w-]*+"
 )
 _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jvwxz]{3}")
-"""Matches letter sequences that are rare or absent in words of languages with Latin script."""
+"""Pattern of letter sequences that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""Maximum length of a run of characters that is examined, in characters. A longer run counts as random."""
+"""Maximum length of a run that is examined, in characters. A longer run counts as random."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Matches characters of which an address has at least one if it has parameters, user information or an ambiguous
-host."""
+"""Pattern of characters that occur in every address with parameters, user information or an ambiguous host."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
-"""Matches an address without query, user information, brackets and fragment. Such an address can have no other secret
-than a token in its path."""
+"""Pattern of an address without query, user information, brackets and fragment.
+
+The only possible secret in such an address is a token in its path.
+"""
 
 _ADDRESS = re.compile(r"https?://[^\s<>\"']++")
-"""Matches an address in a text."""
+"""Pattern of an address in a text."""
 
 _AUTHORITY = re.compile(r"(?i)(https?(?::|%3a)(?:/|%2f){1,2})((?:(?!https?(?::|%3a)/)[^/?#&\s])*+)")
 _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
-"""Matches a user name and password, up to their `@`, in the text after the scheme of an address. The address may be a
-part of another one, such as a gateway address."""
+"""Pattern of a user name and password, up to their `@`, in the text after the scheme of an address."""
 
 
 @memoize_short(entries=4096, longest=128)
 def is_random(run: str) -> bool:
     """Return True if letters and digits look like a random token and not like a word, title, date or number.
 
-    The measure is how often small letters, capital letters and digits alternate. Hyphens and underscores separate words
-    in titles, but are ordinary characters in base64url. Alternations are therefore counted only within the parts
-    between these characters.
+    The measure is how often small letters, capital letters and digits alternate between hyphens and underscores.
     """
     if len(run) < 6:
         return False
@@ -171,12 +170,12 @@ def without_secrets(target: str, mask: Callable[[str], str] = lambda _: "…") -
 
 
 def text_without_secrets(text: str) -> str:
-    """Return a text with the secrets of each address in it replaced."""
+    """Return a text with the secrets of each address replaced."""
     return _ADDRESS.sub(lambda match: redact_target(match[0]), text) if "://" in text else text
 
 
 def redact_target(target: str) -> str:
-    """Return an address without secrets, or `…` if it is invalid. Rules and feeds may contain any text."""
+    """Return an address without secrets, or `…` if the address is invalid."""
     try:
         return without_secrets(target)
     except ValueError:
@@ -233,9 +232,7 @@ def _without_tokens(text: str, mask: Callable[[str], str]) -> str:
 
 
 _SHORT_WORDS = re.compile(r"https?://(?:(?:[a-z]{1,11}+|[0-9]{1,11}+)(?![0-9a-z])|[-_~./:]+)*+")
-"""Matches an address that consists of short words and numbers. Such an address has no random token (`is_random`),
-because its case never changes and letters never follow digits.
-"""
+"""Pattern of an address of short words and numbers. Such an address has no random token (`is_random`)."""
 
 
 @memoize_short(entries=1024)

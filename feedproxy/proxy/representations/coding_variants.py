@@ -1,13 +1,9 @@
 """Content codings of stored feeds, made on demand and once for each version.
 
-Content in the origin's own coding is stored as received, if the proxy did not edit it. When a new version is stored,
-ingest.py makes the codings that clients requested for the previous version. Any other coding is made when a client
-first prefers it. If the client would otherwise get uncompressed content, its response waits for the coding, about a
-millisecond. If the client gets content in another coding, and the response is a hit, the preferred coding is made
-afterwards, for later requests.
-
-A feed that is requested once is thus compressed at most once, and a feed that is polled has all codings that its
-clients request (docs/decisions/content-codings-on-request.md).
+A new version gets the codings that clients requested for the previous version. Any other coding is made when a client
+first prefers it. A client that would otherwise get uncompressed content waits for the coding, about a millisecond. A
+client that accepts a stored coding gets that, and the preferred coding is made for later requests
+(docs/decisions/content-codings-on-request.md).
 """
 
 import asyncio
@@ -30,7 +26,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Maximum number of remembered pairs of content and coding for which the coded content is not smaller."""
+"""Maximum number of remembered pairs of content and coding without a gain in size."""
 
 type _Key = tuple[str, str, str]
 
@@ -47,7 +43,7 @@ class CodingVariants:
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
         """Return the response in the content coding that the client prefers.
 
-        Content without a coding is compressed before the call returns.
+        Uncoded content is compressed before the call returns.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):
@@ -105,7 +101,7 @@ class CodingVariants:
             coordination.release_lease(target, local=True)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for compressions in progress, then cancel those that remain."""
+        """Wait up to `timeout` seconds for compressions in progress, then cancel the rest."""
         await self._in_progress.drain(timeout)
 
 

@@ -1,9 +1,7 @@
 """Conversions of stored feeds, made once for each version in a helper process, in a bounded cache.
 
-Each version is written once in each requested format and compressed once in each coding. Concurrent requests share the
-work. The entity tag of the stored content identifies a version. Parsing and writing are one job (helper_pool.py), so
-that no parsed document crosses the process boundary. Helper processes cache the models that they parsed last. Failures
-are cached as well, so that a version that cannot be converted is tried once.
+The entity tag of the stored content identifies a version. Concurrent requests share one conversion. Failures are
+cached, too.
 """
 
 import asyncio
@@ -35,17 +33,16 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-"""Maximum number of parsed feeds that a helper process caches. All formats of a cached feed are written without parsing
-it again."""
+"""Maximum number of parsed feeds that a helper process caches."""
 
 FAILED_MAX = 1024
 """Maximum number of remembered failures to convert a version."""
 
 FAILED_BYTES = 2 * 1024 * 1024
-"""Maximum number of bytes that the keys and error texts of remembered failures may take together."""
+"""Maximum memory of the keys and error texts of remembered failures, in bytes."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
-"""Formats that feed readers poll. A document in one of these formats names its own address."""
+"""Formats that feed readers poll."""
 
 HEADLINE_MAX = 64 * 1024
 """Maximum number of characters in each text of `Headlines`."""
@@ -90,7 +87,7 @@ class Headlines:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A stored feed as it is passed to a helper process, which converts it."""
+    """A stored feed for a helper process."""
 
     version: _Version
     body: bytes
@@ -99,8 +96,7 @@ class _Document:
     modified: int | None
     limit: int
     models_max: int
-    """Maximum size, in bytes, of all documents together that a helper process may cache in parsed form
-    (memory_max_shares.py)."""
+    """Maximum size of all parsed documents that a helper process caches, in bytes (memory_max_shares.py)."""
 
 
 class ConversionCache:
@@ -113,8 +109,7 @@ class ConversionCache:
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self._in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
         self.documents_parsed = 0
-        """Number of documents parsed since the start. It is lower than the number of conversions, because parsed feeds
-        are cached."""
+        """Number of parsed documents since the start, without cached ones."""
 
     @property
     def size(self) -> int:
@@ -124,11 +119,10 @@ class ConversionCache:
     async def get(
         self, stored: StoredResponse, output_format: Format, name: str, settings: Settings, *, at: str = ""
     ) -> Conversion:
-        """Return the stored feed in the format `output_format` and the content coding `name`. Raises NotAFeed, or
-        FeedproxyError if a limit is exceeded.
+        """Return the stored feed in the format `output_format` and the content coding `name`.
 
-        `at` is the address of the conversion if it differs from the feed's. A document in a feed format names `at` as
-        its own address.
+        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed, or FeedproxyError beyond a
+        limit.
         """
         version = _version(stored)
         key = version, output_format.name, name, at if output_format.name in FEED_FORMATS else ""
@@ -140,7 +134,7 @@ class ConversionCache:
         return await asyncio.shield(task)
 
     async def headlines(self, stored: StoredResponse, settings: Settings) -> Headlines:
-        """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError if a limit is exceeded."""
+        """Return the headlines of the stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
         document = _document(stored, settings)
         cached = self._headlines.get(document.version)
         if cached is None:
@@ -183,7 +177,7 @@ class ConversionCache:
         self._failed.put((version, output_format), copy(error), _length(version) + len(str(error)))
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for conversions in progress, then cancel those that remain."""
+        """Wait up to `timeout` seconds for conversions in progress, then cancel the rest."""
         await self._in_progress.drain(timeout)
 
 
@@ -192,8 +186,7 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """Return an identifier of a stored content with its media type. The media type is included, because it may state
-    the charset in which the bytes are read."""
+    """Return an identifier of a stored content with its media type, which may state a charset."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
         # Content without an entity tag of this proxy: the values below identify it without reading the bytes.
@@ -229,11 +222,10 @@ _LOCK = threading.Lock()
 def _convert_document(
     document: _Document, output_format: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str, bool]:
-    """Convert a document to `output_format`.
+    """Return a document in `output_format` as four values. Raises NotAFeed.
 
-    Return four values: the converted document, the same document in the content coding `name` (empty for `identity`),
-    the base of its entity tags, and True if the source had to be parsed, False if a parsed feed was cached. Raises
-    NotAFeed.
+    The values are the document, the document in the content coding `name` (empty for `identity`), the base of its
+    entity tags, and True if the source was parsed now.
     """
     feed, was_read = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
@@ -242,8 +234,7 @@ def _convert_document(
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """Return the headlines of a document. If no item has a date, the first item counts as the newest. Raises
-    NotAFeed."""
+    """Return the headlines of a document. Without dates, the first item counts as the newest. Raises NotAFeed."""
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
     headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])

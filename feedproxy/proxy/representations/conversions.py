@@ -1,8 +1,7 @@
-"""Feeds in another format: at `/-/as/FORMAT/TARGET`, and by Accept if the option `negotiate` is set.
+"""Feeds in another format: at `/-/as/FORMAT/TARGET`, and by Accept with the option `negotiate`.
 
-The proxy selects the feed as for any request, with the same access rules, counts, freshness and Cache-Status. Then a
-conversion replaces its content. The conversion has its own entity tags and codings, and the request's conditions apply
-to the conversion.
+A conversion replaces the content of a selected response. It has its own entity tags and codings, and the request's
+conditions apply to the conversion.
 """
 
 import contextlib
@@ -62,16 +61,16 @@ _FIELDS_OF_THE_ORIGINAL = (
 )
 
 _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
-"""Response fields that describe how the response was obtained. An error document keeps them."""
+"""Response fields that describe how the response was obtained, for error documents."""
 
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
-"""Formats that Accept may select: feed readers and browsers request their media types."""
+"""Formats that Accept may select."""
 
 type Serve = Callable[[Request, ClientContext], Awaitable[ProxyResponse | PassThrough]]
 
 
 class Conversions:
-    """Responder for requests for another format. `serve` returns the response in the original format."""
+    """Responder to requests for another format. `serve` returns the response in the original format."""
 
     def __init__(
         self, serve: Serve, conversions: ConversionCache, settings_for: Callable[[str], Settings], clock: Clock
@@ -83,16 +82,15 @@ class Conversions:
 
     @property
     def documents_parsed(self) -> int:
-        """Return the number of documents parsed since the start. It is lower than the number of conversions, because
-        parsed feeds are cached."""
+        """Return the number of parsed documents since the start, without cached ones."""
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
-        """Return the headlines of a stored feed. Raises NotAFeed, or FeedproxyError if a limit is exceeded."""
+        """Return the headlines of a stored feed. Raises NotAFeed, or FeedproxyError beyond a limit."""
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
-        """Return the format and target of a call of `/-/as/FORMAT/TARGET`. Raises NotFound, BadTarget, Forbidden."""
+        """Return the format and target in a call of `/-/as/FORMAT/TARGET`. Raises NotFound, BadTarget, Forbidden."""
         name, _, rest = call.path.removeprefix(PATH).partition("/")
         output_format = FORMATS.get(name)
         if output_format is None:
@@ -127,10 +125,10 @@ class Conversions:
     async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format, *, at: str = ""
     ) -> Response:
-        """Return the conversion, with the fields of `answer` that describe how the stored feed was obtained. Raises
-        NotAFeed, or FeedproxyError if a limit is exceeded.
+        """Return the conversion of a stored feed, with the fields of `answer` that describe how the feed was obtained.
 
-        `at` is the address of the conversion if it differs from the feed's.
+        `at` is the address of the conversion if it differs from the feed's. Raises NotAFeed, or FeedproxyError beyond a
+        limit.
         """
         settings = self._settings_for(stored.target)
         name = negotiation.choose_coding(request.fields.combined("accept-encoding"), _codings(settings)) or "identity"
@@ -146,7 +144,7 @@ class Conversions:
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
     async def negotiate(self, response: ProxyResponse, request: Request) -> ProxyResponse:
-        """Return the response in the format that Accept prefers, or in its original format if Accept prefers none."""
+        """Return the response in the format that Accept prefers, or in its original format."""
         if response.stored is None or response.response.status != 200:
             return response
         output_format = None
@@ -163,7 +161,7 @@ class Conversions:
         return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original format, or None if it prefers the original format."""
+        """Return the format that Accept prefers to the original format, or None."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]
@@ -188,8 +186,7 @@ class Conversions:
         )
 
     def _target(self, address: str, client: ClientContext) -> str:
-        """Return the target that follows `FORMAT/`. Raises Forbidden if, in reverse mode, it is not a target of the
-        upstream."""
+        """Return the target after `FORMAT/`. In reverse mode, a target outside the upstream raises Forbidden."""
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")
@@ -205,8 +202,7 @@ class Conversions:
 
 
 def _gateway_target(address: str, base: str) -> str:
-    """Return the target that follows `FORMAT/`. It may be written as in the path of the gateway, or as an address that
-    a user has pasted. Raises NotFound, BadTarget."""
+    """Return the target after `FORMAT/`, as in a gateway path or as pasted by a user. Raises NotFound, BadTarget."""
     try:
         return gateway_target(f"/{address}")
     except NotFound:
@@ -236,8 +232,7 @@ def _conversion_fields(fields: Fields, output_format: Format, conversion: Conver
 
 
 def _with_converted_location(fields: Fields, client: ClientContext, before: str) -> Fields:
-    """Return the fields of a redirect with a new Location. It leads to a conversion of the feed to which the origin
-    redirects, in the format that the client requested."""
+    """Return the fields of a redirect with a Location that leads to a conversion in the same format."""
     location = fields.get("location")
     if location is None or not location.startswith(f"{client.base}/"):
         return fields
@@ -257,7 +252,7 @@ def _without_parameters(media_type: str) -> str:
 def _public_address(call: Call, prefix: str) -> str:
     """Return the address of a conversion without the token of a secret address (`/-/with/TOKEN/…`).
 
-    Users pass documents on. A self link with the token would disclose it.
+    A self link with the token would disclose the token to other readers.
     """
     base = call.client.base.partition(f"{prefix}with/")[0]
     return f"{base}{prefix}{call.path}" + (f"?{call.query}" if call.query else "")

@@ -1,8 +1,7 @@
 """Dictionary compression (`dcz`, RFC 9842): a feed is compressed with the version that the client has.
 
-The response in the best other coding is made first. The client gets it if the dictionary is unknown or `dcz` would not
-be smaller. A helper process makes each `dcz` body at the first request for it. The body is cached for all clients with
-the same version. See docs/explanation/dictionaries.md.
+A client gets the response in another coding if the dictionary is unknown or `dcz` is not smaller. A helper process
+makes each `dcz` body once, for all clients with the same version. See docs/explanation/dictionaries.md.
 """
 
 import asyncio
@@ -31,16 +30,16 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
 type _Key = tuple[str, str, bytes]
-"""The key of a cached `dcz` body: the target, the tag base of the new content, and the hash of the old content."""
+"""The key of a cached `dcz` body: target, tag base of the new content, hash of the old content."""
 
 
 class Dictionaries:
-    """Maker of `dcz` bodies with a bounded cache. It also offers feeds as dictionaries."""
+    """Maker of `dcz` bodies with a bounded cache."""
 
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._bodies: LRU[_Key, bytes | None] = LRU(limits.dictionaries)
-        """`dcz` bodies by key. The value None records that no stored version is the dictionary that the client has."""
+        """`dcz` bodies by key. None means that the client's dictionary is not a stored version."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def encode(
@@ -94,17 +93,17 @@ class Dictionaries:
         return body
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for compressions in progress, then cancel those that remain."""
+        """Wait up to `timeout` seconds for compressions in progress, then cancel the rest."""
         await self._in_progress.drain(timeout)
 
 
 def with_offer(
     response: ProxyResponse, resource: Resource | None, client: ClientContext, settings: Settings
 ) -> ProxyResponse:
-    """Return the response with a Use-As-Dictionary field, if clients may use the response as a dictionary.
+    """Return the response with Use-As-Dictionary if this client may use the response as a dictionary.
 
-    A Use-As-Dictionary field of the origin is removed from feeds. The proxy may have edited the content that the origin
-    described, and at the gateway, the pattern in the field would apply to another web origin.
+    The origin's own Use-As-Dictionary is removed from feeds: the proxy may have edited the content, and the gateway is
+    another web origin.
     """
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:
@@ -123,7 +122,7 @@ def with_offer(
 
 
 def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext, settings: Settings) -> bool:
-    """Return True if this client may use the response as a dictionary: it must be stored and shared."""
+    """Return True if this client may use the response as a dictionary. It must be stored and shared."""
     if client.user or not is_shared(stored, settings):
         return False
     if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
@@ -132,16 +131,11 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 
 
 def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
-    """Return True if the client's URL is in a secure context.
-
-    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is a
-    secure context, too (Secure Contexts, section 3.1).
-    """
+    """Return True if the client's URL is in a secure context, which RFC 9842, section 8, requires."""
     return uri.is_trustworthy(_url(target, client, settings))
 
 
 def _url(target: str, client: ClientContext, settings: Settings) -> str:
-    """Return the URL by which this client requests the feed."""
     if client.entrance is Entrance.GATEWAY:
         return client.base + gateway_path(target)
     return public_url_for(target, client, upstream=settings.upstream)

@@ -1,8 +1,6 @@
 """Cache of decoded content for clients that do not accept the stored content coding.
 
-The decoded content of a feed is stored with it, or decoded from its gzip body once (cache/stored_response.py). This
-cache is for other content, which is stored as received. Failures are cached, too: a decompression bomb is then decoded
-up to the limit once, instead of at each request.
+The cache is for content other than feeds. Failures are cached, too.
 """
 
 from feedproxy.errors import FeedproxyError
@@ -14,7 +12,7 @@ from feedproxy.settings import Settings
 class DecodedBodies:
     """Cache of decoded bodies, keyed by the identity of the coded bytes object.
 
-    `bytes_max` limits the coded and the decoded bytes together.
+    `bytes_max` limits the memory of coded and decoded bytes together.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -30,7 +28,7 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """Return the decoded content, or None if it cannot be decoded within `limit` bytes."""
+        """Return the decoded content, or None if it exceeds `limit` bytes or is invalid."""
         key = id(body)  # the key is unique while the cache refers to `body`
         cached = self._decoded.get(key)
         if cached is not None and cached[0] is body and cached[1] == label:
@@ -41,7 +39,7 @@ class DecodedBodies:
 
 
 def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
-    """Return the decoded content without caching it, or None if it cannot be decoded within `limit` bytes."""
+    """Return the decoded content without caching, or None if it exceeds `limit` bytes or is invalid."""
     try:
         return bounded_decompression.decode(body, label, limit=bounded_decompression.decoding_limit(len(body), limit))
     except FeedproxyError:
@@ -49,5 +47,4 @@ def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
 
 
 DECODED_BODIES = DecodedBodies(Settings().memory.decoded)
-"""The cache of this process. All parts of the process may share it, because it contains only results of a pure function
-and no data about readers. `Service` sets its limit."""
+"""The cache of this process. `Service` sets its limit."""

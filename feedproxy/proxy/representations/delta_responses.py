@@ -1,11 +1,7 @@
 """Deltas (226) for clients that have an earlier version and request only new items (RFC 3229, `A-IM: feed`).
 
-The full response is built first (response_builder.py). A client with the current version gets a 304. If no delta can be
-made, or the delta would not be smaller, the client gets the full response. A delta has the fields, the coding and the
-entity tag of the full response, so that the next request starts from the current version.
-
-Most clients have the version before the current version. A helper process makes their delta once, for the first
-request. See docs/explanation/deltas.md.
+A client gets a delta only if it is smaller than the full response. A delta has the fields, the coding and the entity
+tag of the full response. See docs/explanation/deltas.md.
 """
 
 import asyncio
@@ -40,9 +36,9 @@ type _Key = tuple[str, str, tuple[str, ...], str]
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """The stored version that the client has, and the entity tag by which the request names it.
+    """A stored version that the client has, and the entity tag by which the request names the version.
 
-    A request that names its version by a date may match several stored versions.
+    A date in a request may name several versions.
     """
 
     versions: tuple[DeltaBase, ...]
@@ -55,14 +51,13 @@ class Deltas:
     def __init__(self, helper_pool: HelperPool, limits: MemoryLimits) -> None:
         self._helper_pool = helper_pool
         self._cache: LRU[_Key, bytes | None] = LRU(limits.deltas)
-        """Deltas by target, new version, old versions and coding. The value None records that no delta can be made."""
+        """Deltas by target, new version, old versions and coding. None means that no delta can be made."""
         self._in_progress: SingleFlight[_Key, bytes | None] = SingleFlight()
 
     async def apply(
         self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for, or `full` if no delta can be made or the request asks for
-        none."""
+        """Return the delta that the request asks for, or `full` without a delta."""
         is_requested = full.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = requested_bases(request) if is_requested else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
@@ -100,20 +95,20 @@ class Deltas:
         self._cache.put(key, delta, len(target) + len(tag) + sum(map(len, bases)) + len(delta or b""))
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for deltas in progress, then cancel those that remain."""
+        """Wait up to `timeout` seconds for deltas in progress, then cancel the rest."""
         await self._in_progress.drain(timeout)
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
     """Return True if `deltas_not_for` excludes the client.
 
-    feedparser always sends A-IM, and some programs that use feedparser treat a 226 as an error.
+    feedparser always sends A-IM, but some of its users treat a 226 as an error.
     """
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Return True if deltas of this response may be made: it is a shared feed with an entity tag of this proxy."""
+    """Return True if the response is a shared feed with an entity tag of this proxy, so that deltas are possible."""
     if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
         return False
     return stored.content.tag is not None and any(
@@ -122,7 +117,7 @@ def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
 
 
 def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
-    """Return the newest stored version that the request names, or None if it names no stored version."""
+    """Return the newest stored version that the request names, or None."""
     if bases.date is not None:
         dated = [version for version in versions if _whole_second(version) == bases.date]
         return _Base(tuple(dated)) if dated else None
@@ -140,7 +135,7 @@ def _whole_second(version: DeltaBase) -> float | None:
 def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
-    """Return the delta in this coding, or None if no delta can be made or it is not smaller than `size` bytes."""
+    """Return the delta in this coding, or None if it is impossible or not smaller than `size` bytes."""
     channel = read(body, declared)
     if channel is None:
         return None
@@ -155,9 +150,5 @@ def _make_delta(
 
 
 def requires_items(channel: Channel) -> bool:
-    """Return True if the feed format requires at least one item.
-
-    RSS 1.0, section 5.2: "(channel, image?, item+, textinput?)". Netscape's DTD of RSS 0.91 has "item+". RSS 2.0, Atom
-    and JSON Feed permit a feed without items.
-    """
+    """Return True if the feed format requires at least one item, as RSS 1.0 and Netscape's RSS 0.91 do."""
     return channel.kind is Kind.RDF or (channel.kind is Kind.RSS and channel.version in ("0.90", "0.91"))

@@ -1,4 +1,4 @@
-"""Bodies that helper processes derive from stored content: deltas, dcz bodies, content codings."""
+"""Bodies that helper processes derive from stored content: deltas, `dcz` bodies, content codings."""
 
 import logging
 from collections.abc import Callable
@@ -12,11 +12,10 @@ logger = logging.getLogger(__name__)
 async def make_body(
     helper_pool: HelperPool, work: Callable[[], bytes | None], kind: str, target: str
 ) -> tuple[bytes | None, bool]:
-    """Let a helper process run `work`, and return its result as two values.
+    """Return the result of `work` in a helper process, and True if the result is final.
 
-    The first value is the body, or None if `work` gave none. The second is True if this result is final. It is not
-    final if no helper process is free: the next request should then try again. An exception of `work` is logged with
-    `kind` and `target`, and the body is None. The client can then get the content in another form.
+    The body is None if `work` returned None or raised an exception, which is logged with `kind` and `target`. A result
+    is not final if no helper process was free.
     """
     try:
         return await helper_pool.submit(work), True

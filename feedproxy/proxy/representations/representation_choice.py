@@ -1,8 +1,7 @@
 """The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
-The steps have a fixed order. Conditions and ranges (response_builder.py) come first, because codings and deltas are
-made for full responses only. The rules of the entrance come before a conversion. Otherwise they would replace the
-Content-Security-Policy that the converted document has.
+Conditions and ranges come first, because codings and deltas are for full responses. Conversion comes last, because the
+rules of the entrance would replace the Content-Security-Policy of the converted document.
 """
 
 from collections.abc import Callable
@@ -34,25 +33,22 @@ from feedproxy.settings import Settings
 class OriginalFormat:
     """The format that the origin sent.
 
-    `varies` is true if Accept was considered. The response then needs `Vary: Accept`.
+    `varies` is true if Accept was considered, so that the response needs `Vary: Accept`.
     """
 
     varies: bool = False
 
     def request_to_select(self, request: Request) -> Request:
-        """Return the request that selects the stored response: the client's own request."""
+        """Return the client's own request."""
         return request
 
 
 @dataclass(frozen=True, slots=True)
 class NegotiatedFormat:
-    """The format that Accept prefers. It is decided when the media type of the selected response is known."""
+    """The format that Accept prefers, decided by the media type of the selected response."""
 
     def request_to_select(self, request: Request) -> Request:
-        """Return the request that selects the stored response: a GET without conditions.
-
-        The client's conditions apply to the converted document.
-        """
+        """Return a GET without the client's conditions, which apply to the converted document."""
         return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
 
 
@@ -84,7 +80,7 @@ class Renderer:
     ) -> Representation:
         """Return the representation that a request asks for (option `negotiate`).
 
-        `stored_media_type` returns the media type of the stored response, or None if no response is stored.
+        `stored_media_type` returns the media type of the stored response, or None without one.
         """
         if not settings.negotiate or "accept" not in request.fields:
             return OriginalFormat()
@@ -102,9 +98,9 @@ class Renderer:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response `selected` in the representation that `choose` has returned.
+        """Return the response `selected` in the representation that `choose` returned.
 
-        `request` is the client's own request. Its conditions apply to that representation.
+        `request` is the client's own request. Its conditions apply to the representation.
         """
         response = selected if isinstance(selected, ProxyResponse) else await self._original(selected)
         if has_only_unusable_challenges(response.response.status, response.response.fields, client, request.target):
