@@ -1,1 +1,1 @@
-"""Refreshes of stored resources: coordination, fetching, ingestion, and the policies that decide about them."""
+"""Refreshes of stored resources: coordination, fetching, ingestion, and policies."""

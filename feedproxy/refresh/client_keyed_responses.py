@@ -1,9 +1,8 @@
-"""Keyed responses: responses for requests with client-specific fields, stored beside the shared ones.
+"""Keyed responses: responses for requests with client-specific fields, stored beside the shared responses.
 
-A shared request has only fields that every client could send (upstream_request.py). The response to any other request
-is stored under the additional fields of the request, the *key*. A keyed response answers only requests with the same
-additional fields. It changes nothing else in the resource: an error is no failure of the feed, and a redirect or 410
-does not move or end the feed. So the credentials or unusual fields of one client never affect what another client gets.
+The *key* contains the client-specific fields of the request. A keyed response answers only requests with the same key.
+An error is then no failure of the feed, and a redirect or 410 does not move or end the feed. One client's credentials
+or unusual fields never affect the responses for other clients.
 """
 
 import re
@@ -23,14 +22,13 @@ KEYED_MAX = 8
 """Maximum number of keyed responses of one target. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
-"""Matches a User-Agent that contains no markup. A feed that was fetched with such a User-Agent may answer all
-clients."""
+"""Pattern of a User-Agent without markup. A feed that was fetched with one may answer all clients."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 
 
 def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: bool) -> bool:
-    """Return whether a request with these fields selects a keyed response. `key` are the request's client-specific
+    """Return whether a request with these fields selects a keyed response. `key` contains its client-specific
     fields."""
     agent = stored.key.get("user-agent")
     if agent is not None and (own_agent or request.combined("user-agent") != agent):
@@ -43,10 +41,9 @@ def selects(stored: StoredResponse, request: Fields, key: Fields, *, own_agent: 
 def choose(
     resource: Resource, request: Fields, key: Fields, *, own_agent: bool, credentials: bool = False
 ) -> StoredResponse | None:
-    """Return the stored response that the request selects: a keyed one, a shared one, or None.
+    """Return the stored response that the request selects, keyed or shared, or None.
 
-    For a request with credentials, a response with the same key takes precedence, and shared error responses are not
-    used.
+    For a request with credentials, a response with the same key comes first, and shared error responses are not used.
     """
     keyed = [response for response in resource.keyed if response.status != 206]
     same_key = [response for response in keyed if selects(response, request, key, own_agent=own_agent)]
@@ -61,13 +58,12 @@ def choose(
 def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
     """Return the key of the response that a job received.
 
-    * Credentials are part of the key. Fields that Vary nominates are not, because they are compared anyway.
+    * Credentials are part of the key. Fields that Vary nominates are not, because they are compared in any case.
     * A client's User-Agent is part of the key of pages and error responses, because servers send different pages to
-      different clients. It is also part of the key of a feed if it may contain markup, because a document may repeat
-      the User-Agent in its text.
+    different clients. A User-Agent with possible markup is also part of the key of a feed.
     * A range is part of the key if the response is neither the part (206) nor the whole (200).
     * A credential of the option `shared_fields` is not part of the key if the origin permits sharing, and the response
-      is new (`is_new`). It is new if it replaces no shared response.
+    replaces no shared response (`is_new`).
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key
@@ -96,9 +92,9 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource with new responses in place of its keyed responses with this key.
+    """Return the stored resource with its keyed responses for this key replaced by those of `learned`.
 
-    The new responses are those of `learned`, the resource that a refresh has produced.
+    `learned` is the resource after a refresh.
     """
     others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
     same_key = [

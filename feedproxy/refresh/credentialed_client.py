@@ -1,4 +1,4 @@
-"""Credentials for origins: they are added to requests directly before these are sent, and removed from responses."""
+"""Credentials for origins: added to a request just before it is sent, and removed from the response."""
 
 import re
 from collections.abc import Callable
@@ -13,8 +13,7 @@ from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 _REFERENCES = frozenset({"location", "content-location", "link"})
-"""Response fields with addresses, from which secret parameters are removed. Many origins repeat the query of the
-request in these addresses."""
+"""Response fields with addresses, in which origins often repeat the secret parameters of the request."""
 
 _LINK_TARGET = re.compile(r"(?<=<)[^>]*")
 
@@ -26,19 +25,20 @@ class ClosableOriginClient(OriginClient, Protocol):
 
 
 class CredentialedClient:
-    """An origin client that adds credentials to requests. A target's fragment names its credential, so that callers
-    never see the secret."""
+    """Origin client that adds credentials to requests.
+
+    A target's fragment names its credential, so callers never see the secret.
+    """
 
     def __init__(self, client: ClosableOriginClient, with_credentials: Callable[[Request], Request]) -> None:
         self._client = client
         self._with_credentials = with_credentials
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Send the request with the credential that its target names. Return the response. Raises FetchError if the
-        fetch fails, or if the credential does not exist any more.
+        """Send the request with the credential that its target names, and return the response.
 
-        The parameters of the credential are removed from the addresses in the response's fields. The next request, to
-        the target of a redirect, therefore has the credential only if the credential is also for that target.
+        Secret parameters are removed from the addresses in the response's fields. Raises FetchError if the fetch fails
+        or if the credential was removed.
         """
         sent = self._with_credentials(request)
         answer = await self._client.fetch(sent, skip_address_check=skip_address_check)
@@ -51,8 +51,7 @@ class CredentialedClient:
 
 
 def _without_parameters(answer: Fetched | Oversized, secret: frozenset[tuple[str, str]]) -> Fetched | Oversized:
-    """Return the response without the secret parameters in its fields. The content of a redirect is left out, because
-    it usually repeats Location with these parameters."""
+    """Return the response without the secret parameters in its fields. The content of a redirect is left out."""
     fields = answer.fields if isinstance(answer, Oversized) else answer.response.fields
     fields = Fields((name, _public_value(name.lower(), value, secret)) for name, value in fields)
     if isinstance(answer, Oversized):
@@ -72,7 +71,7 @@ def _public_value(name: str, value: str, secret: frozenset[tuple[str, str]]) -> 
 
 
 def _public_address(address: str, secret: frozenset[tuple[str, str]]) -> str:
-    """Return the address without the parameters of its query that are, or contain, a secret parameter."""
+    """Return the address without the query parameters that are, or contain, a secret parameter."""
     start, mark, rest = address.partition("?")
     query, hash_mark, fragment = rest.partition("#")
     remaining = [part for part in query.split("&") if not any(map(partial(_contains, part), secret))]

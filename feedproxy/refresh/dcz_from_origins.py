@@ -1,9 +1,8 @@
-"""Dictionary compression towards origins: the stored version of a feed shortens the transfer of the next one (RFC
-9842).
+"""Dictionary compression towards origins: the stored version of a feed shortens the next transfer.  RFC 9842
 
-An origin offers a response as a dictionary. The proxy's next request for the same URL names that dictionary, and the
-origin may compress its answer with the dictionary (content coding `dcz`). `DictionaryClient` removes that coding before
-the response is ingested. See docs/explanation/dictionaries.md.
+If an origin offers a response as a dictionary, the next request for its URL names the dictionary. The origin may then
+send its answer in the content coding `dcz`. `DictionaryClient` decodes the answer. See
+docs/explanation/dictionaries.md.
 """
 
 import asyncio
@@ -34,14 +33,13 @@ from feedproxy.upstream.fetch_result import Fetched, Oversized
 logger = logging.getLogger(__name__)
 
 _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "digest", "content-md5")
-"""Fields that describe coded content, and are removed when the content is decoded."""
+"""Fields that describe coded content, removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""Largest content that is named as a dictionary, in bytes of all its codings together. Computing its hash takes time in
-proportion to the size."""
+"""Maximum size of content that is named as a dictionary, in bytes of all its codings together."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
-"""Largest content in bytes that the event loop hashes, which takes about 40 µs. A thread hashes larger contents."""
+"""Maximum size of content that the event loop hashes, in bytes, about 40 µs. A thread hashes larger content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +48,10 @@ class StoredDictionary:
 
     content: bytes
     id: str = ""
-    """The identifier that the origin gave the dictionary. The request repeats it."""
+    """The identifier that the origin gave the dictionary. Requests repeat it."""
 
     async def add_to(self, fields: Fields) -> Fields:
-        """Return the request fields with added fields that name this dictionary and accept `dcz`."""
+        """Return the request fields with those that name the dictionary and accept `dcz`."""
         if len(self.content) <= HASHED_ON_LOOP_MAX:
             found = compression_dictionary.dictionary_hash(self.content)
         else:
@@ -67,8 +65,7 @@ class StoredDictionary:
 
 
 def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) -> StoredDictionary | None:
-    """Return the dictionary that the job's request to the origin may name, or None if no stored content may be
-    named."""
+    """Return the dictionary that the job's request to the origin may name, or None."""
     stored, request, settings = job.validate, job.request, job.settings
     if stored is None or resource is None or not stored.content.is_dictionary or not is_shared(stored, settings):
         return None
@@ -100,7 +97,7 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
 def with_dictionary(
     client: OriginClient, job: RefreshJob, resource: Resource | None, helper_pool: HelperPool, now: Instant
 ) -> OriginClient:
-    """Return a client that names the job's dictionary in its request, or `client` itself if there is no dictionary."""
+    """Return a client that names the job's dictionary in its request, or `client` without a dictionary."""
     dictionary = find_dictionary(job, resource, now)
     if dictionary is None:
         return client
@@ -108,7 +105,7 @@ def with_dictionary(
 
 
 class DictionaryClient:
-    """An origin client that names a dictionary in requests for one target, and decodes the responses."""
+    """Origin client that names a dictionary in requests for one target, and decodes the responses."""
 
     def __init__(
         self,
@@ -125,8 +122,10 @@ class DictionaryClient:
         self._limit = settings.decoded_max
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the origin's response without `dcz` coding. If the response cannot be decoded, it is fetched again
-        without a dictionary."""
+        """Return the origin's response without the coding `dcz`.
+
+        If the response cannot be decoded, it is fetched again without a dictionary.
+        """
         if request.target != self._target:
             return await self._client.fetch(request, skip_address_check=skip_address_check)
         dictionary_request = replace(request, fields=await self._dictionary.add_to(request.fields))

@@ -1,5 +1,4 @@
-"""The fetch lease of a target: the right to fetch the target, which one of the processes that share a store has at a
-time."""
+"""The fetch lease of a target: the right of one process among those with one store to fetch the target."""
 
 import asyncio
 from types import TracebackType
@@ -9,18 +8,17 @@ from feedproxy.clock import Seconds
 from feedproxy.store.coordination_interface import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
-"""First pause in seconds between two attempts to acquire a lease that another process holds. Each further pause is
-twice as long, up to PEER_POLL_MAX."""
+"""First pause between two attempts to acquire a lease, in seconds. Each pause is twice as long as the last."""
 
 PEER_POLL_MAX: Seconds = 0.02
-"""Longest pause in seconds between two attempts to acquire a lease. An attempt takes about a microsecond."""
+"""Longest pause between two attempts to acquire a lease, in seconds."""
 
 
 class FetchLease:
-    """The fetch lease as an async context manager: it is acquired on entry and released on exit.
+    """The fetch lease as an async context manager, acquired on entry and released on exit.
 
-    On entry, the manager waits at most `timeout` seconds while another process holds the lease. After that, the block
-    runs without the lease, so that a process that hangs does not keep other processes from an origin.
+    On entry, the manager waits up to `timeout` seconds for another process. The block then runs without the lease, so
+    that a process that hangs does not keep others from an origin.
     """
 
     def __init__(self, coordination: Coordination, target: str, *, timeout: Seconds) -> None:
@@ -29,7 +27,7 @@ class FetchLease:
         self._timeout = timeout
         self._is_held = False
         self.completed_by_peer = False
-        """True if another process completed a refresh of the target while this one waited for the lease."""
+        """True if another process refreshed the target while this process waited for the lease."""
 
     async def __aenter__(self) -> Self:
         completions, pause = self._coordination.completion_count(self._target), PEER_POLL_MIN
@@ -48,7 +46,7 @@ class FetchLease:
         self.release()
 
     def release(self) -> None:
-        """Release the lease before the block ends. The call has no effect if the lease is not held."""
+        """Release the lease before the block ends."""
         if self._is_held:
             self._is_held = False
             self._coordination.release_lease(self._target)

@@ -1,10 +1,8 @@
-"""Request limits that origins state by 429, Retry-After and the RateLimit fields. Each limit applies to a whole site.
-Limits in responses to requests with credentials are not recorded here.
+"""Request limits of whole sites, which origins state by 429, Retry-After and the RateLimit fields.
 
-When a limit is reached, no request is sent to the site until the limit is reset. The price of a scheduled refresh at
-the site (policy/polling_price.py) is then doubled, and falls again over the following days. Meanwhile, a refresh is
-made only if it saves more staleness than before. The permitted requests therefore go to the feeds for which a refresh
-saves most.
+A reached limit stops all requests to the site until its reset. The price of a scheduled refresh at the site
+(policy/polling_price.py) is doubled, and falls again over the following days. The permitted requests then go to the
+feeds for which a refresh saves most. Limits in responses to requests with credentials are ignored.
 """
 
 from collections.abc import Callable
@@ -23,19 +21,16 @@ SITES_MAX = 4096
 """Maximum number of sites with a remembered limit. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
-"""Longest pause of requests to a whole site in seconds. Only the feed for which the limit was stated waits for the
-stated time, up to 48 hours."""
+"""Longest pause of requests to a whole site, in seconds."""
 
 RAISE = 2.0
-"""Factor by which a site's price is multiplied each time the site reports that a limit is reached. The price is the
-seconds of staleness that a refresh has to save (option `polling`)."""
+"""Factor on a site's price for each reached limit. The price is in seconds of staleness (option `polling`)."""
 
 FACTOR_MAX = 64.0
-"""Largest factor on the price of a request to a site, after any number of reached limits."""
+"""Maximum factor on a site's price."""
 
 HALF_LIFE: Seconds = 86_400
-"""Seconds after which the factor on a site's price has fallen to its square root: from 4 to 2, for example. Origins
-state limits per hour or per day."""
+"""Seconds after which the factor on a site's price has fallen to its square root."""
 
 
 class SiteLimits:
@@ -48,7 +43,7 @@ class SiteLimits:
         """Factor on the price of each site, and the instant from which it falls."""
 
     def record(self, target: str, status: int, fields: Fields) -> None:
-        """Pause the site and raise its price if the response states that a limit is reached."""
+        """Pause the site and raise its price if the response states a reached limit."""
         now = self._clock.now()
         if status == 429:
             until = retry_after(fields, now)
@@ -63,7 +58,7 @@ class SiteLimits:
             self._sites.pause(site, min(until, now + PAUSE_MAX))
 
     def price_factor(self, site: str) -> float:
-        """Return the factor on the price of a request to the site, which is 1 if no limit was reached."""
+        """Return the factor on the price of a request to the site, or 1 without a reached limit."""
         if (reached := self._reached.get(site)) is None:
             return 1.0
         factor, since = reached
@@ -71,7 +66,7 @@ class SiteLimits:
 
 
 class LimitRecordingClient:
-    """An origin client that records the limits in responses to requests for which `applies` returns True."""
+    """Origin client that records the limits in responses to requests for which `applies` returns True."""
 
     def __init__(self, client: OriginClient, limits: SiteLimits, applies: Callable[[Request], bool]) -> None:
         self._client = client

@@ -1,8 +1,7 @@
 """Feeds that the operator has paused (never fetched) or blocked (refused to clients).
 
-The store, which all workers share, contains these decisions. Each becomes a rule after the rules of the configuration
-(feed_rules.py). A pause is a rule with a minimum interval of ten years, and a block is a rule without permitted
-readers.
+All workers share these decisions in the store. Each decision becomes a rule after the rules of the configuration: a
+pause has a minimum interval of ten years, and a block has no permitted readers.
 """
 
 import json
@@ -20,11 +19,10 @@ from feedproxy.store.interface import Store
 logger = logging.getLogger(__name__)
 
 STATE_NAME = "operator-decisions"
-"""Name under which the store has the decisions."""
+"""Name of the decisions in the store."""
 
 DECISIONS_MAX = 1000
-"""Maximum number of paused and blocked feeds. The number is limited, because each decision is a rule, and every target
-is compared with all rules."""
+"""Maximum number of paused and blocked feeds, because every target is compared with all rules."""
 
 
 class FeedDecision(StrEnum):
@@ -41,7 +39,7 @@ _OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
 
 
 class TooManyDecisions(FeedproxyError):
-    """Raised if DECISIONS_MAX feeds are already paused or blocked."""
+    """Error beyond DECISIONS_MAX paused and blocked feeds."""
 
     status_hint = 409
     detail = "overload"
@@ -68,11 +66,11 @@ class OperatorDecisions:
         return self._decided.get(target)
 
     def list_all(self) -> list[tuple[str, FeedDecision]]:
-        """Return the paused and blocked targets, each with its decision, the latest decision first."""
+        """Return the paused and blocked targets with their decisions, the latest decision first."""
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:
-        """Pause or block a target; None ends a pause or block. Return whether the decision changed.
+        """Pause or block a target, or end its pause or block with None. Return whether the decision changed.
 
         Raises TooManyDecisions and StoreError.
         """

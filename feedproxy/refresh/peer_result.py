@@ -1,8 +1,7 @@
-"""The result of a refresh by another process, derived from what that process stored.
+"""The result of a refresh by another process, derived from the response that it stored.
 
-Several workers share one store, and one of them fetches (store/coordination_interface.py). The others find its result
-in the store, and answer their requests as collapsed ones. A response that must not be stored cannot be shared this
-way: each process then fetches it.
+Several workers share one store, and one of them fetches. The others answer their requests from the store as collapsed
+requests. A response that must not be stored is fetched by each process.
 """
 
 from feedproxy.cache import vary
@@ -28,10 +27,10 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return the result of a refresh by another process, for a request with these fields.
+    """Return the result of a refresh by another process, for a request with these fields, or None.
 
-    Before the refresh, the store had the resource `before`; now it has `stored`. The result is None if no process
-    fetched the target in between, or if the request does not select a newer response.
+    `before` and `stored` are the stored resource before and after the refresh. The result is None if no process fetched
+    the target in between, or if the request does not select a newer response.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
@@ -66,10 +65,7 @@ def _has_changed(
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return the failed refresh of the other process as a result with the stale copy, or None if no copy is stored.
-
-    The stale copy is served as long as after the same failure in this process.
-    """
+    """Return another process's failed refresh as a result with the stale copy, or None without a copy."""
     detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

@@ -39,8 +39,7 @@ class ReaderTracker:
         self.counts.record_read(target, pseudonym, agent, now)
 
     def has_expected_readers(self, target: str) -> bool:
-        """Return whether polls of this target are expected in the time for which refreshes are planned (HORIZON in
-        policy/polling_price.py)."""
+        """Return whether polls of this target are expected within the time for which refreshes are planned."""
         now = self._clock.now()
         return bool(self.counts.rhythms.expected_polls(target, now, now + HORIZON))
 
@@ -57,7 +56,7 @@ class ReaderTracker:
         return user_agent.format_user_agent(self._version, contact, subscribers, feed_id(target, self._installation))
 
     def pseudonym(self, address: str, agent: str, now: Instant) -> Pseudonym:
-        """Return the pseudonym of a reader that has not signed in, and therefore has no user name."""
+        """Return the pseudonym of a reader without sign-in."""
         return self._identifier.pseudonym(address, agent, "", now)
 
     def pseudonym_valid_until(self, now: Instant) -> Instant:

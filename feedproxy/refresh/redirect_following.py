@@ -1,5 +1,4 @@
-"""Following of redirects (RFC 9110, section 15.4). The target of each redirect must pass the same checks as the target
-of a client's request."""
+"""Following of redirects (RFC 9110, section 15.4). Each target must pass the checks for a client's target."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -52,8 +51,7 @@ class RedirectChain:
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
-    """The target to which the permanent redirects at the beginning of the chain led, or an empty string without such
-    redirects."""
+    """The target of the permanent redirects at the beginning of the chain, or an empty string without one."""
     hops: int = 0
     redirect_error: Detail | None = None
     from_partial: bool = False
@@ -63,7 +61,7 @@ class RedirectChain:
 
     @property
     def size(self) -> int:
-        """Return the bytes of content of the last response as received; 0 for a response that was too large to read."""
+        """Return the size of the last response's content as received, in bytes, or 0 if it was too large to read."""
         if not isinstance(self.last, Fetched):
             return 0
         return len(self.last.response.body) if self.last.received_size is None else self.last.received_size
@@ -72,11 +70,11 @@ class RedirectChain:
 def next_hop(
     visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
 ) -> FollowRedirect | StopFollowing:
-    """Return the decision to follow a redirect or not. `visited` are the normalised targets so far, the first included.
+    """Return the decision to follow a redirect or not.
 
-    `reference` is the Location field or XML newLocation as received. `to_target` maps an address to its target: in
-    reverse mode, a public address has a target of the upstream. A redirect is not followed to an address that cannot be
-    fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
+    `visited` are the normalised targets so far. `reference` is Location or an XML newLocation as received. `to_target`
+    maps a public address to its target of the upstream. A redirect is not followed to an address that cannot be fetched
+    (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
     """
     try:
         target = to_target(uri.resolve(visited[-1], reference.strip()))
@@ -90,10 +88,9 @@ def next_hop(
 
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """Return the target of the last redirect before the first temporary one, or None if the first redirect is
-    temporary.
+    """Return the target of the last redirect before the first temporary redirect, or None.
 
-    `hops` are the redirects of a chain, in order: each is a pair of a status code and the target to which it led.
+    `hops` are the redirects of a chain in order, each with its status code and target.
     """
     location = None
     for status, target in hops:
@@ -112,15 +109,14 @@ async def follow_redirects(
     may_serve_under: Callable[[str, str], bool] = lambda start, end: True,
     to_target: Callable[[str], str] = lambda address: address,
 ) -> RedirectChain:
-    """Fetch the request's target, and follow at most `limit` redirects. Return the chain.
+    """Fetch the request's target, follow at most `limit` redirects, and return the chain.
 
-    A failure of the first fetch is raised as FeedproxyError. If a later fetch fails, the chain ends with
-    `redirect_error`. Overload is raised for any of the fetches. Credentials and cookies are sent to the first origin
-    only (RFC 9110, section 15.4). With `skip_address_check`, the address of that origin is not checked.
+    The first fetch and Overload raise FeedproxyError. After another failure, the chain ends with `redirect_error`.
+    Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). With `skip_address_check`, the
+    address of the first origin is not checked.
 
-    `to_target` maps an address to its target (`next_hop`). `may_serve_under(start, end)` returns whether content of
-    `end` may be served under `start`. If it returns False, the chain ends with Detail.ACCESS: clients get the redirect,
-    and authenticate at its target.
+    `next_hop` explains `to_target`. `may_serve_under(start, end)` returns whether content of `end` may be served under
+    `start`. If it returns False, the chain ends with Detail.ACCESS, and clients get the redirect.
     """
     start = request.target
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
@@ -172,7 +168,7 @@ async def follow_redirects(
 
 
 def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized:
-    """Return the response without No-Vary-Search, which applies to the response's URL and not to the requested URL."""
+    """Return the response without No-Vary-Search, which applies to the final URL, not to the requested URL."""
     if not isinstance(fetched, Fetched) or "no-vary-search" not in fetched.response.fields:
         return fetched
     response = fetched.response

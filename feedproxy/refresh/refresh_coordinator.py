@@ -1,7 +1,7 @@
 """Coordination of all refreshes: for clients, for the refresh schedule and for the operator.
 
-Requests that can use the same response share one refresh of their target. Fetches of feeds from one site are
-`site_interval` seconds apart. The fetch lease of a target prevents two processes from fetching the same response.
+Requests that can use the same response share one refresh of their target. The fetch lease of a target prevents two
+processes from fetching the same response.
 """
 
 import asyncio
@@ -50,8 +50,10 @@ from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Maximum number of remembered targets with redirects that lead to no feed. The proxy does not follow such a redirect
-again: clients get it as the response. The oldest target is removed first."""
+"""Maximum number of remembered targets with redirects that lead to no feed. The oldest is removed first.
+
+Clients get such a redirect as the response.
+"""
 
 FEED_TYPES = (
     "application/rss+xml",
@@ -63,11 +65,13 @@ FEED_TYPES = (
 
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures of a whole origin. A request with other credentials would fail, too."""
+"""Failures of a whole origin, for all credentials."""
 
 _FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
-"""Failures that delay further requests with the same client-specific fields. A refusal does not, because the client may
-have corrected its rights at the origin."""
+"""Failures that delay further requests with the same client-specific fields.
+
+A refusal delays none, because the client may have corrected its rights at the origin.
+"""
 
 
 class RefreshCoordinator:
@@ -118,10 +122,9 @@ class RefreshCoordinator:
         self._histories_in_progress = 0
 
     def _is_for_shared_feed(self, request: Request) -> bool:
-        """Return whether the request is for a known feed outside `upstream`, and has no credentials of a client or of
-        the operator.
+        """Return whether the request is for a known feed outside `upstream`, and has no credentials.
 
-        Only a response to such a request may pause its site. Otherwise one client could pause a site for all clients.
+        Only a response to such a request may pause its site for all clients.
         """
         target = request.target
         return (
@@ -143,11 +146,9 @@ class RefreshCoordinator:
         return check_fetch_allowed(resource, now, settings, site_free_at=free)
 
     def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> Permission:
-        """Return the permission to fetch the target for this request now, or the instant until which the fetch is
-        deferred.
+        """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.
 
-        A request with credentials is deferred only by failures of the whole origin, or by a pause of the operator. The
-        minimum interval of the shared copy and refusals of other requests do not apply to it.
+        Only failures of the whole origin and a pause of the operator defer a request with credentials.
         """
         target, settings = context.request.target, context.settings
         permission = self.check_fetch_allowed(resource, target, settings)
@@ -164,7 +165,7 @@ class RefreshCoordinator:
         return permission if isinstance(permission, Deferred) else after_own
 
     def _check_failures(self, target: str, failures: Failures, fetched: Instant, settings: Settings) -> Permission:
-        """Return the permission to fetch the target after these failures. No other limits are considered."""
+        """Return the permission to fetch the target after these failures, without regard to other limits."""
         resource = Resource(target, failures=failures, fetched=fetched)
         return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
 
@@ -175,10 +176,9 @@ class RefreshCoordinator:
         return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """Start a refresh of the shared copy after a request with client-specific fields, if the copy is stale or
-        missing.
+        """Refresh a stale or missing shared copy after a request with client-specific fields.
 
-        `result` is the result of that request. Its response is stored apart from the shared copy.
+        `result` is the result of that request.
         """
         is_shared = result.response is None or not len(result.response.key)
         if is_shared and not len(context.key) and not len(context.varying_fields):
@@ -208,7 +208,7 @@ class RefreshCoordinator:
     ) -> tuple[RefreshResult | None, bool]:
         """Start or join a refresh. Return its result, and whether the request was collapsed with another (RFC 9211).
 
-        The result is None if the refresh is still running after `answer_timeout` seconds.
+        The result is None if the refresh takes longer than `answer_timeout` seconds.
         """
         target, client = context.request.target, client_network(context.client.address)
         keys: list[object] = [*collapse_keys(context, resource), next(self._solo_keys)]
@@ -240,7 +240,7 @@ class RefreshCoordinator:
         raise AssertionError("unreachable: a solo refresh is never joined")
 
     async def apply_push(self, target: str, push: PushedContent, stored: StoredResponse) -> RefreshResult:
-        """Store pushed content in place of the variant `stored`. Return the result."""
+        """Store pushed content in place of the variant `stored`, and return the result."""
         settings = self._settings_for(target)
         request = background_request(target, via=self._via, agent="")
         job = RefreshJob(
@@ -255,7 +255,7 @@ class RefreshCoordinator:
         return await self._run_job(job)
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
-        """Return the task of the running refresh of a target. Start a background refresh if none is running.
+        """Return the task of the running refresh of a target, or of a new background refresh.
 
         Several callers may await the task. Each must shield it from cancellation (`asyncio.shield`).
         """
@@ -266,7 +266,7 @@ class RefreshCoordinator:
     async def read_history(self, target: str) -> bool:
         """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
 
-        Return whether the call had to wait. The resource may then have changed, so that the caller must decide again.
+        Return whether the call had to wait. The resource may then have changed.
         """
         self._histories_in_progress += 1
         try:
@@ -309,9 +309,9 @@ class RefreshCoordinator:
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
         """Refresh a target in the background.
 
-        If the feed was fetched only once, its history is read first. The refresh is then omitted if the resource has
-        been fetched or deleted in the meantime, if the limits on fetches defer it, or if `is_resting` returns True: by
-        its history, the copy may still answer without a refresh.
+        If the feed was fetched only once, its history is read first. The refresh is omitted if the resource has been
+        fetched or deleted in the meantime, if a limit defers it, or if `is_resting` returns True: by its history, the
+        copy may still answer.
         """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending or target in self._refreshes:
@@ -321,8 +321,7 @@ class RefreshCoordinator:
             self._start_once(self._histories, target, work)
 
     def refresh_variant(self, context: RequestContext, variant: StoredResponse) -> None:
-        """Refresh a variant in the background with the client's fields that select it. The request has no
-        credentials."""
+        """Refresh a variant in the background, with the client's fields that select it and without credentials."""
         resource, target = context.resource, context.request.target
         key = collapse_keys(context, resource)[-1]
         with requesting(Requester(client_network(context.client.address), is_known=_is_known_feed(resource))):
@@ -337,10 +336,9 @@ class RefreshCoordinator:
             self.refresh(target)
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
-        """Refresh a target after `seconds`, or later if the limits on fetches then defer it.
+        """Refresh a target after `seconds`, or later if a limit then defers the refresh.
 
-        The refresh is omitted if the target is invalidated or paused in the meantime. A call replaces an earlier call
-        for the target.
+        An invalidation or pause of the target cancels the refresh. A call replaces an earlier call for the target.
         """
         epoch, at = self._coordination.invalidation_epoch(target), self._clock.now() + seconds
 
@@ -365,8 +363,7 @@ class RefreshCoordinator:
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Start `work`, a task that leads to a refresh of the target, unless `tasks` already has a running task for the
-        target."""
+        """Start `work`, which leads to a refresh of the target, unless `tasks` has a running task for the target."""
         if target in tasks:
             return
 
@@ -380,17 +377,15 @@ class RefreshCoordinator:
         tasks[target] = asyncio.ensure_future(run())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
-        """Cancel the scheduled refreshes of all matching targets. Invalidate the running refreshes of these targets."""
+        """Cancel the scheduled refreshes of all matching targets, and invalidate their running refreshes."""
         for tasks in (self._scheduled, self._histories):
             for target in [scheduled for scheduled in tasks if matches(scheduled)]:
                 tasks.pop(target).cancel()
         self.invalidate(matches)
 
     def invalidate(self, matches: Callable[[str], bool]) -> None:
-        """Prevent the running refreshes of all matching targets from storing results, and requests from joining them.
-
-        The caller has purged or invalidated these targets.
-        """
+        """Prevent the running refreshes of all matching targets from storing results, and requests from joining
+        them."""
         for target in [storable for storable in self._storable_jobs if matches(storable)]:
             self._storable_jobs[target].clear()
             self._stop_joining(target)
@@ -398,7 +393,7 @@ class RefreshCoordinator:
             del self._non_feed_redirects[target]
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for running refreshes. Cancel the remaining refreshes, and end the helpers."""
+        """Wait up to `timeout` seconds for running refreshes, cancel the rest, and end the helpers."""
         for task in [*self._scheduled.values(), *self._histories.values()]:
             task.cancel()
         await self._refreshes.drain(timeout)
@@ -408,8 +403,7 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the task of the refresh with this key, and whether it was already running. If none is running, start
-        one."""
+        """Return the task of the refresh with this key, and whether it was already running. Start it if necessary."""
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
             self._refreshes.stop_joining(key)  # another process has invalidated the target since the start
@@ -457,9 +451,9 @@ class RefreshCoordinator:
     ) -> RefreshResult | None:
         """Return the result of a refresh that another process made after `before` was read, or None.
 
-        The result is None if no other process completed a refresh during the wait for the lease. It is also None if the
-        stored response does not answer a request with these `fields`. In the second case, the lease is released, so
-        that all waiting processes fetch in parallel.
+        The result is None if no other process completed a refresh during the wait for the lease. If the stored response
+        does not answer a request with `fields`, the lease is also released, so that all waiting processes fetch in
+        parallel.
         """
         if not lease.completed_by_peer:
             return None
@@ -568,8 +562,7 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed that has moved back to it, at once or when the limits on fetches allow
-        it."""
+        """Refresh the former address of a feed that has moved back to it, as soon as the limits allow."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if moved_and_gone.leads_back(sighting, target, former.relocation):
@@ -595,7 +588,7 @@ class RefreshCoordinator:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
     def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Return whether the redirects of a target that is not a known feed may be followed for this request.
+        """Return whether redirects may be followed for this request, if the target is not a known feed.
 
         The result is False for browsers, for requests with Range, and for targets with redirects that led to no feed
         before.
@@ -610,13 +603,12 @@ class RefreshCoordinator:
 
 @memoize_short()
 def _prefers_html(accept: str) -> bool:
-    """Return whether a client with this Accept field prefers an HTML page to a feed."""
+    """Return whether a client with this Accept prefers an HTML page to a feed."""
     return bool(accept) and negotiation.choose_media_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
-    """Return whether a known feed has moved, ended or been invalidated between the earlier resource `stored` and the
-    later resource `now`."""
+    """Return whether a known feed has moved, ended or been invalidated between the resources `stored` and `now`."""
     if stored is None or stored.channel is None:
         return False
     is_invalidated = any(variant.invalid for variant in now.variants) and not any(
@@ -633,20 +625,18 @@ def _relocation_state(resource: Resource) -> object:
 def _is_recorded(job: RefreshJob) -> bool:
     """Return whether the outcome of the job counts for further requests with its key.
 
-    A shared request may get a response with a key, because the origin refuses its range. Its outcome must not delay
-    requests of other clients. A browser's user can request a page again at any time.
+    Outcomes of range requests and of browsers do not count.
     """
     fields = job.request.fields
     return len(job.key) > 0 and "range" not in fields and not _prefers_html(fields.combined("accept") or "")
 
 
 def _client_agent(request: Request, *, own: bool) -> str | None:
-    """Return the client's User-Agent, or None if the request has feedproxy's own (`own`), or has none."""
+    """Return the client's User-Agent, or None if it has none or if feedproxy sent its own (`own`)."""
     return None if own else request.fields.combined("user-agent")
 
 
 def _is_known_feed(resource: Resource | None) -> bool:
-    """Return whether the resource has the channel of a fetched feed."""
     return resource is not None and resource.channel is not None
 
 
@@ -656,21 +646,20 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
-    """Return whether the resource is a known feed without a stored response, because HTTP forbids storing its
-    responses."""
+    """Return whether the resource is a known feed with responses that HTTP forbids to store."""
     return resource is not None and resource.channel is not None and not resource.variants
 
 
 def _varying_fields(variant: StoredResponse) -> Fields:
-    """Return the client's request fields that select this variant. A background refresh sends them again."""
+    """Return the client's request fields that select this variant."""
     return Fields(line for line in variant.vary_request if line[0].lower() not in FIXED_FIELDS)
 
 
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
     """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
 
-    A response to feedproxy's own User-Agent would be stored beside this page, because origins send different pages to
-    different clients. If Vary does not list User-Agent, the page was fetched without User-Agent.
+    Origins send different pages to different clients. If Vary does not list User-Agent, the page was fetched without
+    User-Agent.
     """
     selected = variant.vary_request
     agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []

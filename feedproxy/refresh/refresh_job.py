@@ -1,4 +1,4 @@
-"""The job of one refresh: the request to the origin, with the data that is needed to carry it out."""
+"""The job of one refresh: the request to the origin with its context."""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +12,14 @@ from feedproxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RefreshJob:
-    """A request to the origin, with the data that the pipeline needs to carry it out.
+    """A request to the origin with its context.
 
-    `validate` is the stored variant from which conditions are made. `own_agent` is true if the request has feedproxy's
-    own User-Agent. `occasion` is `reader`, `background` or `push`. `skip_address_check` is true for addresses that the
-    operator configured. `missing_range` is the range that completes a stored part. With `pushed`, nothing is fetched,
-    and the push is the response.
+    * `validate` is the stored variant that the request validates.
+    * `own_agent` is true if the request has feedproxy's own User-Agent.
+    * `occasion` is `reader`, `background` or `push`.
+    * `skip_address_check` is true for addresses that the operator configured.
+    * `missing_range` is the range that completes a stored part.
+    * `pushed` is pushed content. With it, nothing is fetched.
     """
 
     request: Request
@@ -31,15 +33,16 @@ class RefreshJob:
     missing_range: Missing | None = None
     pushed: PushedContent | None = None
     accept_encoding: str | None = None
-    """Accept-Encoding of the waiting client. The request to the origin has feedproxy's own."""
+    """Accept-Encoding of the waiting client, or None."""
     client_fields: Fields = field(default_factory=Fields)
-    """Request fields of the waiting client if no response may be stored, otherwise empty. Conditions in these fields,
-    such as If-None-Match, are sent to the origin.
+    """Request fields of the waiting client if no response may be stored, otherwise empty.
+
+    Conditions in these fields, such as If-None-Match, are sent to the origin.
     """
     key: Fields = field(default_factory=Fields)
     keyed_record: KeyedRecord = NO_RECORD
     """The outcome of the last request with this `key`."""
     varying_fields: Fields = field(default_factory=Fields)
-    """Fields of the request that only some clients send (see UpstreamRequest)."""
+    """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False
-    """True if the Accept-Language of the request was removed from `key`, because the response is a shared copy."""
+    """True if a client's Accept-Language was removed from `key`, because the response is a shared copy."""

@@ -1,4 +1,4 @@
-"""The result of a refresh, and the record of it for metrics and log."""
+"""The result of a refresh, and its record for metrics and log."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,14 +14,14 @@ from feedproxy.store.resource import Resource
 
 
 class RefreshObserver(Protocol):
-    """A receiver of the records of refreshes, for metrics and log."""
+    """Receiver of the records of refreshes, for metrics and log."""
 
     def on_refresh_ended(self, update: "RefreshFinished") -> None:
         """Record a finished refresh."""
         ...
 
     def on_refresh_scheduled(self, target: str) -> None:
-        """Count a refresh that the refresh schedule starts."""
+        """Count a scheduled refresh."""
         ...
 
     def on_feed_discovered(self, target: str) -> None:
@@ -33,9 +33,9 @@ class RefreshObserver(Protocol):
 class RefreshFinished:
     """The record of a finished refresh for metrics and log.
 
-    `occasion` is `reader`, `background`, or `push` for pushed content. `received_size` is the number of content bytes
-    from the origin, and `content_size` that of the content made from them, if it was stored. `is_missing_feed` is true
-    if a feed was requested, none was received, and none is stored.
+    `occasion` is `reader`, `background` or `push`. `received_size` is the size of the origin's content in bytes.
+    `content_size` is the size of the stored content in bytes. `is_missing_feed` is true if a feed was requested, none
+    was received, and none is stored.
     """
 
     target: str
@@ -55,7 +55,7 @@ class RefreshFinished:
 class RefreshResult:
     """The result of a refresh.
 
-    `response` is the origin's response. It is None if the fetch failed (`error`) or the content exceeds `buffer_max`
+    `response` is the origin's response, or None after a failed fetch (`error`) or content above `buffer_max`
     (`oversized`). `fallback` is set if a stored response is served instead. `not_stored_reason` is the reason why the
     response is not stored. `from_partial` is true if the response completes a stored part.
     """
@@ -73,7 +73,7 @@ class RefreshResult:
     interim: tuple[Response, ...] = ()
     not_stored_reason: str = ""
     unshared_fields: Fields = field(default_factory=Fields)
-    """Fields that are not stored, such as Set-Cookie. Only the client that caused the request gets them."""
+    """Fields that are not stored, such as Set-Cookie, for the client that caused the request."""
     from_partial: bool = False
     keyed_record: KeyedRecord | None = None
     """The outcome for requests with the key of this job, or None if the response has no key."""

@@ -1,7 +1,4 @@
-"""Request collapsing: concurrent requests wait for one task (`collapsed` in RFC 9211).
-
-`collapse_keys` decides which requests may wait for the same refresh, and `may_share` which of them may use its result.
-"""
+"""Request collapsing: concurrent requests wait for one task (`collapsed` in RFC 9211)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,8 +12,7 @@ from feedproxy.store.resource import Resource
 
 
 class SingleFlight[Key, Result]:
-    """Running tasks by key. A cancelled caller does not cancel its task, because a late result serves the next
-    request."""
+    """Running tasks by key. A cancelled caller does not cancel its task."""
 
     def __init__(self) -> None:
         self._waiters: dict[asyncio.Task[Result], int] = {}
@@ -30,7 +26,7 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """Return the task of this key, and whether the task was already running. If no task is running, start one."""
+        """Return the task of this key, and whether it was already running. Start it if necessary."""
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))
@@ -61,7 +57,7 @@ class SingleFlight[Key, Result]:
         return task.result()
 
     def stop_joining(self, key: Key) -> None:
-        """Keep further calls from joining the task of this key. Its present callers still get the result."""
+        """Keep further calls from joining the task of this key."""
         if (task := self._running.pop(key, None)) is not None:
             self._closed.add(task)
 
@@ -73,7 +69,7 @@ class SingleFlight[Key, Result]:
             task.exception()  # the exception is retrieved, so that asyncio does not warn about it
 
     async def drain(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds for all running tasks, then cancel the rest."""
+        """Wait up to `timeout` seconds for all running tasks, then cancel the rest."""
         tasks = [*self._running.values(), *self._closed]
         if not tasks:
             return
@@ -90,8 +86,8 @@ async def _as_coroutine[Result](start: Callable[[], Awaitable[Result]]) -> Resul
 def collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[object, ...]:
     """Return the keys of the refreshes that this request may share, in the order in which to try them.
 
-    The result is empty if the request needs a refresh of its own. The first requests for a target share one refresh
-    even if they name different languages, because most feeds are the same in all languages.
+    The result is empty if the request needs its own refresh. First requests for a target share one refresh in spite of
+    different languages, because most feeds are the same in all languages.
     """
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
         return ()

@@ -26,10 +26,9 @@ ACCEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A fetched document: its decoded content, its fields, the requested address, and the final address after
-    redirects.
+    """A fetched document: its decoded content, its fields, the requested address, and the final address.
 
-    `permanent_address` is the new address if the document has moved permanently, and the requested address otherwise.
+    `permanent_address` is the new address after a permanent move, and otherwise the requested address.
     """
 
     body: bytes
@@ -42,14 +41,13 @@ class Document:
 async def fetch_document(address: str, settings: Settings) -> Document:
     """Fetch the document at an address, and follow HTTP and XML redirects. Return the last document.
 
-    The limits in `settings` apply. Raises BadTarget, Forbidden, TooLarge, Undecodable or FetchError. A status other
-    than 200 is a FetchError.
+    Raises BadTarget, Forbidden, TooLarge, Undecodable or FetchError, also for another status than 200.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 
 
 async def follow_saved_redirect(body: bytes, source: str, settings: Settings) -> Document | None:
-    """Fetch the document to which a saved XML redirect leads. Return None if `body` is not an XML redirect.
+    """Return the document to which a saved XML redirect leads, or None if `body` is no XML redirect.
 
     Raises the errors of `fetch_document`, and FetchError if `body` says that the feed has ended.
     """
@@ -62,8 +60,7 @@ async def follow_saved_redirect(body: bytes, source: str, settings: Settings) ->
 
 
 async def _follow_xml_redirects(document: Document, settings: Settings) -> Document:
-    """Return the document at the end of the XML redirects: "These should be treated the same as HTTP 301 response" (RSS
-    Feed State)."""
+    """Return the document at the end of the XML redirects, which count as 301 (RSS Feed State)."""
     visited = [document.final_address]
     to_target = functools.partial(redirect_target, start=document.address, settings=settings)
     while (redirect := xml_redirect.read(document.body)) is not None:

@@ -7,12 +7,11 @@ from feedproxy.http.coding import content_coding
 from feedproxy.settings import Settings
 
 LEVELS = {"gzip": 6, "br": 5, "zstd": 6}
-"""Compression level of each coding. Each version of a feed is compressed once. Above these levels, the time grows
-faster than the size falls."""
+"""Compression level of each coding. Above these levels, the time grows faster than the size falls."""
 
 
 def compression_level(name: str, settings: Settings) -> int:
-    """Return the compression level of a coding, or 0 if the option `codings` does not offer it."""
+    """Return the compression level of a coding, or 0 if the option `codings` does not offer the coding."""
     return LEVELS.get(name, 0) if name in settings.codings else 0
 
 
@@ -30,6 +29,6 @@ def satisfies(accept_encoding: str | None, bodies: Mapping[str, bytes]) -> bool:
 
 
 def encode_if_smaller(identity: bytes, name: str, level: int) -> bytes | None:
-    """Return the content in this coding, or None if the coding does not make it smaller."""
+    """Return the content in this coding, or None if it would not be smaller."""
     body = content_coding.encode(identity, name, level)
     return body if len(body) < len(identity) else None

@@ -1,8 +1,8 @@
-"""The settings that control how a feed is edited before it is stored. Their digest is stored with the feed.
+"""The settings that control how a feed is edited before it is stored.
 
-The original of an edited copy is not stored. After a change of these settings, the copy therefore cannot be edited
-again. The next request to the origin has no conditions and fetches the original. In reverse mode, the old copy does not
-answer until then.
+A digest of the settings is stored with the feed. After a change of these settings, feedproxy fetches the original
+without conditions, because the original of an edited copy is not stored. In reverse mode, the old copy does not answer
+until then.
 """
 
 import hashlib
@@ -12,17 +12,16 @@ from feedproxy.cache.stored_response import Content
 from feedproxy.settings import Settings
 
 DIGEST_LENGTH = 12
-"""Length of a digest in hexadecimal digits. 48 bits distinguish the few combinations of settings in one store."""
+"""Length of a digest in hexadecimal digits."""
 
 type EditSettings = tuple[object, ...]
 """Values of the settings that affect the stored form of a feed."""
 
 
 def self_link_mode(settings: Settings) -> str:
-    """Return the option `self_link`, or its default. The default is `add` outside reverse mode. In reverse mode, it is
-    `correct` if `public_url` is set, and `off` otherwise.
+    """Return the option `self_link`, or its default.
 
-    In reverse mode, a self link may have the upstream's own address, which clients cannot reach.
+    The default is `add` outside reverse mode. In reverse mode, it is `correct` with `public_url`, and else `off`.
     """
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"
@@ -30,10 +29,7 @@ def self_link_mode(settings: Settings) -> str:
 
 
 def settings_digest(settings: Settings) -> str:
-    """Return the digest of the settings that control editing.
-
-    The digest of the defaults is empty, as is the digest of copies from old versions of feedproxy.
-    """
+    """Return the digest of the settings that control editing, empty for the defaults."""
     return _digest(_edit_settings(settings))
 
 

@@ -1,18 +1,15 @@
-"""Pool of helper processes that parse, convert and compress feeds. If no process can be started, threads run the jobs.
+"""Pool of helper processes that parse, convert and compress feeds. Without processes, threads run the jobs.
 
-A computing thread holds Python's interpreter lock for milliseconds at a time, while a hit takes microseconds. A helper
-process runs on another CPU. On a single CPU, its lower priority lets the proxy run first. Copying a feed to and from a
-process takes about 0.05 ms. Helpers are forked from a template process (helper_process.py).
+A computing thread would hold Python's interpreter lock for milliseconds, while a hit takes microseconds. Helpers are
+forked from a template process (helper_process.py).
 
-The pool has two lanes, each with its own queue and helpers. A job starts in the quick lane. A job that takes longer
-than `Limits.quick` moves to the slow lane together with its helper, and another helper takes the next quick job. Large
-jobs start in the slow lane. So a document delays other feeds by at most `Limits.quick` seconds, and slow jobs delay
-only each other.
+The pool has a quick and a slow lane, each with its own queue and helpers. A job that takes longer than `Limits.quick`
+moves to the slow lane together with its helper. Large jobs start in the slow lane. Slow jobs therefore delay only each
+other.
 
-A job that exceeds one of the other `Limits` fails with `JobLimitExceeded`. Its helper is ended, and the job is not
-repeated. If the queue of the slow lane is full, further slow jobs fail with Overload. If a helper exits during a job,
-because of a defect in a parser or for lack of memory, another helper repeats the job once. A helper is replaced after a
-slow job, to free its memory. See docs/decisions/feed-processes.md.
+A job beyond another of the `Limits` raises `JobLimitExceeded`, and its helper is ended. If a helper exits during a job,
+another helper repeats the job once. If the queue of the slow lane is full, further slow jobs raise Overload. See
+docs/decisions/feed-processes.md.
 """
 
 import asyncio
@@ -50,10 +47,10 @@ from feedproxy.upstream import local_failure
 logger = logging.getLogger(__name__)
 
 READ_BUFFER = 1024 * 1024
-"""Size in bytes of the buffer for results that a helper sends."""
+"""Size of the buffer for results of a helper, in bytes."""
 
 ATTEMPTS_MAX = 2
-"""Number of attempts at a job. If a helper exits during each of them, the job fails."""
+"""Maximum number of attempts at a job if helpers exit during the job."""
 
 QUICK_HELPERS_MAX = 2
 """Maximum number of helpers in the quick lane."""
@@ -62,36 +59,37 @@ SLOW_HELPERS_MAX = 2
 """Maximum number of helpers in the slow lane."""
 
 SLOW_QUEUE_MAX = 64
-"""Maximum number of jobs that wait for the slow lane. Further jobs fail at once with Overload."""
+"""Maximum number of jobs that wait for the slow lane. Further jobs raise Overload."""
 
 HELPER_JOBS_MAX = 1000
-"""Number of jobs after which a helper is replaced, to free memory that parsers leak. A replacement takes a few
-milliseconds."""
+"""Number of jobs after which a helper is replaced, to free memory that parsers leak."""
 
 LARGE_JOB = 8 * 1024 * 1024
-"""Size in bytes of a job's data from which the job starts in the slow lane. A feed of 1 MB, with the stored versions
-for comparison, is smaller."""
+"""Minimum size of a job's data for a start in the slow lane, in bytes."""
 
 RESULT_MAX = 256 * 1024 * 1024
-"""Largest result of a job in bytes: five times `decoded_max`, because a result contains the content in several codings.
-A helper with a larger result is ended."""
+"""Maximum result of a job, in bytes: five times `decoded_max`, for the content in several codings.
+
+A helper with a larger result is ended.
+"""
 
 START_TIMEOUT: Seconds = 60
-"""Seconds within which the template and each helper must start. A process that takes longer is replaced."""
+"""Maximum seconds for the start of the template and of each helper. A slower process is replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
-"""Longest pause in seconds from a failed start of the template to the next start."""
+"""Longest pause from a failed start of the template to the next start, in seconds."""
 
 FAILED_STARTS_MAX = 2
-"""Number of templates in a row that may exit before any of their helpers has completed a job. If the next template
-exits in this way, too, threads run the waiting jobs.
+"""Number of templates that may exit in a row before any of their helpers has completed a job.
+
+After one more such exit, threads run the waiting jobs.
 """
 
 _MICRO = 1_000_000
 
 
 class JobLimitExceeded(FeedproxyError):
-    """Raised if a document needs more time or memory than a job may use."""
+    """Error for a document that needs more time or memory than a job may use."""
 
     status_hint = 502
     detail = "too-large"
@@ -113,13 +111,13 @@ class _Job:
 class _Helper:
     number: int
     pid: int = 0
-    """Process id; 0 until the helper is ready."""
+    """Process id, or 0 until the helper is ready."""
     writer: asyncio.StreamWriter | None = None
     job: _Job | None = None
     jobs_done: int = 0
     started_at: float = 0.0
     cpu_before: Seconds = 0.0
-    """Processor time in seconds before the current job, as the helper reported it."""
+    """Processor time before the current job, in seconds, as the helper reported it."""
     timer: asyncio.TimerHandle | None = None
     listener: asyncio.Task[None] | None = None
 
@@ -129,8 +127,7 @@ class _Helper:
 
 
 class HelperPool:
-    """Pool that runs jobs in helper processes. Before `start` is called, and if no process can be started, jobs run in
-    threads."""
+    """Pool that runs jobs in helper processes. Before `start`, and without processes, jobs run in threads."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads
@@ -145,7 +142,7 @@ class HelperPool:
         self._in_threads = True
         self._failed_starts = 0
         self.restart_pause: Seconds = 0.0
-        """Seconds to wait before the next start of a template."""
+        """Seconds before the next start of a template."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -160,11 +157,10 @@ class HelperPool:
         return any(helper.pid for helper in self._helpers.values())
 
     async def submit[T](self, work: Callable[[], T]) -> T:
-        """Run a job and return its result. `work` is a `functools.partial` of a module-level function with picklable
-        arguments.
+        """Run a job and return its result. `work` is a `functools.partial` of a module-level function.
 
-        Raises the exceptions of the function, and JobLimitExceeded if the job exceeds its limits. Raises FeedproxyError
-        if helpers exited during the job, and Overload if this machine has no capacity for the job.
+        Its arguments must be picklable. Raises the function's exceptions, JobLimitExceeded, FeedproxyError if helpers
+        exited during the job, and Overload without capacity for the job.
         """
         if self._in_threads:
             try:
@@ -229,8 +225,9 @@ class HelperPool:
         helper.writer.writelines(frame(job.message))
 
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
-        """Move a job that exceeds `Limits.quick` to the slow lane. If the lane has a free place, the job continues in
-        its helper. Otherwise the helper is ended, and the job waits for another one.
+        """Move a job that exceeds `Limits.quick` to the slow lane.
+
+        If the lane is full, the helper is ended, and the job waits for another helper.
         """
         if helper.job is not job:
             return
@@ -340,7 +337,6 @@ class HelperPool:
         self._assign()
 
     def _stop_helper(self, helper: _Helper) -> None:
-        """End a helper. Its current job, if any, is repeated."""
         self._on_helper_exit(helper)
         self._assign()
 
@@ -387,9 +383,7 @@ class HelperPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start the template process and its first helper. Return when the template exits. Raises OSError if the start
-        fails.
-        """
+        """Start the template process and its first helper. Return when the template exits. Raises OSError."""
         own_end, peer_end = socket.socketpair()
         own_end.setblocking(False)
         self._ended = asyncio.Event()
@@ -410,7 +404,7 @@ class HelperPool:
             loop.remove_reader(own_end)
 
     def _on_template_exit(self) -> None:
-        """Make `_run_template` return, because the template has exited or does not respond."""
+        """Make `_run_template` return."""
         if self._ended is not None:
             self._ended.set()
 
@@ -438,7 +432,7 @@ class HelperPool:
             self._on_helper_exit(helper)
 
     async def close(self) -> None:
-        """End the processes and cancel the remaining jobs. The caller must have waited for its running refreshes."""
+        """End the processes and cancel the remaining jobs."""
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.gather(self._supervisor, return_exceptions=True)
@@ -462,7 +456,7 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
 
 
 def _overload_error(error: Exception) -> Overload:
-    """Log that file descriptors, threads or processes are exhausted. Return the error to raise."""
+    """Log that file descriptors, threads or processes are exhausted, and return the error to raise."""
     local_failure.complaints.warn(f"helper pool: no process can be started: {error}")
     return Overload("no helper process can be started now")
 
@@ -482,7 +476,7 @@ def _copy_result(target: "asyncio.Future[Parts]", source: "asyncio.Future[Parts]
 def _process_usage(pid: int) -> tuple[str, Seconds]:
     """Return the state letter of a process (`proc_pid_stat(5)`) and its processor time in seconds.
 
-    If both are unknown, the result is "R" (running) and infinity.
+    For an unknown process, return "R" (running) and infinity.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

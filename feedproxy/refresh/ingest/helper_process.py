@@ -1,12 +1,11 @@
-"""The helper processes that parse, convert and compress feeds, their template, and the messages between the processes.
+"""The helper processes that parse, convert and compress feeds, and their template.
 
-The template is started with an interpreter of its own, imports the modules of all jobs, and waits. For each helper that
-helper_pool.py requests, the template forks itself. A fork takes a few milliseconds, and the helper shares the
-template's memory. A helper runs one job after another, over a socket of its own.
+The template imports the modules of all jobs and then waits. For each helper, the template forks itself, in a few
+milliseconds. A helper runs one job after another, over its own socket.
 
-The system limits a helper: its memory, the processor time of each job, and its open files. It cannot write files, start
-processes or dump core. Template and helpers exit with the proxy, even after SIGKILL (PR_SET_PDEATHSIG, and the end of
-their sockets). They ignore signals to the process group, because requests that are being drained need them.
+The system limits a helper's memory, processor time and open files. A helper cannot write files, start processes or dump
+core. Template and helpers exit with the proxy, even after SIGKILL. They ignore signals to the process group, because
+requests that are being drained need them.
 """
 
 import array
@@ -38,20 +37,19 @@ NICENESS_SLOW = 19
 """Niceness of a helper in the slow lane, so that quick jobs run first."""
 
 NUMBER_SIZE = 8
-"""Size in bytes of a number on the socket, such as the length before each message."""
+"""Size of a number on the socket, in bytes, such as the length before each message."""
 
 START_HELPER, KILL_HELPER = b"S", b"K"
-"""Commands to the template, each followed by the number of a helper: start this helper, with its socket attached, or
-kill it."""
+"""Commands to the template to start or kill a helper. The number of the helper follows."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Size in bytes from which a byte string is sent after the pickle. Inside the pickle, it would be copied four times."""
+"""Minimum size of a byte string that is sent after the pickle, in bytes. The pickle would copy it four times."""
 
 PARTS_MAX = 1024
 """Maximum number of parts of a message."""
 
 type Parts = list[bytes]
-"""A pickle, followed by the long byte strings to which the pickle refers by number."""
+"""A pickle, and the long byte strings to which the pickle refers by number."""
 
 PRELOADED_MODULES = (
     "feedproxy.http.coding.compression_dictionary",
@@ -61,10 +59,10 @@ PRELOADED_MODULES = (
     "feedproxy.proxy.representations.conversion_cache",
     "feedproxy.proxy.representations.delta_responses",
 )
-"""Modules with the functions of jobs. The template imports them once, before the first fork."""
+"""Modules that the template imports before the first fork."""
 
 _FILES_MAX = 64
-"""Maximum number of open files of a helper. A helper opens files only to import modules, one at a time."""
+"""Maximum number of open files of a helper."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -75,13 +73,13 @@ class Limits:
     """The limits of one job."""
 
     quick: Seconds = 0.5
-    """Seconds for which a job may delay others before it moves to the slow lane."""
+    """Seconds after which a job moves to the slow lane."""
     cpu: Seconds = 10
-    """Seconds of processor time; the largest feed of the test corpus takes a tenth of it."""
+    """Maximum processor time in seconds. The largest feed of the test corpus takes a tenth."""
     wall: Seconds = 30
-    """Seconds of elapsed time, for a helper that hangs or gets no processor time."""
+    """Maximum elapsed time in seconds."""
     memory: int = 768 * 1024 * 1024
-    """Bytes of address space in addition to the template's: fifteen times `decoded_max`."""
+    """Maximum address space in addition to the template's, in bytes: fifteen times `decoded_max`."""
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
@@ -127,7 +125,7 @@ def _kill(pid: int) -> None:
 
 
 def _fork_helper(control: socket.socket, descriptor: int, cpu: Seconds, memory: int) -> int:
-    """Fork the template. Return the process id of the new helper."""
+    """Fork the template, and return the process id of the new helper."""
     template = os.getpid()
     if pid := os.fork():
         return pid
@@ -168,14 +166,13 @@ def _limit_resources(memory: int) -> None:
 
 
 def _extend_cpu_limit(cpu: Seconds) -> None:
-    """Permit this process `cpu` more seconds of processor time. The system ends it beyond that limit (SIGXCPU)."""
+    """Permit this process `cpu` more seconds of processor time. Beyond, the system ends the process (SIGXCPU)."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
 
 
 def _cpu_time() -> Seconds:
-    """Return the processor time of this process in seconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 
@@ -194,7 +191,7 @@ def _run_helper(descriptor: int, cpu: Seconds) -> None:
 
 
 def run_job(job: Parts) -> Parts:
-    """Run a job. Return the message with its result or exception."""
+    """Run a job, and return the message with its result or exception."""
     try:
         work: Callable[[], Any] = _JobUnpickler(job).load()
         return dump_message((work(), None))
@@ -206,10 +203,7 @@ def run_job(job: Parts) -> Parts:
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler that moves long byte strings into `parts`, and inserts settings as a cached pickle.
-
-    Many jobs have the same settings, which consist of about a hundred values.
-    """
+    """Pickler that moves long byte strings into `parts`, and inserts settings as a cached pickle."""
 
     def __init__(self, parts: Parts) -> None:
         self._buffer = io.BytesIO()
@@ -243,7 +237,7 @@ def dump_message(value: Any) -> Parts:
 
 
 class _JobUnpickler(pickle.Unpickler):
-    """An unpickler that reads long byte strings from the other parts of a message (`Parts`)."""
+    """Unpickler that reads long byte strings from the other parts of a message (`Parts`)."""
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(io.BytesIO(parts[0]))
@@ -256,10 +250,10 @@ class _JobUnpickler(pickle.Unpickler):
 
 
 class _Unpickler(_JobUnpickler):
-    """An unpickler that accepts only feedproxy's own value classes and exceptions.
+    """Unpickler that accepts only feedproxy's own value classes and exceptions.
 
-    A document that exploits a defect of a parser could make its helper send any message. Unpickling calls the functions
-    and classes that a message names. The proxy therefore permits only classes that hold values.
+    A document that exploits a defect of a parser could make its helper send any message, and unpickling calls the
+    functions that a message names.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -300,12 +294,12 @@ def _is_value(cls: type) -> bool:
 
 
 _VALUE_PACKAGES = ("feedproxy.http.", "feedproxy.cache.", "feedproxy.feed.")
-"""Packages with classes that only hold values and compute. They open no files and start no processes."""
+"""Packages of value classes, which open no files and start no processes."""
 
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
-    """Return the result and the exception of a job. Raises pickle.UnpicklingError and other exceptions for invalid
-    messages."""
+    """Return the result and the exception of a job. Invalid messages raise pickle.UnpicklingError and other
+    exceptions."""
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
         raise pickle.UnpicklingError("invalid error: expected an exception")
@@ -324,22 +318,22 @@ def _unpickle_settings(packed_settings: bytes) -> Settings:
 
 
 def frame(message: Parts) -> Parts:
-    """Return a message preceded by the number of its parts and their lengths."""
+    """Return a message after the number of its parts and their lengths."""
     return [encode_numbers([len(message), *map(len, message)]), *message]
 
 
 def encode_numbers(values: Iterable[int]) -> bytes:
-    """Return the numbers as bytes, NUMBER_SIZE for each, to be sent on a socket."""
+    """Return the numbers as bytes, NUMBER_SIZE for each."""
     return b"".join(value.to_bytes(NUMBER_SIZE, "big") for value in values)
 
 
 def decode_numbers(data: bytes) -> list[int]:
-    """Return the numbers that `encode_numbers` turned into these bytes."""
+    """Return the numbers from which `encode_numbers` made these bytes."""
     return [int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE)]
 
 
 def template_command(descriptor: int, limits: Limits) -> list[str]:
-    """Return the command that starts the template, with the interpreter and import path of this process."""
+    """Return the command that starts the template."""
     arguments = f"{descriptor}, {os.getpid()}, {limits.cpu!r}, {limits.memory}"
     script = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({arguments})"
     return [sys.executable, "-P", "-c", script]

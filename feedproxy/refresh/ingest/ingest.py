@@ -1,7 +1,6 @@
-"""Ingestion: the origin's content is decoded, parsed, edited and compressed, once for each version that is stored.
+"""Ingestion: the origin's content is decoded, parsed, edited and compressed, once for each stored version.
 
-Ingestion is a pure function over bytes, which runs outside the event loop. Content that is not a feed, or that has
-`no-transform`, is stored as received.
+Content that is not a feed, or that has `no-transform`, is stored as received.
 """
 
 import hashlib
@@ -33,22 +32,20 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import DeltaBase
 
 CONTENT_HASH_BYTES = 10
-"""Bytes of SHA-256 that identify a content. With 80 bits, no two versions of one feed have the same hash in
-practice."""
+"""Number of bytes of SHA-256 that identify a content."""
 
 PAGE_BYTES = 8192
-"""Number of bytes at the beginning of a page that ingestion returns, so that a bot challenge can be recognised
-(policy/bot_challenge.py)."""
+"""Number of bytes at the beginning of a page that are searched for a bot challenge (policy/bot_challenge.py)."""
 
 CLOCK_SLACK = 300
-"""Seconds by which an accepted Last-Modified may lie in the future. Clocks of origins differ by minutes."""
+"""Maximum seconds by which an accepted Last-Modified may lie in the future."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
     """The codings in which ingestion encodes a feed.
 
-    They are the codings in `codings`, and the coding that the waiting client prefers (`accept_encoding`).
+    They are `codings`, and the coding that the waiting client prefers (`accept_encoding`).
     """
 
     codings: tuple[str, ...] = ()
@@ -62,7 +59,7 @@ NO_CODINGS = RequestedCodings()
 class IngestedContent:
     """Content in the form in which it will be stored, with the facts found in it.
 
-    `error` is the reason why the content could not be parsed. Such content is stored as received.
+    `error` is the reason why the content could not be parsed. Unparsed content is stored as received.
     """
 
     content: Content
@@ -73,19 +70,18 @@ class IngestedContent:
     empty: bool = False
     html: bool = False
     page: bytes = b""
-    """First decoded bytes of content that is not a feed, for the recognition of bot challenges."""
+    """First decoded bytes of content that is not a feed."""
     retired_versions: tuple[DeltaBase, ...] = ()
     """Superseded versions of a changed feed, from which deltas are made."""
     previous_contents: PreviousContents | None = None
-    """Earlier contents of a changed feed, with the superseded content as the last, for use as dictionaries. None if
-    this feed must not have dictionaries."""
+    """Earlier contents of a changed feed for use as dictionaries, or None if the feed must not have dictionaries."""
     publication_dates: tuple[Instant, ...] | None = None
-    """Publication dates of the entries that are older than the first fetch, or None if the dates were not read."""
+    """Publication dates of the entries from before the first fetch, or None if the dates were not read."""
     new_publications: tuple[Instant, ...] = ()
-    """For changed content: publication dates of the entries that were published since the previous fetch."""
+    """Publication dates of the entries since the previous fetch, for changed content."""
     previous_channel: Channel | None = None
-    """The previously stored channel with its content digest, if the digest was not computed when the channel was
-    stored, and was computed by this ingestion instead (`_defers_digest`)."""
+    """The previously stored channel with its content digest, if this ingestion computed the digest
+    (`_defers_digest`)."""
 
     def is_change(self, previous: Channel | None) -> bool:
         """Return whether the content of the feed differs from that of the previous channel."""
@@ -94,7 +90,7 @@ class IngestedContent:
         return self.channel.content_digest != self.resolved_channel(previous).content_digest
 
     def resolved_channel(self, previous: Channel) -> Channel:
-        """Return `previous`, or the same channel with its content digest if this ingestion computed that digest."""
+        """Return `previous`, with its content digest if this ingestion computed the digest."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(previous.content_digest) is not None
@@ -103,13 +99,13 @@ class IngestedContent:
 
 
 FAST_PATH_ENCODED_MAX = 48 * 1024
-"""Largest feed in bytes, as received, that is ingested in the event loop."""
+"""Maximum size of a received feed for ingestion in the event loop, in bytes."""
 
 FAST_PATH_DECODED_MAX = 128 * 1024
-"""Largest feed in bytes, decoded, that is ingested in the event loop. 60 KB take about 0.25 ms."""
+"""Maximum size of a decoded feed for ingestion in the event loop, in bytes. 60 KB take about 0.25 ms."""
 
 NOT_INGESTED = IngestedContent(Content({}))
-"""The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
+"""The ingested content of a response without content, such as a 304, or with too large content."""
 
 
 def ingest(
@@ -127,10 +123,11 @@ def ingest(
 ) -> IngestedContent:
     """Return the content of a complete response as it will be stored.
 
-    `self_href` is the address for the self link. `stored` is the content that would be replaced, and `known_channel`
-    its channel; equivalent content is not replaced. `superseded` are the stored feeds that new content replaces. With
-    `first_seen`, the instant of the first fetch, the publication dates of older entries are read. `previous_contents`
-    are the contents that `stored` and its predecessors replaced. They are None if this feed must not have dictionaries.
+    * `self_href` is the address for the self link.
+    * `stored` is the content to replace, and `known_channel` its channel. Equivalent content is not replaced.
+    * `superseded` contains the stored feeds that new content replaces.
+    * `first_seen` is the instant of the first fetch. With it, the publication dates of older entries are read.
+    * `previous_contents` contains the predecessors of `stored`, or is None if the feed must not have dictionaries.
 
     The function never raises. Content that cannot be parsed stays as received, with the reason in `error`.
     """
@@ -250,19 +247,18 @@ def _with_stored(previous: PreviousContents, stored: Content, new: Content) -> P
 
 
 def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Channel:
-    """Return the channel with its content digest."""
     return channel if channel.content_digest else channel_parser.read(identity, declared) or channel
 
 
 def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
-    """Return whether the content digest is computed later. A new feed needs no digest until its content changes."""
+    """Return whether the content digest is computed later: a new feed needs none until its content changes."""
     return channel is None or pending_hash(channel.content_digest) == content_hash
 
 
 def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the previous channel with the content digest that was not computed when the channel was stored.
+    """Return the previous channel with its deferred content digest, or None.
 
-    Return None if the digest was computed then, or if the channel's content is not stored any more.
+    The result is None if the digest was not deferred, or if the channel's content is not stored any more.
     """
     if channel is None or (content_hash := pending_hash(channel.content_digest)) is None:
         return None
@@ -280,8 +276,8 @@ def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredRespon
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
     """Return the channel with all its elements.
 
-    If `ingest_fast_path` has read only the elements outside of items, the stored content is parsed again. The result is
-    `channel` itself if it is complete, or if its content is not stored.
+    A channel from `ingest_fast_path` has only the elements outside of items. The stored content is then parsed again,
+    if it still exists.
     """
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next(
@@ -311,10 +307,9 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """Return the ingested content of a small new feed, or None if `ingest` is needed. This function runs in the event
-    loop.
+    """Return the ingested content of a small new feed, or None if `ingest` is needed.
 
-    The result is None for a document that is large or uncommon, or has to be edited or compressed.
+    The result is None for a document that is large or uncommon, or must be edited or compressed.
     """
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
@@ -396,11 +391,9 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies without the decoded one, if the gzip body can replace it and the waiting client does not need
-    it.
+    """Return the bodies without the decoded body, if the gzip body suffices for the waiting client.
 
-    Most clients get a coded body, and most feeds are read by few clients. If the decoded body is needed later, it is
-    made from the gzip body in 0.05 ms.
+    The decoded body can be made from the gzip body in 0.05 ms.
     """
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)
@@ -408,10 +401,9 @@ def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None)
 
 
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
-    """Return whether the stored content is equivalent to `body`, hints and links included (feed/content_digest.py).
+    """Return whether the stored content is equivalent to `body`, with hints and links (feed/content_digest.py).
 
-    Both contents are parsed in their edited form, because the self link or the options may have changed. Ill-formed
-    content is equivalent only to the same bytes.
+    Ill-formed content is equivalent only to the same bytes.
     """
     stored_body = stored.bodies.get("identity")
     if stored_body is None or stored.tag is None or stored.media_type != media_type:
@@ -441,15 +433,16 @@ def _content_hash(body: bytes) -> str:
 
 
 def _plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
-    """Return the instant of a Last-Modified field, or None if it is invalid or lies more than CLOCK_SLACK seconds in
-    the future (RFC 9110, section 8.8.2.1)."""
+    """Return the instant of Last-Modified, or None if it is invalid or too far in the future (RFC 9110, 8.8.2.1)."""
     instant = parse_http_date(value) if value else None
     return instant if instant is not None and 0 < instant <= now + CLOCK_SLACK else None
 
 
 def _is_declared_as_text(response: Response) -> bool:
-    """Return whether the media type is text, XML, JSON or missing. Content that is compressed without a
-    Content-Encoding is decompressed only if it has such a type."""
+    """Return whether the media type is text, XML, JSON or missing.
+
+    Compressed content without Content-Encoding is decompressed only with such a type.
+    """
     declared = (response.fields.get("content-type") or "").lower()
     return not declared or any(word in declared for word in ("xml", "json", "text"))
 

@@ -1,7 +1,7 @@
 """Choice of the place of ingestion: the event loop or a helper process.
 
-A small new feed that needs no edit takes about 0.25 ms, less than its transfer to a helper process and back. Everything
-else goes to the helper pool (docs/decisions/feed-processes.md).
+A small new feed that needs no edit takes about 0.25 ms, less than its transfer to a helper process and back
+(docs/decisions/feed-processes.md).
 """
 
 import asyncio
@@ -63,8 +63,7 @@ async def ingest_in_helper(
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the resource's previous contents, or None if the stored response that the job validates must not serve as
-    a dictionary."""
+    """Return the resource's previous contents, or None if the validated response must not be a dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

@@ -1,16 +1,13 @@
 """Recognition of bot challenges: pages that check for a browser, sent in place of a feed.
 
-A challenge may have any status: for example, Cloudflare sends 403 or 503, AWS WAF 202 (often without content), and
-Anubis by default 200. Most vendors are identified by a field, others by a path or an element in the first bytes of the
-page. An unrecognised challenge is still HTML in place of a feed: the recognition only gives the operator a better
-reason.
+A challenge may have any status: Cloudflare sends 403 or 503, AWS WAF 202, and Anubis by default 200. A field, a path or
+an element of the page identifies the vendor. An unrecognised challenge is still a fault: HTML in place of a feed.
 """
 
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Maximum number of bytes at the beginning of a page that are searched for signs of a challenge. Challenge pages are
-short and consist mostly of inline styles."""
+"""Maximum number of bytes at the beginning of a page that are searched for signs of a challenge."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.
@@ -30,10 +27,7 @@ _BY_MARK = (
 
 
 def identify_vendor(fields: Fields, page: bytes = b"") -> str | None:
-    """Return the vendor of a challenge, or None. `page` is the beginning of the decoded content, and empty for a feed.
-
-    Only HTML pages are searched, because the text of a feed may mention a vendor.
-    """
+    """Return the vendor of a challenge, or None. `page` is the beginning of the decoded content, empty for a feed."""
     for name, value, vendor in _BY_FIELD:
         field_value = fields.get(name)
         if field_value is not None and value in field_value.lower():

@@ -1,9 +1,8 @@
-"""Privacy of compression dictionaries: which contents serve as dictionaries, and which requests get `dcz` (RFC 9842,
-section 9).
+"""Privacy of compression dictionaries: which contents are dictionaries, and which requests get `dcz`.  RFC 9842,
+section 9
 
-The size of compressed content shows how much the content and the dictionary have in common. An observer of the size can
-therefore guess parts of either ("Reading Content", section 9.2). For this reason, only contents that all clients may
-read are used.
+The size of compressed content reveals how much of the dictionary it repeats ("Reading Content", section 9.2).
+Therefore, only contents for all clients are used.
 """
 
 from feedproxy.cache.stored_response import StoredResponse
@@ -18,8 +17,7 @@ from feedproxy.settings import Settings
 def may_encode(request: Fields, response: Fields) -> bool:
     """Return True if a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
 
-    The size of a response in `dcz` reveals how similar its content is to the dictionary. A web page that may not read a
-    response of another origin must not get this information.
+    The size in `dcz` would reveal content to a web page that may not read a response of another origin.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True
@@ -31,15 +29,15 @@ def may_encode(request: Fields, response: Fields) -> bool:
 
 
 def is_shared(stored: StoredResponse, settings: Settings) -> bool:
-    """Return whether this stored feed may serve as a dictionary and be compressed with one."""
+    """Return whether a stored feed may be a dictionary and be compressed with a dictionary."""
     return settings.compression_dictionaries != "off" and is_for_all(stored, settings)
 
 
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
     """Return whether every client may have this stored feed in this form.
 
-    The result is False if a rule, the origin, a credential, a client-specific field or a secret address makes the feed
-    private. It is also False if the origin forbids transformation.
+    The result is False for a private feed (by a rule, the origin, a credential, a client-specific field or a secret
+    address), and if the origin forbids transformation.
     """
     if settings.private or settings.readers:
         return False

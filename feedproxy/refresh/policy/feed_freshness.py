@@ -16,17 +16,17 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ILL_FORMED_RECHECK: Seconds = 60
-"""Seconds until the first new fetch of an ill-formed feed: a document that was truncated may be complete by then."""
+"""Seconds until the first new fetch of an ill-formed feed, because a truncated document may then be complete."""
 
 WAIT_WORTH: Seconds = 2 * 3600
-"""Seconds of expected staleness above which a reader waits for the refresh, although HTTP would permit the stale copy
-to answer. Without this limit, a reader that polls twice a day at no fixed time would always get news that is half a
-day old. In a simulated week with the limit, one poll in 200 waited, and the mean staleness of all polls fell to a
-third."""
+"""Seconds of expected staleness above which a reader waits for the refresh instead of getting a stale copy.
+
+In a simulated week with this limit, one poll in 200 waited, and the mean staleness fell to a third.
+"""
 
 
 def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: Instant) -> Freshness:
-    """Return the freshness of a stored response with its reason. Cache, status page and log use the same result."""
+    """Return the freshness of a stored response with its reason."""
     channel = resource.channel if stored.content.feed else None
     learned_seconds = None
     if channel is not None and freshness.explicit_lifetime(stored, targeted=settings.is_targeted) is None:
@@ -52,8 +52,10 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return `pushed`, the permission to use the copy because changes are pushed, or None if the heuristic lifetime
-        is longer."""
+        """Return `pushed`, the permission to use the copy because changes are pushed.
+
+        Return None if the heuristic lifetime is longer.
+        """
         if pushed is None or expires is not None:
             return pushed
         heuristic, _ = freshness.heuristic_lifetime(
@@ -81,9 +83,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an expired permission to use a feed if it was edited under other settings, so that it is fetched again.
+    """Return an expired permission for a feed that was edited under other settings, else None.
 
-    Return None for any other response, and always outside reverse mode.
+    Outside reverse mode, the result is None.
     """
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
@@ -93,9 +95,8 @@ def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance
 def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
     """Return the permission to use an ill-formed copy until the next fetch, or None for a well-formed copy.
 
-    An ill-formed copy may be truncated, or may have been fetched while it was being written. It is fetched again after
-    a minute, and then whenever the time since the first fetch has doubled. A feed that stays ill-formed is unlikely to
-    be corrected soon. No fetch is planned in skipped hours.
+    An ill-formed copy may be truncated. It is fetched again after a minute, and then whenever the time since the first
+    fetch has doubled, except in skipped hours.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:
@@ -110,16 +111,12 @@ def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: 
 
 @memoize_last
 def rate_of(resource: Resource, at: Instant) -> ChangeRate:
-    """Return the rate at which the feed's content changes, as it was known at the instant `at`."""
+    """Return the rate at which the feed's content changes, as known at the instant `at`."""
     return from_changes(resource.changes, at, since=resource.first_seen or None)
 
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
-    """Return the lifetime in seconds that follows from the feed's history and the price of a request, or None without
-    history.
-
-    Without entry dates, the lifetime is at most the time for which the feed has been observed.
-    """
+    """Return the lifetime from the feed's history and the price of a request, in seconds, or None without history."""
     if not resource.changes:
         return None
     # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,
@@ -137,10 +134,10 @@ def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Setti
 def stale_while_refreshing(
     resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings
 ) -> Seconds:
-    """Return the seconds beyond its lifetime for which a stale feed answers while it is refreshed.
+    """Return the seconds beyond its lifetime for which a stale feed answers during a refresh.
 
-    The option `stale_while_refreshing` is the upper limit. The time ends earlier if the expected staleness of the copy
-    reaches WAIT_WORTH. After that, the reader waits for the refresh.
+    The option `stale_while_refreshing` is the upper limit. The time ends earlier when the expected staleness of the
+    copy reaches WAIT_WORTH.
     """
     limit = settings.stale_while_refreshing
     if resource is None or limit <= 0 or not stored.content.feed or fresh.limit is not None:
@@ -155,8 +152,8 @@ def stale_while_refreshing(
 def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
     """Return the instant until which a stale copy may answer without a refresh.
 
-    It is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became stale. It is 0
-    if HTTP forbids stale responses, or if the feed has no known history.
+    The result is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became stale.
+    It is 0 if HTTP forbids stale responses, or without history.
     """
     limit = settings.stale_while_refreshing
     if (

@@ -1,16 +1,14 @@
 """Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
-Four rules defer a fetch, each until an instant. The latest of these instants applies, and the rule with that instant
-determines the `detail` of the response:
+Each of four rules may defer a fetch until an instant. The latest instant applies, and its rule is the `detail` of the
+response:
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
-    site-interval  feeds of one site are fetched one after the other, `site_interval` apart. A site is a registrable
-                   domain, because some services give each author a host.
+    site-interval  feeds of one site (registrable domain) are fetched one after the other, `site_interval` apart.
     retry-after    the origin stated when to retry.
     back-off       the origin failed: each further failure doubles the pause.
 
-The first two rules apply to known feeds only. The others apply to every target. A feed that the operator has paused is
-not fetched at all.
+The first two rules apply to known feeds only. A feed that the operator has paused is not fetched at all.
 """
 
 import math
@@ -23,12 +21,13 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 BACK_OFF_FIRST: Seconds = 60
-"""Shortest back-off after the first failure, in seconds. Random jitter extends it to at most twice this time. Each
-further failure doubles the back-off, up to BACK_OFF_MAX."""
+"""Shortest back-off after the first failure, in seconds. Each further failure doubles the back-off.
+
+Random jitter extends the back-off to at most twice its length.
+"""
 
 BACK_OFF_MAX: Seconds = 6 * 3600
-"""Longest back-off in seconds, which is reached after nine failures. A feed that keeps failing is then fetched a few
-times a day."""
+"""Longest back-off in seconds, reached after nine failures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +36,19 @@ class Allowed:
 
 
 PAUSE_INTERVAL = 10 * 365 * 86_400
-"""Minimum interval in seconds that marks a feed as paused by the operator (paused_and_blocked.py)."""
+"""Minimum interval of a paused feed, in seconds (paused_and_blocked.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The decision that the target must not be fetched before the instant `until`. `detail` names the rule that defers
-    the fetch."""
+    """The decision that the target must not be fetched before the instant `until`. `detail` names the deferring
+    rule."""
 
     until: Instant
     detail: Detail
     reason: str
     retry_from: Instant = 0.0
-    """Instant from which a request without a usable copy may be forwarded in spite of a back-off. There is one such
-    request per minimum interval."""
+    """Instant from which a request without a usable copy may be forwarded in spite of a back-off."""
 
 
 type Permission = Allowed | Deferred
@@ -61,9 +59,8 @@ def check_fetch_allowed(
 ) -> Permission:
     """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
-    `site_free_at` is the first instant at which `site_interval` permits a fetch from the target's site. If the clock
-    was set back, a stored instant may lie in the future: the last fetch then counts as made now, and a deferral ends
-    within DEFER_MAX seconds.
+    `site_free_at` is the first instant at which `site_interval` permits a fetch. After the clock was set back, a stored
+    fetch in the future counts as made now, and a deferral ends within DEFER_MAX seconds.
     """
     if settings.feed_min_interval >= PAUSE_INTERVAL:
         fetched = now if resource is None else min(resource.fetched, now)
@@ -108,11 +105,10 @@ def record_failure(
     jitter: float,
     back_off: bool = True,
 ) -> Failures:
-    """Return `failures` with one more failure and the instant of the next try. After a success, the caller resets the
-    failures.
+    """Return `failures` with one more failure and the instant of the next try.
 
     `not_before` is the instant that the origin stated (`retry_after`). `jitter` is a random number in [0, 1). Without
-    `back_off`, as for targets that are not known feeds, only `not_before` defers the next try.
+    `back_off`, only `not_before` defers the next try.
     """
     count = failures.count + 1
     pause = _longest_pause(count) / 2 * (1 + jitter) if back_off else 0.0
@@ -129,6 +125,5 @@ def record_failure(
 
 
 def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off in seconds after `count` failures. Random jitter shortens the back-off by up to a
-    half, and so separates feeds that failed at the same time."""
+    """Return the longest back-off after `count` failures, in seconds. Jitter shortens it by up to a half."""
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))

@@ -1,17 +1,15 @@
-"""Relocations: moves and ends of feeds, how they are recorded, and how clients learn of them.
+"""Relocations: moves and ends of feeds, their recording, and their announcement to clients.
 
-A single 301 or 410 may be a mistake, and feed readers act on it permanently. So the proxy records it as *sighted*. It
-is *confirmed* after `relocation_confirmations` equal sightings, `relocation_spacing` seconds apart. XML documents with
-the same meaning are deliberate and take effect at once. Until the confirmation, clients get:
+A single 301 or 410 may be a mistake, and feed readers act on it permanently. The proxy first records it as *sighted*.
+After `relocation_confirmations` equal sightings, `relocation_spacing` seconds apart, it is *confirmed*. XML documents
+with the same meaning take effect at once. Until the confirmation, clients get:
 
     permanent redirect  the feed from its new address; a 301 after the confirmation
     410                 the 410 itself; it is stored after the confirmation
     XML redirect, gone  301 or 410 at once
 
-A confirmed move or end is checked every `gone_recheck` seconds, because it can be reversed. A move is checked at once
-if its new address responds with 301, 308, 404 or 410, as when a feed moves back. The operator can delete the record of
-a move or an end. With `recheck`, feedproxy first fetches the address again, and responds with the confirmed relocation
-only if the fetch is not allowed or fails.
+A confirmed move or end is checked every `gone_recheck` seconds. A move is checked at once if its new address responds
+with 301, 308, 404 or 410.
 """
 
 from dataclasses import dataclass, replace
@@ -48,12 +46,11 @@ def record_sighting(
     spacing: Seconds,
     at_once: bool,
 ) -> Relocation:
-    """Return the relocation `sighting` with one more report of a move or an end. `location` is normalised, and empty
-    for an end.
+    """Return the relocation `sighting` with one more report of a move or an end.
 
-    A report of another kind or location starts a new count. With `at_once`, a single report is sufficient. A report
-    within `spacing` seconds after the last counted one is not counted, because many clients may cause a fetch during
-    the same mistake.
+    `location` is normalised, and empty for an end. A report of another kind or location starts a new count. With
+    `at_once`, a single report is sufficient. A report within `spacing` seconds after the last counted report is not
+    counted.
     """
     if sighting is None or sighting.kind is not ending or sighting.location != location:
         return Relocation(ending, location, now, now, 1, confirmed=at_once or confirmations <= 1)
@@ -65,8 +62,8 @@ def record_sighting(
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
     """Return the relocation to keep after the address itself answered 200 or 304, or None if it is dropped.
 
-    An unconfirmed relocation is dropped. A confirmed relocation is dropped only if the response is a feed, because
-    abandoned addresses often respond with 200 and advertisements.
+    A confirmed relocation is dropped only for a feed, because abandoned addresses often respond with 200 and
+    advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None
@@ -78,9 +75,8 @@ def active_relocation(
 ) -> RespondMoved | RespondGone | None:
     """Return the decision to respond with 301 or 410, or None if the feed is served.
 
-    The options `moved_to` and `gone` of a rule take precedence. A `moved_to` that names `target` itself, as in rules
-    for a whole site, is ignored. After an unconfirmed 410, no copy is served, and each request causes a fetch that the
-    minimum interval allows.
+    The options `moved_to` and `gone` of a rule take precedence. A `moved_to` that names `target` itself is ignored.
+    After an unconfirmed 410, each request causes a fetch that the minimum interval allows.
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
@@ -97,12 +93,11 @@ def active_relocation(
 
 
 DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
-"""Status codes of a new address that put the move to that address in doubt."""
+"""Status codes of a new address that put the move to it in doubt."""
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether a confirmed move leads to an address that has itself moved or ended, refuses requests, or
-    redirects in a loop.
+    """Return whether a confirmed move leads to an address that has moved or ended, refuses requests, or loops.
 
     `resource_there` is the stored resource of that address. A move by a rule is never in doubt.
     """
@@ -122,9 +117,9 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether a feed has moved back: `newer` is a move of `target` to an address that had moved to `target`.
+    """Return whether a feed has moved back: `newer` moves `target` to an address that had moved to `target`.
 
-    `older` is the relocation of that address, which must be confirmed.
+    `older` is the confirmed relocation of that address.
     """
     return (
         newer is not None

@@ -1,17 +1,14 @@
-"""The next refresh of a feed. It is made when it saves more staleness than a request costs.
+"""The next refresh of a feed that saves more staleness than a request costs.
 
 A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, until the next
-refresh. The savings are computed for the expected polls (subscribers/poll_rhythms.py), with the rate at which the feed
-changes (feed/change_rate.py). Expected polls with little time between them form a *cluster*, which a plan treats as one
-poll. Dynamic programming over the clusters finds the cheapest plan. Only the first refresh of a plan is carried out.
-Then a new plan is made. All functions are pure.
+refresh. The savings follow from the expected polls (subscribers/poll_rhythms.py) and the rate at which the feed changes
+(feed/change_rate.py). Expected polls close together form a *cluster*, which counts as one poll. Dynamic programming
+over the clusters finds the cheapest plan. Only its first refresh is carried out, shortly before the first poll that it
+serves.
 
-A refresh comes shortly before the first poll that it serves. At any other time, the refresh would cost the same and
-save less staleness.
-
-A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. A poll
-after that time causes a request to the origin in any case, and the reader waits for the response. If such a poll is
-likely, a refresh shortly before it costs no further request, and spares the reader the wait.
+A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. After
+that time, a poll causes a request to the origin in any case. A refresh before a likely late poll costs no further
+request, and spares the reader the wait.
 """
 
 import math
@@ -23,41 +20,46 @@ from feedproxy.feed.change_rate import age_for, expected_staleness
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD: Seconds = 60
-"""Seconds between a refresh and the first poll that it serves: time for a slow origin, and for other refreshes of the
-same site."""
+"""Seconds between a refresh and the first poll that it serves."""
 
 CLUSTER_LENGTH: Seconds = 90
-"""Longest time in seconds between the first and the last poll of a cluster. Little is published in that time."""
+"""Longest time between the first and the last poll of a cluster, in seconds."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Longest time between the first and the last poll of a cluster, as a fraction of the time from now to the first poll.
-The longer of this limit and CLUSTER_LENGTH applies: distant polls are less predictable."""
+"""Longest time between the first and the last poll of a cluster, as a fraction of the time until the first poll.
+
+The longer of this limit and CLUSTER_LENGTH applies, because distant polls are less predictable.
+"""
 
 CLUSTERS_MAX = 32
-"""Maximum number of clusters in a plan. This many clusters cover more than a day, unless readers poll all the time.
-Polls after the last cluster are ignored."""
+"""Maximum number of clusters in a plan: usually more than a day. Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
-"""Seconds from now to the last expected poll that a plan considers. With thirty hours, a plan that is made at the last
-poll of a day includes the first poll of the next day."""
+"""Seconds from now to the last expected poll that a plan considers.
+
+After the last poll of a day, a plan over thirty hours includes the first poll of the next day.
+"""
 
 MARGIN = 0.02
-"""Length of the last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in this part
-counts as too late, and the copy is then assumed to have expired. Readers often poll at the interval that the feed
-states as its lifetime, and that interval varies.
+"""Fraction of a lifetime, at its end, in which an expected poll counts as too late.
+
+Readers often poll at the interval that the feed states as its lifetime, and their intervals vary.
 """
 
 MARGIN_MAX = 30.0
-"""Longest part of a lifetime that MARGIN may give, in seconds."""
+"""Upper limit of the time that MARGIN gives, in seconds."""
 
 RENEWED = 0.06
-"""Probability that no poll has renewed an expired copy. Below this value, a plan assumes that the copy was renewed. The
-value is just above 5 %, so that one expected poll is enough: each comes with a probability of 95 %
-(subscribers/poll_rhythms.py)."""
+"""Probability that no poll has renewed an expired copy, below which a plan takes the copy as renewed.
+
+The value is just above 5 %, because one expected poll comes with a probability of 95 % (subscribers/poll_rhythms.py).
+"""
 
 WAIT_PRICE = 2.0
-"""Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in
-thirty waited with the value 0, and one in two hundred with 2. Values above 10 had no further effect."""
+"""Cost of a reader's wait for the origin, as a multiple of the price of a request.
+
+In a simulated week, one poll in thirty waited with the value 0, and one in two hundred with 2.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +83,16 @@ class Planned:
     by: Instant
     """Instant of the last poll that the refresh serves."""
     worth: Seconds
-    """Staleness in seconds that the refresh is expected to save, summed over the polls that it serves."""
+    """Expected saving of staleness, in seconds summed over the polls that the refresh serves."""
     anticipates: bool
-    """True if the present copy may not answer one of the polls that the refresh serves. Without the refresh, a reader
-    would have to wait."""
+    """True if the present copy cannot answer one of the polls that the refresh serves."""
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""Longest lifetime in seconds of a feed that changes once an hour and has no expected polls. The limit applies if
-neither HTTP nor the feed states a lifetime. For other feeds, the limit grows with the cube root of the gap between
-changes (`lifetime_for`)."""
+"""Longest lifetime of a feed that changes once an hour and has no expected polls, in seconds.
+
+The limit applies if neither HTTP nor the feed states a lifetime. `lifetime_for` adapts it to other rates of change.
+"""
 
 
 def lifetime_for(
@@ -98,11 +100,12 @@ def lifetime_for(
 ) -> Seconds:
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
-    The lifetime ends when the expected staleness of the copy at a poll costs as much as a request and a reader's wait.
-    Without expected polls (`is_expected` is false), no refresh precedes a poll. Then the lifetime also has a maximum
-    that is proportional to the cube root of the mean gap between changes. A feed that changes every T seconds and is
-    fetched every L seconds is late by L²/6T on average, and costs 1/L requests per second. Over many feeds, the total
-    staleness for a given number of requests is therefore least if L is proportional to the cube root of T.
+    The lifetime ends when the expected staleness at a poll costs as much as a request and a reader's wait. Without
+    expected polls (`is_expected` is false), the lifetime is also limited in proportion to the cube root of the mean gap
+    between changes.
+
+    The cube root is the best distribution of requests among feeds: a feed that changes every T seconds and is fetched
+    every L seconds is late by L²/6T on average, and costs 1/L requests per second.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
@@ -111,8 +114,7 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the length in seconds of the last part of a copy's lifetime (MARGIN). A poll in that part counts as too
-    late."""
+    """Return the seconds at the end of a copy's lifetime in which a poll counts as too late (MARGIN)."""
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -125,11 +127,10 @@ def plan(
     price: Seconds,
     permitted: Callable[[Instant], Instant],
 ) -> Planned | None:
-    """Return the next refresh of the cheapest plan, or None if the cheapest plan has no refresh.
+    """Return the next refresh of the cheapest plan, or None without a refresh.
 
-    `polls` are in order of time; polls more than HORIZON seconds from now are ignored. The feed changes `per_second`
-    times per second. For a given instant, `permitted` returns the first instant, not earlier, at which the origin may
-    be asked.
+    `polls` are in order of time. The feed changes `per_second` times per second. `permitted` returns the first instant,
+    from a given one on, at which the origin may be asked.
     """
     clusters = _clusters(polls, now)
     if not clusters:
@@ -185,8 +186,8 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
 class _PlanSearch:
     """The search for the cheapest plan by dynamic programming over clusters of polls (CLUSTER_LENGTH).
 
-    A refresh that serves cluster n and later ones, but no earlier one, is made at the instant `at[n]`, about LEAD
-    seconds before the first poll of the cluster. It is called the refresh *for* cluster n.
+    The refresh *for* cluster n is the one with n as the first cluster that it serves. It is made at the instant
+    `at[n]`, about LEAD seconds before the first poll of the cluster.
     """
 
     def __init__(
@@ -203,27 +204,32 @@ class _PlanSearch:
         self._price = price
         self._until = until
         self._costs = [math.inf] * len(clusters)
-        """For each cluster: the least cost of this and all later clusters if the refresh for this cluster is made. The
-        cost is infinite if the origin may not be asked in time."""
+        """The least cost of each cluster and all later clusters, with a refresh for the cluster.
+
+        The cost is infinite if the origin may not be asked in time.
+        """
         self._nexts = [len(clusters)] * len(clusters)
-        """For each cluster, under the condition that a refresh is made for this cluster: the number of the cluster for
-        which the cheapest plan makes the next refresh. Without a further refresh, it is the number of clusters.
+        """The number of the cluster with the next refresh, after a refresh for each cluster.
+
+        Without a further refresh, the number is the number of clusters.
         """
 
     def solve(self, number: int) -> None:
-        """Compute the least cost of cluster `number` and all later ones if the refresh for this cluster is made. The
-        caller solves later clusters first."""
+        """Compute the least cost of cluster `number` and all later clusters, with a refresh for `number`.
+
+        The caller solves later clusters first.
+        """
         at = self._at[number]
         if at <= self._clusters[number].last:
             cost, self._nexts[number] = self.cheapest(at, self._until(at), number)
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return two values: the least total cost of the clusters from `number` on, and the number of the cluster for
-        which the next refresh is made. Until that refresh, polls get the copy that was made at the instant `refreshed`
-        and expires at `expires`.
+        """Return the least total cost of the clusters from `number` on, and the number of the cluster with the next
+        refresh.
 
-        With `before`, the next refresh may be the one for cluster `number` itself.
+        Until that refresh, polls get the copy from the instant `refreshed`, which expires at `expires`. With `before`,
+        the next refresh may be the one for cluster `number`.
         """
         clusters, costs, per_second = self._clusters, self._costs, self._per_second
         cost, best, next_cluster = 0.0, math.inf, len(clusters)
@@ -255,8 +261,7 @@ class _PlanSearch:
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:
-        """Return the expected staleness in seconds, summed over the polls in `served`, with a copy from the instant
-        `refreshed`."""
+        """Return the expected staleness in seconds, summed over the polls in `served`, with a copy from `refreshed`."""
         return sum(
             cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed) for cluster in served
         )

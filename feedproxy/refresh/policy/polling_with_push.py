@@ -2,8 +2,8 @@
 
 A hub or cloud with a subscription pushes changes, so that the feed needs less polling. After a push, the copy may be
 used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC 9111, sections 4.2.2 and 4.2.4).
-The push lease lasts as long as the subscription. It ends early when a refresh finds a change that was not pushed.
-Until the next push, the feed is then polled as usual. Pushed content is the subject of pushed_content.py.
+The push lease lasts as long as the subscription, or until a refresh finds a change that was not pushed. Until the next
+push, the feed is then polled as usual.
 """
 
 from feedproxy.cache.cache_status import Detail
@@ -13,13 +13,17 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 GRACE: Seconds = 300
-"""Longest time in seconds between a push and the refresh that finds the pushed change. A refresh may find the change
-before the push, because hubs fetch feeds themselves."""
+"""Maximum seconds between a push and the refresh that finds the pushed change.
+
+A refresh may find the change before the push, because hubs fetch feeds themselves.
+"""
 
 
 def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return how long the copy may answer because changes are pushed, or None without a push lease. `base` is the
-    instant from which the age of the copy counts."""
+    """Return the permission to use the copy because changes are pushed, or None without a push lease.
+
+    `base` is the instant from which the age of the copy counts.
+    """
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
     until = min(base + settings.push_interval, resource.push_lease_expires)

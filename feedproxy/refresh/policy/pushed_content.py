@@ -1,9 +1,8 @@
 """Pushed content, and the conditions under which it becomes the stored copy.
 
-Pushed content comes from a hub, not from the origin. It tells nothing about the origin's availability and validators,
-and it may be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item elements
-from the feed" (WebSub, section 7). It becomes the copy only if it is the same kind of feed and appears complete.
-Otherwise the push only causes a fetch.
+Pushed content comes from a hub and may be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered
+atom:entry or rss:item elements from the feed" (WebSub, section 7). It becomes the copy only if it is the same kind of
+feed and appears complete. Any other push only causes a fetch.
 """
 
 from collections.abc import Sequence
@@ -38,7 +37,7 @@ _OF_ONE_MESSAGE = (
     "cache-status",
     "use-as-dictionary",
 )
-"""Fields that describe the bytes or the time of one response, and are therefore not copied to pushed content."""
+"""Fields that describe the bytes or the time of one response, and are not copied to pushed content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class PushedContent:
 
 
 def as_fetched(copy: StoredResponse, body: bytes, media_type: str | None, now: Instant) -> Fetched:
-    """Return the pushed content as a fetched response, with the fields of the stored copy instead of the hub's."""
+    """Return the pushed content as a fetched response, with the fields of the stored copy."""
     fields = copy.fields.without(*_OF_ONE_MESSAGE)
     if media_type:
         fields = fields.with_field("Content-Type", media_type)
@@ -69,7 +68,7 @@ def ingest_push(
 ) -> PushedContent | str:
     """Return the ingested content of a push, or the reason why it must not become the copy.
 
-    The function parses the content, and must therefore run in a helper process.
+    The function parses the content, and must run in a helper process.
     """
     ingested = ingest(
         fetched.response,
