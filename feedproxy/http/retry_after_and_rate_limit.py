@@ -11,18 +11,16 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 
 DEFER_MAX: Seconds = 172_800
-"""Longest deferral in seconds: 48 hours. Some origins send absurd values, such as years."""
+"""Longest deferral in seconds, because some origins send absurd values, such as years."""
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request after a failed one, or None if the response
-    states no instant.
+    """Return the instant from which the origin permits the next request after a failure, or None if it states none.
 
-    An origin states such an instant in Retry-After (RFC 9110, section 10.2.3), or as the reset of an exhausted rate
-    limit. If the response has both, the later instant applies, at most DEFER_MAX seconds from now. For successful
-    responses, only `rate_limit_reset` is meaningful.
+    The instant comes from Retry-After (RFC 9110, section 10.2.3) or from the reset of an exhausted rate limit. The
+    later one applies, at most DEFER_MAX seconds from now.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)

@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 INSTANT_MARGIN = 1e-6
-"""Seconds that are subtracted from an instant of change, so that the result lies just before the change."""
+"""Seconds that are subtracted from an instant of change."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -26,10 +26,9 @@ def decision_valid_until(
     freshness: Freshness,
     now: Instant,
 ) -> Instant:
-    """Return the last instant at which the decision to use the response is certain to be the same as at `now`. The
-    result is at least `now`.
+    """Return the last instant at which the decision to use the response is certainly the same as at `now`.
 
-    `freshness` is the freshness of the response at the instant `now`, and permits its use.
+    The result is at least `now`. `freshness` is the freshness at `now`, and permits the use of the response.
     """
     if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
         return now  # the request sets its own limits

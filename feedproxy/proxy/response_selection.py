@@ -1,8 +1,4 @@
-"""Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if one is needed.
-
-Requests that need the origin wait for the one refresh of their target (refresh/refresh_coordinator.py). The refresh
-continues if the client disconnects.
-"""
+"""Selection of the response to a request: lookup, decision (cache/reuse_decision.py), and a refresh if necessary."""
 
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,17 +31,15 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PAUSED_RETRY: Seconds = 86_400
-"""Seconds in Retry-After for a paused feed without a usable copy. The number is only a guess, because the operator may
-end the pause at any time."""
+"""Seconds in Retry-After for a paused feed without a usable copy. The end of the pause is unknown."""
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""Seconds for which requests for content above `buffer_max` are streamed, before the size of the content is checked
-again: one day."""
+"""Seconds until the size of content above `buffer_max` is checked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedResponse:
-    """A stored or just fetched response that answers a request, with its freshness and Cache-Status.
+    """A stored or fetched response that answers a request, with its freshness and Cache-Status.
 
     `resource` is the stored resource of the target. `unshared_fields` and `interim` are only for the client that caused
     the request to the origin.
@@ -66,7 +60,7 @@ type Selection = SelectedResponse | ProxyResponse | PassThrough
 
 
 class ResponseSelector:
-    """Selector of the response to each request. It carries out the decision of cache/reuse_decision.py."""
+    """Selector of the response to each request."""
 
     def __init__(
         self,
@@ -98,9 +92,8 @@ class ResponseSelector:
     ) -> Selection:
         """Return the response to a GET or HEAD. Raises FeedproxyError.
 
-        `is_synced` is true if the newer copies of peers have already been fetched. `is_retry` is true for the second
-        request to the origin. The second request is made if the first response varies by a field that the first request
-        lacked.
+        `is_synced` is true if the peers' newer copies were already fetched. `is_retry` is true for a second request to
+        the origin, after the first response varied by a field that the first request lacked.
         """
         context = self._contexts.build(request, client, settings)
         resource, now = context.resource, self._clock.now()
@@ -236,11 +229,10 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response to send if a request to the origin is not permitted now.
+        """Return the response to send if a request to the origin is not permitted now, or None if one must be made.
 
-        Return None if a request is permitted, or if the client's request can wait for a refresh in progress. Return
-        None also if a minimum interval forbids the request, but no stored response may be used. The caller then asks
-        the origin nevertheless. During a back-off, this happens at most once per minimum interval.
+        Without a usable stored response, a minimum interval does not prevent the request. During a back-off, at most
+        one such request is made per minimum interval.
         """
         resource, now = context.resource, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
@@ -324,8 +316,7 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response to send after a failed refresh, or None if the client gets the result of the
-        refresh itself."""
+        """Return the stored response to send after a failed refresh, or None if the client gets the failure."""
         has_failed = result.error is not None or (
             result.response is not None and (result.response.status >= 500 or result.response.status == 429)
         )
@@ -360,8 +351,10 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response may answer, because a fetch is not permitted now. The same rules apply as
-        after a failed fetch."""
+        """Return True if the stored response may answer because a fetch is not permitted now.
+
+        The rules are those after a failed fetch.
+        """
         patience = stale_after_failure.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else stale_after_failure.last_validated(resource)
         if self._clock.now() >= validated + patience:
@@ -370,9 +363,9 @@ class ResponseSelector:
 
 
 def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
-    """Return the client's fields by which a response varies that is not stored.
+    """Return the client's fields by which an unstored response varies.
 
-    Those of a feed are stored without the response. A failing origin is not asked a second time.
+    For feeds and failures, no field is returned: a failing origin is not asked a second time.
     """
     response = result.response
     if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
@@ -381,10 +374,7 @@ def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 
 
 def _with_get(context: RequestContext) -> RequestContext:
-    """Return the context with GET as the method for the origin.
-
-    A response to HEAD has the same fields as a response to GET, but only GET brings content that can be parsed.
-    """
+    """Return the context with GET as the method for the origin. Only GET brings content that can be parsed."""
     upstream = context.upstream_request
     if upstream.method == "GET":
         return context
@@ -394,13 +384,12 @@ def _with_get(context: RequestContext) -> RequestContext:
 def _stale_while_refreshing(
     context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None, now: Instant
 ) -> Seconds:
-    """Return the number of seconds after the end of its lifetime for which a stale feed may answer while it is
-    refreshed."""
+    """Return the seconds beyond its lifetime for which a stale feed may answer during a refresh."""
     if variant is None or freshness is None or freshness.is_fresh(now):
         return 0
     return stale_while_refreshing(context.resource, variant, freshness, context.settings)
 
 
 def _is_oversized(resource: Resource, now: Instant) -> bool:
-    """Return True if the content is known to exceed `buffer_max`, and its next size check is not due yet."""
+    """Return True if the content is known to exceed `buffer_max`, and the next check is not yet due."""
     return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL

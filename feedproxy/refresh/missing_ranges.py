@@ -27,8 +27,7 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """Return the response to a range request from a fresh stored part, and its freshness, or None if no part
-    suffices."""
+    """Return the response to a range request from a fresh stored part, with its freshness, or None."""
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):
@@ -42,9 +41,8 @@ def serve_from_part(
 
 
 def missing_range(context: RequestContext, resource: Resource | None, now: Instant) -> Missing | None:
-    """Return the range that completes the stored parts for this request, or None if the whole content has to be
-    requested.
-    """
+    """Return the range that completes the stored parts for this request, or None if the whole content must be
+    fetched."""
     if resource is None or resource.channel is not None:
         return None
     requested = context.request.fields if context.request.method == "GET" else Fields()  # Range is defined for GET
@@ -59,8 +57,10 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
 async def fetch_missing(
     fetcher: redirect_following.OriginClient, job: RefreshJob, missing: Missing
 ) -> redirect_following.RedirectChain | None:
-    """Fetch the missing range and combine it with the stored part. Return None if the whole content has to be
-    fetched."""
+    """Fetch the missing range and return it combined with the stored part.
+
+    Return None if the whole content must be fetched.
+    """
     fields = job.request.fields.without("if-range").with_field("Range", missing.range)
     # Ranges count coded bytes if the content is coded. The stored part is not coded.
     fields = fields.with_field("Accept-Encoding", "identity")
@@ -81,15 +81,13 @@ async def fetch_missing(
 
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the combined response covers the requested range. An origin may send a shorter part than
-    requested."""
+    """Return whether the combined response covers the requested range. An origin may send a shorter part."""
     combined = replace(part, fields=response.fields, content=Content({"identity": response.body}))
     return response.status == 200 or partial_content.respond_with_part(combined, job.request.fields) is not None
 
 
 def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResult:
-    """Return the result with only the range that the client requested. The stored response may contain more than this
-    range."""
+    """Return the result with only the range that the client requested."""
     if not result.from_partial or result.response is None or result.response.status != 206:
         return result
     return replace(
@@ -98,7 +96,7 @@ def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResul
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """Return the resource with this part, or None if the response is not a part or must not be stored."""
+    """Return the resource with this part, or None if the response is no part or must not be stored."""
     if response.status != 206 or resource.channel is not None:
         return None
     verdict = partial_content.may_store_part(job.request, response, targeted=job.settings.is_targeted)

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
     """Return whether the job requested a feed, received an error or a page, and no feed is stored.
 
-    A page of the operator's own site (`upstream`) counts only if the Accept field of the request asks for a feed.
+    A page of the operator's own site (`upstream`) counts only if Accept asks for a feed.
     """
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
@@ -50,7 +50,7 @@ def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
 
 
 class RefreshPipeline:
-    """Executor of refresh jobs. A failure of the origin is a value in RefreshResult, never an exception."""
+    """Executor of refresh jobs. An origin's failure is a value in RefreshResult, never an exception."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RefreshPipeline:
     async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
         """Carry out one job and return its result.
 
-        `is_current` returns False after a purge or an invalidation of the target. Then nothing is stored.
+        `is_current` returns False after a purge or an invalidation of the target. The result is then not stored.
         """
         started = self._clock.now()
         received = await self._receive(job)
@@ -112,8 +112,7 @@ class RefreshPipeline:
     def _is_feed_for_all_languages(self, job: RefreshJob, received: Received) -> bool:
         """Return whether the response to a request with Accept-Language may be the shared copy of a new feed.
 
-        The caller has checked that Vary does not nominate Accept-Language. A redirect, or a response with
-        Content-Language, may nevertheless depend on it.
+        A redirect, or a response with Content-Language, may depend on the language even without Vary.
         """
         chain, ingested = received.chain, received.ingested
         if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
@@ -135,7 +134,7 @@ class RefreshPipeline:
     ) -> RefreshResult:
         """Return the result with the whole resource to store.
 
-        A keyed response or a push changes a part of the resource. The other parts are taken from the store.
+        A keyed response or a push changes only a part of the stored resource.
         """
         target, resource = job.request.target, result.resource
         if len(job.key):
@@ -193,8 +192,7 @@ class RefreshPipeline:
         )
 
     async def _receive(self, job: RefreshJob) -> Received | FeedproxyError:
-        """Return the fetched and ingested responses, or the error. Only this step waits for the network or a helper
-        process."""
+        """Return the fetched and ingested responses, or the error."""
         if job.pushed is not None:
             return Received(
                 redirect_following.RedirectChain(job.pushed.fetched, job.pushed.fetched), job.pushed.ingested

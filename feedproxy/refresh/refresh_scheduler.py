@@ -30,31 +30,28 @@ from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
 logger = logging.getLogger(__name__)
 
 CONCURRENT_MIN = 8
-"""Number of concurrent scheduled refreshes that is always permitted, even if fewer would suffice for DRAIN_TIME."""
+"""Number of concurrent scheduled refreshes that is always permitted."""
 
 CONCURRENT_MAX = 160
-"""Maximum number of concurrent scheduled refreshes. The limit of connections to origins (upstream/origin_client.py) is
-higher by 40, so that 40 connections remain for refreshes that readers wait for."""
+"""Maximum number of concurrent scheduled refreshes.
 
-LANE_WIDTH = 2
-"""Maximum number of concurrent scheduled refreshes of one site. RFC 2616, section 8.1.4, permits a client the same
-number of connections to a server.
+The limit of connections to origins is higher by 40, for refreshes that readers wait for (upstream/origin_client.py).
 """
 
+LANE_WIDTH = 2
+"""Maximum number of concurrent scheduled refreshes of one site, as in RFC 2616, section 8.1.4."""
+
 DRAIN_TIME: Seconds = 10
-"""Seconds within which all refreshes that are due should be finished. This is much shorter than LEAD, the time from a
-refresh to the poll that it serves (policy/polling_price.py)."""
+"""Seconds within which all due refreshes should be finished. A refresh starts earlier than that before its poll."""
 
 SLOW_AFTER: Seconds = 5
-"""Seconds after which a running refresh is no longer counted as concurrent, so that another refresh may start. All
-running refreshes together, slow ones included, are at most CONCURRENT_MAX."""
+"""Seconds after which a running refresh is no longer counted as concurrent, so that another may start."""
 
 SMOOTHING = 0.1
-"""Weight of the duration of the last refresh in the exponentially smoothed mean duration."""
+"""Weight of the last refresh in the exponentially smoothed mean duration."""
 
 SLEEP_MAX: Seconds = 60
-"""Longest sleep of the scheduler in seconds. After a suspension of the machine or a change of the clock, the schedule
-is corrected within this time."""
+"""Longest sleep of the scheduler in seconds. A suspension of the machine delays the schedule at most so long."""
 
 
 def _no_targets() -> list[str]:
@@ -68,10 +65,11 @@ def _unknown(_: str) -> Instant | None:
 class RefreshScheduler:
     """The schedule of refreshes ahead of readers.
 
-    `plan_for` returns the plan for one feed. `plan_due` returns the plan just before a refresh of the feed would start;
-    by default it is `plan_for`. `refresh` fetches a feed and returns after the fetch. `lane_of` returns the lane of a
-    feed, usually its site. `surprises` returns the feeds with readers that have polled at other times than the last
-    plan expected. Such feeds are planned again within SLEEP_MAX seconds.
+    * `plan_for` returns the plan for one feed.
+    * `plan_due` returns the plan just before a refresh of the feed would start, by default `plan_for`.
+    * `refresh` fetches a feed.
+    * `lane_of` returns the lane of a feed, usually its site.
+    * `surprises` returns the feeds with unexpected polls since the last plan. They are planned again.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class RefreshScheduler:
         self._due: dict[str, Instant] = {}
         self._heap: list[tuple[Instant, str]] = []
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
-        """For each lane (site), the feeds that wait, with the instant from which each is due."""
+        """The waiting feeds of each lane (site), with the instant from which each is due."""
         self._free: deque[str] = deque()
         """Lanes with a waiting feed that may start, in the order in which they are served. No lane occurs twice."""
         self._busy: dict[str, int] = {}
@@ -103,7 +101,7 @@ class RefreshScheduler:
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._in_progress: dict[asyncio.Task[None], Seconds] = {}
-        """Refreshes in progress in the order of their start, with the time of the start on the monotonic clock."""
+        """Refreshes in progress in the order of their start, with the start on the monotonic clock."""
         self._timer: asyncio.Task[None] | None = None
         self._timer_at: Instant = 0.0
         self._wake_event: asyncio.Event | None = None
@@ -118,10 +116,9 @@ class RefreshScheduler:
 
     @property
     def limit(self) -> int:
-        """Return the number of refreshes that may be in progress now.
+        """Return the number of refreshes that may be in progress now, slow ones included.
 
-        The number suffices to finish the due refreshes in DRAIN_TIME. Refreshes that take longer than SLOW_AFTER
-        seconds are permitted in addition, up to CONCURRENT_MAX in total.
+        The number suffices to finish the due refreshes in DRAIN_TIME, up to CONCURRENT_MAX.
         """
         needed = math.ceil((len(self._waiting) + len(self._in_progress)) * self._mean_duration / DRAIN_TIME)
         begin = time.monotonic() - SLOW_AFTER
@@ -130,15 +127,14 @@ class RefreshScheduler:
 
     @property
     def next_at(self) -> Instant | None:
-        """Return the instant at which the next feed is due, or an earlier one if it was postponed. Return None if none
-        is planned."""
+        """Return an instant before which no feed is due, or None if no feed is planned."""
         return self._heap[0][0] if self._heap else None
 
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
-        """Plan these feeds in their order, a few at a time, because each plan needs a read from the disk.
+        """Plan these feeds in their order, a few at a time.
 
-        `earliest` returns an instant before which a feed is certainly not due, or None if no such instant is known. A
-        feed with such an instant is planned only at that instant. The other feeds are planned last.
+        `earliest` returns an instant before which a feed is certainly not due, or None. A feed with such an instant is
+        planned only then. The other feeds are planned last.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()
@@ -158,7 +154,7 @@ class RefreshScheduler:
                 assert_never(never)
 
     async def close(self) -> None:
-        """Start no further refreshes. The coordinator ends the current ones."""
+        """Start no further refreshes."""
         self._closed = True
         tasks = [task for task in (self._runner, self._starting, self._timer, *self._in_progress) if task is not None]
         for task in tasks:
@@ -261,10 +257,7 @@ class RefreshScheduler:
         return self._busy.get(lane, 0) < LANE_WIDTH
 
     async def _wait(self, wake_event: asyncio.Event) -> None:
-        """Wait until a feed is due, a refresh becomes slow while others wait, or `wake_event` is set.
-
-        The longest wait is SLEEP_MAX seconds.
-        """
+        """Wait until a feed is due, a refresh becomes slow while others wait, or `wake_event` is set."""
         now = self._clock.now()
         at = min(self._heap[0][0], now + SLEEP_MAX) if self._heap else now + SLEEP_MAX
         if self._waiting:

@@ -25,7 +25,7 @@ from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Reso
 from feedproxy.upstream.fetch_result import Fetched
 
 VARIANTS_MAX = 8
-"""Maximum number of stored variants of one target: enough for languages and formats."""
+"""Maximum number of stored variants of one target."""
 
 CHANGES_MAX = 32
 """Maximum number of remembered content changes of a feed: a month at one change a day."""
@@ -34,21 +34,19 @@ VERSION_RECORDS_MAX = 32
 """Maximum number of version records of a feed, at about fifty bytes each."""
 
 VARYING_NAMES_MAX = 8
-"""Maximum number of field names that are remembered from the Vary of a response that is not stored. Origins name one or
-two client fields."""
+"""Maximum number of remembered names from the Vary of a response that is not stored."""
 
 VARYING_NAME_LENGTH_MAX = 64
-"""Largest length of a remembered field name, in characters. The longest names in use have about forty."""
+"""Maximum length of a remembered field name, in characters."""
 
 FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 """Request fields that feedproxy itself writes in all requests for shared copies of feeds."""
 
 VERSIONS_MAX = 16
-"""Maximum number of versions from which deltas can be made: a night of a feed that changes every hour."""
+"""Maximum number of versions for deltas: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""Maximum size of the stored entries of all versions for deltas together, in bytes: enough for sixteen versions of 128
-entries, or for one version of 2,048."""
+"""Maximum size of the stored entries of all versions for deltas together, in bytes."""
 
 
 def unmodified_content(response: Response) -> Content:
@@ -79,15 +77,14 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Return the target after redirects in its stored form: empty if it is the requested target, None if it is
-    unknown."""
+    """Return the target after redirects: empty if it is the requested target, None if it is unknown."""
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
 
 
 def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """Return the codings to make during ingestion: those of the stored version, and the one for the waiting client."""
+    """Return the codings of the stored version, and the coding for the waiting client."""
     stored = job.validate
     codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
     return RequestedCodings(codings, job.accept_encoding)
@@ -129,10 +126,10 @@ def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
 
 
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob, now: Instant) -> StoredResponse:
-    """Return the response, with a Last-Modified if it is a feed: some feed readers send only dates as conditions.
+    """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers send only dates.
 
-    If the origin sent none, Last-Modified is the instant at which the content arrived; two versions never get the same
-    second. The origin's date is replaced in the same way if earlier content in a client's language has the same date.
+    Without the origin's date, Last-Modified is the instant at which the content arrived. That instant also replaces an
+    origin's date that earlier content in another language had. Two versions never get the same second.
     """
     content = response.content
     if not content.feed or content.tag is None:
@@ -157,11 +154,9 @@ def _has_date_of_client_language(before: Resource, response: StoredResponse, job
 
 
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:
-    """Return whether no stored variant is replaced by the response, although variants are stored, because Vary names a
-    field of the client.
+    """Return whether the response is a further variant: none is replaced, and Vary names a field of the client.
 
-    Such a response may differ from the stored variants although the feed has not changed. `replaced` is the variant
-    that the same request selected.
+    `replaced` is the variant that the same request selected, or None.
     """
     return replaced is None and bool(before.variants) and bool(client_fields_in_vary(response.fields))
 
@@ -169,9 +164,7 @@ def is_further_variant(before: Resource, replaced: StoredResponse | None, respon
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
     """Return the resource with `new` in place of the variant that the same request selected.
 
-    `facts` are attributes of the resource to replace.
-
-    If a job for a later request has already stored its response, that response stays.
+    `facts` are attributes of the resource to replace. A response of a later request stays.
     """
     stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
     if stored is not None and stored.request_time > new.request_time:
@@ -193,7 +186,7 @@ def without_variant(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredResponse, ...]:
-    """Return the stored parts that this request does not select. The response replaces the parts that it selects."""
+    """Return the stored parts that this request does not select."""
     request_fields, own = job.request.fields, job.own_agent
     return tuple(variant for variant in resource.parts if not vary.selects(variant, request_fields, own_agent=own))
 
@@ -201,8 +194,7 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
 def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
     """Return the stored feeds that the next version supersedes, without those that are already bases of deltas.
 
-    If the same content was received again with another date, it is recorded with both dates, because clients may have
-    either.
+    Content that was received with two dates is recorded with both, because clients may have either.
     """
     recorded = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
@@ -216,10 +208,7 @@ def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
 
 
 def default_copy(resource: Resource) -> StoredResponse | None:
-    """Return the stored feed that a request without fields of a client selects, or None if there is no such feed.
-
-    A hub has the same content as this feed, because a hub fetches a feed without preferences of a client.
-    """
+    """Return the stored feed that a request without client-specific fields selects, or None."""
     plain = background_request(resource.target, via="", agent="").fields
     return vary.choose([copy for copy in resource.variants if copy.content.feed], plain, own_agent=True)
 
@@ -244,7 +233,7 @@ def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> 
 def with_previous_contents(
     resource: Resource, stored: StoredResponse, previous: PreviousContents | None, settings: Settings
 ) -> Resource:
-    """Return the resource with these previous contents, or without any if `stored` is not shared among all clients.
+    """Return the resource with these previous contents, or without any if `stored` is not shared.
 
     With None for `previous`, the previous contents stay unchanged.
     """
@@ -295,9 +284,9 @@ def with_history(
 
 
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
-    """Return the resource with `published`, the publication dates earlier than the first fetch, among its changes.
+    """Return the resource with `published` among its changes: the publication dates before the first fetch.
 
-    Without these dates and Last-Modified, the first fetch counts as the last change.
+    Without `published` and Last-Modified, the first fetch counts as the last change.
     """
     if not published and "last-modified" not in response.fields:
         published = (resource.first_seen,)
@@ -305,17 +294,17 @@ def with_publications(resource: Resource, response: StoredResponse, published: t
 
 
 def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
-    """Return the names in Vary of fields that come from the client, because feedproxy does not write them itself."""
+    """Return the names in Vary of the fields that clients send, without those that feedproxy writes."""
     names = (name for name in vary_names(response) if name not in FIXED_FIELDS and name != "*")
     return tuple(name for name in names if len(name) <= VARYING_NAME_LENGTH_MAX)[:VARYING_NAMES_MAX]
 
 
 def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
     """Return the resource to store after a response that is not stored. `learned` has all facts from the response.
-    `is_good` is true if its status is 200 or 304, and no stored response is served in its place.
 
-    * A failed request with varying fields changes nothing, because these fields may have caused the failure. Even its
-      time is not recorded: the minimum interval would then delay other clients.
+    `is_good` is true for a 200 or 304 without a stored response in its place.
+
+    * A failed request with varying fields changes nothing, because these fields may have caused the failure.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.
     * All facts from other requests are kept.
     """

@@ -1,6 +1,6 @@
-"""Meaning of a response of the origin for the stored resource. The result contains the resource to store.
+"""Meaning of a response of the origin for the stored resource.
 
-A response is one of these: a failure, an oversized response, a 304, a response to a HEAD, or a complete response.
+A response is a failure, an oversized response, a 304, a response to a HEAD, or a complete response.
 """
 
 from collections.abc import Callable
@@ -60,14 +60,15 @@ class Received:
 
 
 def is_conditional(job: RefreshJob) -> bool:
-    """Return whether the job's request has conditions. It has none if the copy was edited under other settings, because
-    then the original is needed, not a 304."""
+    """Return whether the job's request has conditions. It has none for a copy that was edited under other settings."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from `target`, the address at which the redirects end now. The queries may
-    differ."""
+    """Return whether a stored response came from `target`, the address at which the redirects end now.
+
+    The queries may differ.
+    """
     if stored.final_target is None or target is None:
         return True
     return stored.final_target.partition("?")[0] == target.partition("?")[0]
@@ -79,14 +80,14 @@ def _states_lifetime(fields: Fields) -> bool:
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 with the client's validators, or None if it does not answer the client's conditions."""
+    """Return the origin's 304 with the client's validators, or None if the 304 does not fit the client's conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
 
 
 class ResponseInterpreter:
-    """Interpreter of received responses. It reads the store to follow recorded moves, and stores nothing."""
+    """Interpreter of received responses. It stores nothing."""
 
     def __init__(self, store: Store, clock: Clock, jitter: Callable[[], float]) -> None:
         self._store = store
@@ -188,8 +189,7 @@ class ResponseInterpreter:
         return verdict.reason if isinstance(verdict, storing.DoNotStore) else ""
 
     def _apply_head(self, job: RefreshJob, before: Resource, fetched: Fetched) -> RefreshResult:
-        """Return the response to a HEAD as the result, and validate or invalidate the stored one (RFC 9111, section
-        4.3.5)."""
+        """Return the result of a HEAD, with the stored response validated or invalidated (RFC 9111, section 4.3.5)."""
         answer = received_response(job, fetched, NOT_INGESTED)
         resource = before
         selected = vary.choose(before.variants, job.request.fields, own_agent=job.own_agent)
@@ -272,8 +272,7 @@ class ResponseInterpreter:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """Return the redirect itself as the result, because it leads from a known feed to a protected one. Such a
-        redirect does not count as a failure of the feed."""
+        """Return a redirect from a known feed to a protected one as the result, without a failure of the feed."""
         resource = replace(before, failures=Failures(), pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
@@ -287,8 +286,8 @@ class ResponseInterpreter:
     ) -> RefreshResult | Resource | None:
         """Return the result of a document that declares a move or the end of the feed, or None for other documents.
 
-        The declaration takes effect at once, with one exception: the new address has itself moved back to this target.
-        Then the result is the resource, with the move recorded as unconfirmed.
+        A move to an address that has itself moved back to this target stays unconfirmed. The result is then the
+        resource with the recorded move.
         """
         settings = job.settings
         match ingested.relocation:
@@ -344,7 +343,7 @@ class ResponseInterpreter:
         response: StoredResponse | None = None,
         ingested: IngestedContent = NOT_INGESTED,
     ) -> RefreshResult:
-        """Ask the content guard whether the outcome replaces the stored copy. Return the result of its decision."""
+        """Return the result of the content guard's decision about an outcome."""
         now = self._clock.now()
         stored = (
             replace(before, channel=ingested.resolved_channel(before.channel))
@@ -419,7 +418,7 @@ class ResponseInterpreter:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Return the result of an accepted response. Its resource contains the response if HTTP permits storing it."""
+        """Return the result of an accepted response. Its resource contains the response if HTTP permits storing."""
         if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)
@@ -490,8 +489,8 @@ class ResponseInterpreter:
         )
 
     def _is_worth_storing(self, response: StoredResponse, job: RefreshJob) -> bool:
-        """Return whether the response can be used later: while fresh, after validation, or, for feeds, as a stale
-        copy."""
+        """Return whether the response can be used later: while fresh, after validation, or as a stale copy of a
+        feed."""
         explicit = freshness.explicit_lifetime(response, targeted=job.settings.is_targeted)
         return (
             response.content.feed

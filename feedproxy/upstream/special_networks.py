@@ -1,8 +1,6 @@
-"""Tables of special-purpose addresses, for AddressPolicy.
+"""Tables of special-purpose addresses, from the IANA registries (RFC 6890 and its updates).
 
-The tables follow the IANA special-purpose registries (RFC 6890 and its updates). An address in a table is never judged
-by `is_global` of the standard library, because the meaning of `is_global` has changed between Python releases.
-`is_global` decides only for all other addresses.
+The tables have priority over `is_global` of the standard library, which differs between Python releases.
 """
 
 import ipaddress
@@ -87,7 +85,7 @@ TRANSLATION_PREFIXES = (
 def special_network_of(address: Address) -> SpecialNetwork | None:
     """Return the table entry for this address, or None for a public address.
 
-    If no entry contains the address, but the standard library says that it is not global, return a new entry for it.
+    An address without an entry that is not global gets a new entry.
     """
     for row in SPECIAL_NETWORKS:
         if address.version == row.network.version and address in row.network:
@@ -98,8 +96,7 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of translation and the IPv4 address in an IPv6 address that represents an IPv4 address. Return
-    None for other addresses."""
+    """Return the kind of translation and the IPv4 address in an IPv6 address, or None for other addresses."""
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:

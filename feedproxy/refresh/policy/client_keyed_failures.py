@@ -14,15 +14,15 @@ from feedproxy.lru_map import LRU
 from feedproxy.store.resource import Failures
 
 RECORDS_MAX = 4096
-"""Maximum number of records, 2 MB. The record of the client that has not polled for longest is removed first."""
+"""Maximum number of records, 2 MB. The record of the client with the oldest poll is removed first."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRecord:
     """The outcome of the last request for one target with one set of client-specific fields.
 
-    `is_feed` is true if a feed was received. As for shared copies, only feeds cause a back-off, and other targets only
-    the pause for which the origin asks.
+    `is_feed` is true if a feed was received. Only feeds cause a back-off. Other targets cause only the pause for which
+    the origin asks.
     """
 
     is_feed: bool = False
@@ -46,7 +46,7 @@ class KeyedFailures:
         return self._records.get(self._name(target, key, agent)) or NO_RECORD
 
     def put(self, target: str, key: Fields, agent: str | None, record: KeyedRecord) -> None:
-        """Replace the record. A record that states nothing is removed."""
+        """Replace the record. An empty record is removed."""
         name = self._name(target, key, agent)
         if record == NO_RECORD:
             self._records.drop(name)

@@ -32,23 +32,24 @@ NEW_FORMAT_SIGHTINGS = 3
 """Number of sightings after which a format change is accepted."""
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""Seconds that the NEW_FORMAT_SIGHTINGS sightings must span: longer than a failed deployment lasts, shorter than a
-day."""
+"""Minimum seconds between the first and the last of the NEW_FORMAT_SIGHTINGS: longer than a failed deployment."""
 
 ITEM_LOSS_SHARE = 1 / 2
-"""Fraction of a feed's items: if a well-formed update lacks more than this fraction, the loss is a format change. Of
-938 updates in the histories of nine feeds, five lost more than half, each after months without a recorded version."""
+"""Maximum fraction of a feed's items that a well-formed update may lack without a format change.
+
+Of 938 updates in the histories of nine feeds, five lost more than half.
+"""
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""Fraction of a feed's items: if an ill-formed update lacks more than this fraction, the loss is a format change.
+"""Maximum fraction of a feed's items that an ill-formed update may lack without a format change.
 
-The fraction is lower than for a well-formed update (ITEM_LOSS_SHARE), because an ill-formed document may be truncated:
-its missing items are then still part of the feed, and the stored copy is better.
+The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may be truncated.
 """
 
 ITEM_LOSS_TOLERATED = 3
-"""Minimum number of items that a well-formed update must lack for a format change. Fewer items may disappear from a
-short feed by chance. The loss of all items always counts as a format change.
+"""Minimum number of items that a well-formed update must lack for a format change.
+
+The loss of all items is always a format change.
 """
 
 
@@ -76,7 +77,7 @@ class KeepStored:
 class PassThroughOnly:
     """The decision that clients get the response. `detail` names its fault, if any.
 
-    A fault still delays the next fetch. `pending_change` is the format change to record, or None.
+    A fault delays the next fetch. `pending_change` is the format change to record, or None.
     """
 
     reason: str
@@ -88,7 +89,7 @@ type Verdict = Replace | KeepStored | PassThroughOnly
 
 
 def decide_replacement(resource: Resource | None, outcome: FetchOutcome, now: Instant, settings: Settings) -> Verdict:
-    """Return the decision about the outcome of a fetch. `settings` are those of the feed, rules included."""
+    """Return the decision about the outcome of a fetch. `settings` are those of the feed."""
     if resource is None or not resource.variants:
         fault = classify(outcome)
         return PassThroughOnly(fault.reason if fault else "no earlier copy", fault.detail if fault else None)
@@ -141,9 +142,9 @@ def format_name(channel: Channel) -> str:
 
 
 def has_lost_items(resource: Resource, update: Channel) -> bool:
-    """Return whether a feed has suddenly lost so many items that the loss counts as a format change (ITEM_LOSS_SHARE).
+    """Return whether a feed has suddenly lost so many items that the loss is a format change (ITEM_LOSS_SHARE).
 
-    The result is False if a recorded earlier version of the feed was as short as the update.
+    The result is False if an earlier version of the feed was as short as the update.
     """
     stored = resource.channel
     if stored is None or update.items >= stored.items or update.kind is not stored.kind:
@@ -157,8 +158,7 @@ def has_lost_items(resource: Resource, update: Channel) -> bool:
 
 
 def _is_compatible(stored: Channel, update: Channel) -> bool:
-    """Return whether the update may replace the copy at once. An ill-formed copy may always be replaced by a
-    well-formed feed."""
+    """Return whether the update may replace the copy at once."""
     if not stored.well_formed:
         return update.well_formed or update.kind is stored.kind
     return update.well_formed and update.kind is stored.kind
@@ -169,10 +169,7 @@ def _format_detail(channel: Channel) -> Detail:
 
 
 def _count_sighting(pending: PendingFormatChange | None, format_seen: str, now: Instant) -> PendingFormatChange:
-    """Return the pending format change with one more sighting. A sighting of another format starts a new count.
-
-    Failures do not count as sightings.
-    """
+    """Return the pending format change with one more sighting. A sighting of another format starts a new count."""
     if pending is None or pending.shape != format_seen or now < pending.first:
         return PendingFormatChange(format_seen, now, 1)
     return PendingFormatChange(format_seen, pending.first, pending.count + 1)

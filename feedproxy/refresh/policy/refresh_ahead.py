@@ -1,14 +1,11 @@
 """The next refresh of a feed ahead of its readers, within the limits of HTTP, the feed's hints and the origin.
 
-If the readers' rhythms are known, the price of a request decides (polling_price.py). The feed is refreshed shortly
-before an expected poll if that saves enough staleness. For readers without a rhythm, the feed is refreshed shortly
-before its copy expires, but not more often than these readers poll. All functions are pure.
-
-These limits apply to refreshes for both kinds of readers:
+For readers with known rhythms, the price of a request decides (polling_price.py). For readers without a rhythm, the
+feed is refreshed shortly before its copy expires, but not more often than these readers poll. For both:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
-* No refresh in an hour or on a day that the publisher wants to be skipped, even if HTTP permits a request then.
-* No refresh of a feed that has no usable copy because of no-cache or no-store, or because it has moved or ended.
+* No refresh in an hour or on a day that the publisher wants to be skipped.
+* No refresh of a feed without a usable copy, because of no-cache or no-store, a move or an end.
 * Minimum intervals, Retry-After and back-off (min_interval_and_back_off.py) apply as to all other requests.
 """
 
@@ -30,18 +27,19 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD = 0.05
-"""Time from the start of a refresh to the end of a copy's lifetime, as a fraction of the lifetime: enough for a slow
-origin. Jitter shortens this time by up to a half, and so separates feeds that were fetched together."""
+"""Time from the start of a refresh to the end of a copy's lifetime, as a fraction of the lifetime.
+
+Jitter shortens the time by up to a half.
+"""
 
 LEAD_MAX: Seconds = 60
-"""Longest time in seconds from the start of a refresh to the end of a copy's lifetime. It limits LEAD."""
+"""Longest time from the start of a refresh to the end of a copy's lifetime, in seconds."""
 
 SPREAD: Seconds = 10
-"""Seconds over which refreshes are spread after skipped hours or a pause: thousands of feeds may be due at midnight."""
+"""Seconds over which refreshes are spread after skipped hours or a pause."""
 
 GAP_MIN: Seconds = 30
-"""Shortest interval between scheduled refreshes in seconds. Feeds with shorter lifetimes are fetched when clients
-request them."""
+"""Shortest interval between scheduled refreshes, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +67,16 @@ class Rest:
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""Seconds without a request of a reader after which a feed is no longer refreshed ahead of its readers. If the copy has
-a longer lifetime, the lifetime applies instead."""
+"""Seconds without a reader's request after which a feed is no longer refreshed ahead.
+
+A longer lifetime of the copy replaces IDLE.
+"""
 
 REVIEW: Seconds = 6 * 3600
-"""Seconds until the next decision about a feed if the price of each refresh exceeds the staleness that it saves."""
+"""Seconds until the next decision about a feed if a refresh costs more than the staleness that it saves."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
-"""Sources of lifetimes that the publisher states. All other lifetimes are estimates, and a feed may be refreshed long
-before such a lifetime ends.
-"""
+"""Sources of lifetimes that the publisher states. All other lifetimes are estimates."""
 
 
 class Audience(Protocol):
@@ -89,7 +87,7 @@ class Audience(Protocol):
         ...
 
     def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
-        """Return the polls that are expected before the instant `until`, in order of time."""
+        """Return the expected polls before the instant `until`, in order of time."""
         ...
 
 
@@ -142,11 +140,11 @@ class _Bounds:
     granted: Seconds
     """Seconds for which a copy may answer."""
     early_refresh: Instant
-    """Instant shortly before `end`, at which the feed is refreshed for readers that do not poll regularly."""
+    """Instant shortly before `end`, for the refresh for readers without regular polls."""
     until: Callable[[Instant], Instant]
     """Function that returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """Function that returns the first instant, not earlier than a given one, at which the origin may be asked."""
+    """Function that returns the first instant, from a given one on, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
@@ -190,7 +188,7 @@ def _worthwhile_refresh(
     price_factor: float,
     jitter: float,
 ) -> Later | None:
-    """Return the next refresh that saves more staleness than its price, with the reason, or None if there is none."""
+    """Return the next refresh that saves more staleness than its price, or None."""
     if not expected:
         return None
     refreshed = resource.variants[-1].response_time
@@ -226,15 +224,14 @@ def _minutes(seconds: Seconds) -> str:
 
 
 def own_jitter(target: str) -> float:
-    """Return a number in [0, 1) that depends only on the target without its port. Every process computes the same
-    number at each start."""
+    """Return a number in [0, 1) that depends only on the target without its port."""
     host, _ = uri.split_host_port(target)
     path, _, query = target.partition("://")[2].partition("/")[2].partition("?")
     return zlib.crc32(f"{host}/{path}?{query}".encode("utf-8", "surrogatepass")) / 2**32
 
 
 def _unusable_reason(resource: Resource, freshness: Freshness, now: Instant, settings: Settings) -> str:
-    """Return the reason why a refresh would be of no use to any reader, or an empty string."""
+    """Return the reason why a refresh would be useless to all readers, or an empty string."""
     newest, control = resource.variants[-1], freshness.control
     if control.no_cache or control.no_store or control.private or newest.authorized:
         return "HTTP requires validation at each use: the next reader's request"

@@ -28,7 +28,7 @@ from feedproxy.store.resource import Failures, Resource
 
 
 class StaleAllowance(Enum):
-    """The option that limits how long a stale copy is served in place of a faulty response."""
+    """The option that limits the serving of a stale copy in place of a faulty response."""
 
     LONG = "stale_max"
     SHORT = "stale_max_refused"
@@ -39,10 +39,9 @@ class StaleAllowance(Enum):
 class FetchOutcome:
     """The outcome of a fetch: a response (`status`), or none (`error`).
 
-    `error` beside a status means that the content could not be decoded or is too large. `channel` is the parsed feed.
-    For other content, `html`, `empty` and `truncated` describe it, and `page` are its first decoded bytes. `truncated`
-    means that the end is known to be missing, for example by Content-Length. An unfinished document in a complete
-    response is ill-formed instead. `redirect_error` is the reason why a redirect could not be followed.
+    `error` beside a status means that the content is undecodable or too large. `channel` is the parsed feed. For other
+    content, `page` contains the first decoded bytes. `truncated` is true if the end is known to be missing, for example
+    by Content-Length. `redirect_error` is the reason why a redirect could not be followed.
     """
 
     status: int | None = None
@@ -58,7 +57,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """The fault in the outcome of a fetch, and the limit for stale copies. Neither depends on the stored copy."""
+    """The fault in the outcome of a fetch, and the limit for stale copies."""
 
     detail: Detail
     reason: str
@@ -66,7 +65,7 @@ class ContentFault:
 
 
 def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault in the outcome of a fetch of a feed, or None if the outcome is a feed or a 304."""
+    """Return the fault in the outcome of a fetch of a feed, or None for a feed or a 304."""
     status = outcome.status
     if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
         return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")
@@ -112,8 +111,7 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The limit is the same as when the fetch failed. With another limit, clients would alternately get an error and the
-    stale copy.
+    The limit equals that of the failure, so that clients do not get errors and the copy by turns.
     """
     match failures.detail:
         case Detail.GONE:
@@ -129,7 +127,7 @@ def last_validated(resource: Resource) -> Instant:
 
 
 def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the most specific fault of a complete response, or None if it is a feed."""
+    """Return the most specific fault of a complete response, or None for a feed."""
     if outcome.error is not None:
         return _failure_fault(outcome.error)
     if outcome.empty:
