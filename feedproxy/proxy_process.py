@@ -216,8 +216,11 @@ def _read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
     """Return the options of all sources for a reload. Raises UsageError.
 
-    An empty file is refused while `rules`, those in force, protect feeds, because an editor may be writing the file.
+    A pipe is refused, because it can be read only once. An empty file is refused while `rules`, those in force, protect
+    feeds, because an editor may be writing the file.
     """
+    if plan.config and Path(plan.config).is_fifo():
+        raise UsageError(f"{plan.config}: it is a pipe, which can be read only at the start")
     loaded = _read(plan, specs)
     if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
         raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")

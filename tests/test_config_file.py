@@ -1,11 +1,14 @@
 """The configuration file: its options, and its error messages."""
 
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 
+from feedproxy import config_file
 from feedproxy.config_file import (
     SYNONYMS,
     Config,
@@ -270,6 +273,30 @@ def test_value_that_an_option_permits_is_accepted(tmp_path: Path, option: str) -
 def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml: cannot be read: No such file"):
         load(tmp_path / "none.yaml", KNOWN)
+
+
+def test_pipe_is_read_until_its_writer_closes_it(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "pipe")
+    writer = threading.Thread(target=path.write_text, args=["memory_max: 1MiB\n"])
+    writer.start()
+
+    assert load(path, KNOWN).options == {"memory_max": 2**20}
+    writer.join()
+
+
+def test_pipe_without_a_writer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_file, "PIPE_TIMEOUT", 0)
+    os.mkfifo(path := tmp_path / "pipe")
+
+    with pytest.raises(UsageError, match="pipe: cannot be read: it is a pipe, and no file came from it within 0 s"):
+        load(path, KNOWN)
+
+
+def test_endless_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_file, "FILE_BYTES_MAX", 100_000)
+
+    with pytest.raises(UsageError, match="/dev/zero: cannot be read: larger than 100000 bytes"):
+        load("/dev/zero", KNOWN)
 
 
 def test_file_that_is_not_utf_8_is_an_error(tmp_path: Path) -> None:

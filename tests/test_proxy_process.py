@@ -362,6 +362,17 @@ async def test_reload_of_an_empty_file_keeps_protection(
     assert "feedproxy.yaml: it is empty, and rules with readers or private are in force" in caplog.text
 
 
+async def test_reload_of_a_pipe_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made, app = configured(tmp_path, "site_interval: 7\n")
+    (path := tmp_path / "feedproxy.yaml").unlink()
+    os.mkfifo(path)
+
+    reloaded(path, made, app)
+
+    assert app.settings.site_interval == 7
+    assert "feedproxy.yaml: it is a pipe, which can be read only at the start" in caplog.text
+
+
 async def test_reload_that_removes_protection_gets_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rules = "- match: a.example\n  readers: [bob]\n", "- match: b.example\n  private: true\n"
     made, app = configured(tmp_path, f"feeds:\n{''.join(rules)}")
