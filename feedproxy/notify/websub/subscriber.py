@@ -43,6 +43,13 @@ from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY
 """Lease in seconds that is requested: "10 days is a good default"."""
+LEASE_MAX: Seconds = 90 * DAY
+"""Longest lease in seconds. A hub's longer lease counts as LEASE_MAX."""
+LEASE_MIN: Seconds = 60
+"""Shortest lease in seconds. A hub's shorter lease counts as LEASE_MIN, which limits the frequency of renewals."""
+RENEWAL_MARGIN_MAX: Seconds = DAY
+"""Longest time in seconds between the renewal of a lease and its end. A lease below ten days is renewed when a tenth is
+left."""
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
@@ -236,6 +243,28 @@ class Subscriber:
         await service.enqueue(
             DeliveryRequest(NAME, "unsubscribe", subscription.topic, subscription.callback, subscription.id)
         )
+
+    async def start_lease(self, subscription: Subscription, token: str, seconds: str) -> None:
+        """Start the lease after a hub has verified the subscription, and plan its renewal.
+
+        `token` is that of the verified callback URL, and `seconds` the value of hub.lease_seconds.
+        """
+        now = self._service.clock.now()
+        lease = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 16 else DAY
+        lease = max(LEASE_MIN, min(lease, LEASE_MAX))
+        data = {**subscription.data, "key": token}
+        data = {name: value for name, value in data.items() if name not in ("next", "failed", "hops")}
+        await self._service.subscriptions.put(
+            replace(
+                subscription,
+                state=State.ACTIVE,
+                data=data,
+                expires=now + lease,
+                renew_at=now + lease - min(lease / 10, RENEWAL_MARGIN_MAX),
+            )
+        )
+        await self._service.proxy.admin.extend_push_lease(subscription.topic, now + lease)
+        self._service.wake()
 
     async def renew(self, subscription: Subscription) -> None:
         """Renew a lease that is about to end: "the subscriber MUST re-request the subscription"."""

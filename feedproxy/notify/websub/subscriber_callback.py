@@ -7,18 +7,15 @@ fetch, as a ping does.
 
 import hmac
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from urllib.parse import parse_qs
 
-from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Response
 from feedproxy.notify.client_rate_limit import RateLimiter
 from feedproxy.notify.endpoint_responses import plain_text
-from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.subscription_table import State, Subscription
 from feedproxy.notify.websub import signatures_and_tokens, websub_messages
@@ -28,16 +25,6 @@ from feedproxy.request.endpoint_registry import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
 """Maximum number of bytes read of a push to an unknown callback URL before the push is refused."""
-
-LEASE_MAX: Seconds = 90 * DAY
-"""Longest lease in seconds. A hub's longer lease counts as LEASE_MAX."""
-
-LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds. A hub's shorter lease counts as LEASE_MIN, which limits the frequency of renewals."""
-
-RENEWAL_MARGIN_MAX: Seconds = DAY
-"""Longest time in seconds between the renewal of a lease and its end. A lease below ten days is renewed when a tenth is
-left."""
 
 
 class SubscriberCallback:
@@ -99,26 +86,8 @@ class SubscriberCallback:
         if mode == Mode.UNSUBSCRIBE:
             await self._service.subscriptions.remove(subscription.id)
         elif mode == Mode.SUBSCRIBE:
-            await self._start_lease(subscription, token, parameters.get("hub.lease_seconds", ""))
+            await self._subscriber.start_lease(subscription, token, parameters.get("hub.lease_seconds", ""))
         return plain_text(200, challenge)
-
-    async def _start_lease(self, subscription: Subscription, token: str, seconds: str) -> None:
-        now = self._service.clock.now()
-        lease = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 16 else DAY
-        lease = max(LEASE_MIN, min(lease, LEASE_MAX))
-        data = {**subscription.data, "key": token}
-        data = {name: value for name, value in data.items() if name not in ("next", "failed", "hops")}
-        await self._service.subscriptions.put(
-            replace(
-                subscription,
-                state=State.ACTIVE,
-                data=data,
-                expires=now + lease,
-                renew_at=now + lease - min(lease / 10, RENEWAL_MARGIN_MAX),
-            )
-        )
-        await self._service.proxy.admin.extend_push_lease(subscription.topic, now + lease)
-        self._service.wake()
 
     # -- POST
 
