@@ -47,7 +47,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"server"}),
     frozenset({"addons"}),
     frozenset({"proxy_process"}),
-    frozenset({"client", "demo", "supervisor"}),
+    frozenset({"command_support", "demo", "supervisor"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """Layers of the parts of the project. A part may import from all earlier layers. The empty name is

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from feedproxy.client import admin_client
+from feedproxy.command_support import admin_client
 from feedproxy.errors import FeedproxyError, Forbidden
 from feedproxy.settings import Settings
 
@@ -52,8 +52,8 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
     from feedproxy.check.observations import is_local  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
-    from feedproxy.client.usm_discovery import from_file, parse_source  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
+    from feedproxy.command_support.usm_discovery import from_file, parse_source  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
     from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415
 

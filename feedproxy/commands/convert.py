@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedproxy.client import admin_client
-from feedproxy.client.usm_discovery import from_file, parse_source
+from feedproxy.command_support import admin_client
+from feedproxy.command_support.usm_discovery import from_file, parse_source
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed

@@ -5,9 +5,9 @@ import asyncio
 import sys
 from typing import Any
 
-from feedproxy.client import admin_client
-from feedproxy.client.usm_discovery import discover as find
-from feedproxy.client.usm_discovery import verification_failure
+from feedproxy.command_support import admin_client
+from feedproxy.command_support.usm_discovery import discover as find
+from feedproxy.command_support.usm_discovery import verification_failure
 from feedproxy.feed.autodiscovery import DiscoveredFeed
 from feedproxy.settings import Settings
 

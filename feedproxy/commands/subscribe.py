@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
-from feedproxy.client import desktop_integration
-from feedproxy.client.usm_discovery import discover
+from feedproxy.command_support import desktop_integration
+from feedproxy.command_support.usm_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_address import gateway_path

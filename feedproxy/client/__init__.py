@@ -1,1 +1,0 @@
-"""Modules that the commands use: client of the admin listener, feed discovery, and desktop integration."""
