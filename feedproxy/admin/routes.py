@@ -25,7 +25,7 @@ from feedproxy.admin.pages.notifications import NotificationsPage
 from feedproxy.admin.pages.reader_scores import ReaderScores, ReadersPage
 from feedproxy.admin.probes import Probes
 from feedproxy.app import AdminHandler, App
-from feedproxy.telemetry.log_and_page_redaction import redact_text
+from feedproxy.telemetry.page_redaction import redact_text
 from feedproxy.web import templates
 
 logger = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 feed.
 
 RecentActivity observes refreshes, and logs those that no client waited for. Targets have their secrets, which views
-remove (log_and_page_redaction.py).
+remove (page_redaction.py).
 """
 
 import logging
@@ -16,8 +16,8 @@ from feedproxy.http import uri
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_and_page_redaction import View, redact_text
 from feedproxy.telemetry.log_format import printable, write_all
+from feedproxy.telemetry.page_redaction import View, redact_text
 
 logger = logging.getLogger("feedproxy.fetch")
 

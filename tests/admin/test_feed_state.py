@@ -13,7 +13,7 @@ from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.refresh_ahead import Later
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
-from feedproxy.telemetry.log_and_page_redaction import redact_text
+from feedproxy.telemetry.page_redaction import redact_text
 from tests.stages.admin import NOW, a_resource
 
 

@@ -4,7 +4,7 @@ from feedproxy.admin.pages.feed_state import detail_sentence
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.http.user_agent import product
 from feedproxy.settings import Settings
-from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
+from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.telemetry.recent_activity import FailedAddress, FetchActivity, RequestActivity, fetch_summary
 from feedproxy.web.templates import iso, plain_text
 

@@ -10,7 +10,7 @@ from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.feed_rules import Rule
 from feedproxy.settings import Settings, defaults, format_value
-from feedproxy.telemetry.log_and_page_redaction import View, redact_text
+from feedproxy.telemetry.page_redaction import View, redact_text
 
 SECRET = frozenset({"admin_token", "purge_fields"})
 """Options with a secret value, which the page does not show."""

@@ -22,7 +22,7 @@ from feedproxy.request.upstream_request import feed_id
 from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history
-from feedproxy.telemetry.log_and_page_redaction import View, redact_text
+from feedproxy.telemetry.page_redaction import View, redact_text
 from feedproxy.telemetry.traffic_history import DAY, HOUR, NO_TRAFFIC, History, TrafficCounts
 from feedproxy.web import templates
 

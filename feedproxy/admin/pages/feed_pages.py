@@ -27,7 +27,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.telemetry import recent_activity
-from feedproxy.telemetry.log_and_page_redaction import View, public_name
+from feedproxy.telemetry.page_redaction import View, public_name
 from feedproxy.web import templates
 
 PER_PAGE = 50

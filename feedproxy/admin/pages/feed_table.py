@@ -16,7 +16,7 @@ from feedproxy.proxy.service import Service
 from feedproxy.request.upstream_request import feed_id
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
-from feedproxy.telemetry.log_and_page_redaction import View
+from feedproxy.telemetry.page_redaction import View
 
 FEEDS_MAX = 20_000
 """Maximum number of feeds in the table, at about 4 KB each."""

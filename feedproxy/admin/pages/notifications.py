@@ -10,7 +10,7 @@ from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.notify.pings import ping_messages
 from feedproxy.notify.pings.sinks import PingSinks, site_ping_request
 from feedproxy.notify.subscription_table import State, Subscription
-from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
+from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 SHOWN_MAX = 1000

@@ -26,7 +26,7 @@ from feedproxy.request.url_mapping import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.subscriber_counts import CountView
-from feedproxy.telemetry.log_and_page_redaction import View, public_name, redact_text
+from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.web.templates import iso, plain_text
 
 

@@ -1,4 +1,4 @@
-"""Removal of secrets from addresses and texts for pages and logs."""
+"""Removal of secrets from addresses and texts on the operator's pages. log_format.py removes them from the log."""
 
 import re
 from typing import Any
