@@ -15,9 +15,9 @@ from feedproxy.http.message import Fields
 from feedproxy.store import lru_memory_store, resource_codec
 from feedproxy.store.lru_memory_store import MemoryStore
 from feedproxy.store.packing import memory_entry
-from feedproxy.store.packing.header_compression import compress_header, decompress_header
 from feedproxy.store.packing.interning import Interner
 from feedproxy.store.packing.memory_entry import memory_size
+from feedproxy.store.packing.resource_header_compression import compress_header, decompress_header
 from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import dump, dump_with_header, header_of, load, load_with_header
 from feedproxy.upstream import response_head_parser

@@ -1,15 +1,15 @@
 """Entry of a resource in memory: Python objects while the resource is used, and packed bytes at other times.
 
-The packed form is the compressed header (header_compression.py) and the bodies, instead of thirty objects. All callers
-get the same `Resource` object as long as any caller refers to it.
+The packed form is the compressed header (resource_header_compression.py) and the bodies, instead of thirty objects. All
+callers get the same `Resource` object as long as any caller refers to it.
 """
 
 from weakref import ref
 
 from feedproxy.cache.stored_response import Bodies
 from feedproxy.errors import StoreError
-from feedproxy.store.packing.header_compression import compress_header, decompress_header
 from feedproxy.store.packing.packed_sequences import PackedSequence
+from feedproxy.store.packing.resource_header_compression import compress_header, decompress_header
 from feedproxy.store.resource import Resource
 from feedproxy.store.resource_codec import header_of, restore
 
