@@ -33,7 +33,7 @@ class CountsWriter:
     """Writer of the counts, one feed after another. Requests may be counted between two feeds.
 
     If a product number is then assigned to another product, that product's readers are written with number 0, as
-    further products (product_names.py).
+    further products (product_name_numbers.py).
     """
 
     def __init__(self) -> None:
