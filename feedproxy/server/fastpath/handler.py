@@ -24,7 +24,7 @@ from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
-from feedproxy.server.fastpath.response_cache import FastPathCache, Interner
+from feedproxy.server.fastpath.response_cache import FastPathCache, TemplatePartInterner
 from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, prepare_head
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
@@ -74,7 +74,7 @@ class FastPathHandler:
         self._iteration_start = 0.0
         self._generation = self._clock_steps = 0
         self._connections = connections
-        self._interner = Interner()
+        self._interner = TemplatePartInterner()
         self._lines = self.access_logger.log_lines
         self._recent = self.access_logger.recent_hits
         self._clock = app.clock.now

@@ -35,7 +35,7 @@ SAMPLE_ONE_IN = 8
 """Number of further new values of which an AdmissionFilter records one, after SAMPLE_AFTER new values in a row."""
 
 INTERNED_MAX = 8192
-"""Maximum number of values in an Interner."""
+"""Maximum number of values in a TemplatePartInterner."""
 
 EVICTION_BATCH = 32
 """Number of entries of a full cache that are evicted at a time."""
@@ -74,7 +74,7 @@ class AdmissionFilter:
         return False
 
 
-class Interner:
+class TemplatePartInterner:
     """Cache that returns one object for equal values. It saves memory, because most lines of feeds are equal."""
 
     def __init__(self) -> None:
