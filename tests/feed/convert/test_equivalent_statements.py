@@ -5,10 +5,10 @@ import json
 import pytest
 
 from feedproxy.feed.channel import Cloud, Schedule
-from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed, Text
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.feed.parse.channel_parser import read as read_channel
+from tests.feed.convert.round_trip import written_and_read
 
 MODELS = ("rss", "rdf", "atom", "json")
 """Formats that are read back as the same model."""
@@ -36,13 +36,6 @@ def a_podcast(channel: str = "", item: str = "") -> Feed:
     )
     assert feed is not None
     return feed
-
-
-def written_and_read(feed: Feed, name: str) -> tuple[str, Feed]:
-    document = FORMATS[name].render(feed)
-    again = read(document)
-    assert again is not None
-    return document.decode(), again
 
 
 @pytest.mark.parametrize(

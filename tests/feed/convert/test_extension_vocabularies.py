@@ -8,6 +8,7 @@ from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
 from feedproxy.feed.convert.namespaces import RSS2
 from feedproxy.feed.convert.read.from_document import read
+from tests.feed.convert.round_trip import written_and_read
 
 IN_OTHER_WORDS = ("rdf", "atom")
 
@@ -36,13 +37,6 @@ def a_feed(channel: str = "", item: str = "") -> Feed:
     )
     assert feed is not None
     return feed
-
-
-def written_and_read(feed: Feed, name: str) -> tuple[str, Feed]:
-    document = FORMATS[name].render(feed)
-    again = read(document)
-    assert again is not None
-    return document.decode(), again
 
 
 @pytest.mark.parametrize("name", IN_OTHER_WORDS)
