@@ -178,8 +178,10 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
     _remove_log_events(proxy_master)
     app = app or App()
     bind_app(proxy_master, app)
-    proxy_master.addons.add(core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver())
-    proxy_master.addons.add(*default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig())
+    first = [core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver()]
+    addons = [*first, *default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig()]
+    # The chain gets all addons at once, because mitmproxy configures each addon in it again for each new option.
+    proxy_master.addons.chain += [proxy_master.addons.register(addon) for addon in addons]
     loaded = plan.loaded
     if loaded is None:
         specs = known_options(proxy_master)
