@@ -1,16 +1,15 @@
 """Shared configuration of all tests: settings of property tests, and the corpus of real and hostile feeds."""
 
-import functools
 import gc
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from mitmproxy import certs, optmanager
+
+from tests import cheap_mitmproxy
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
@@ -24,21 +23,8 @@ settings.load_profile("same")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Checking the CA's key takes 30 ms, and tests create a thousand proxies with the same key.
-certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)
-
-
-def _copy(option: Any, _: object) -> Any:
-    """Return a copy of an option of mitmproxy, without checking and formatting its parts again."""
-    made = object.__new__(type(option))
-    for name in option.__slots__:
-        value = getattr(option, name)
-        setattr(made, name, list(value) if isinstance(value, list) else value)
-    return made
-
-
-# mitmproxy copies all 137 options before each change of one option, and opening a proxy makes six changes.
-setattr(optmanager._Option, "__deepcopy__", _copy)  # noqa: B010 -- mypy permits no assignment to a method
+cheap_mitmproxy.cheapen_options_and_keys()
+cheap_mitmproxy.ignore_commands()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,6 +25,8 @@ from typing import IO, Any, cast
 from mitmproxy import certs
 from mitmproxy.options import CONF_BASENAME
 
+from tests import cheap_mitmproxy
+
 ROOT = Path(__file__).resolve().parents[2]
 MESSAGE_MAX = 200_000
 PASSED_MAX = 8
@@ -147,7 +149,7 @@ def authority_folder() -> tempfile.TemporaryDirectory[str]:
 def main(descriptor: int, authority: str, program: str) -> None:
     """Fork a process for every order until the tests end."""
     run = {"feedproxy": import_feedproxy, "mitmdump": import_mitmdump}[program]()
-    certs.load_pem_private_key = functools.cache(certs.load_pem_private_key)
+    cheap_mitmproxy.cheapen_options_and_keys()
     certs.CertStore.from_store(authority, CONF_BASENAME, 2048)
     # No collection of a forked process scans existing objects, because that would copy every memory page.
     gc.collect()
