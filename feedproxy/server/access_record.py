@@ -1,7 +1,6 @@
 """The record of one response to one client, for metrics, scores, recent activity and the log.
 
-mitmproxy's flows and the fast path make a record for each response, except for repeated hits of the fast path. A
-repeated hit has a log line that was formatted earlier, and increments a counter (fastpath/access_log.py).
+A repeated hit of the fast path has no record of its own (fastpath/access_log.py).
 """
 
 from dataclasses import dataclass, field
@@ -18,24 +17,21 @@ from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64
-"""Maximum number of field lines in a request that is scored. It limits memory, because the last request of each reader
-is stored with its score.
-"""
+"""Maximum number of field lines in a request that is scored. The last request of each reader is stored."""
 
 SCORED_LENGTH_MAX = 4096
-"""Maximum number of characters in the field values of a scored request: ten times what common feed readers send."""
+"""Maximum number of characters in the field values of a scored request, ten times what feed readers send."""
 
 CLIENT_GONE = "the client disconnected before the response"
-"""The reason in the log if the client disconnected before the response. The status in the log is 0."""
+"""The reason in the log if the client disconnected before the response. The status in the log is then 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessRecord:
     """The record of a response to a client.
 
-    `status` is 0 if no response was sent. `size` is the number of content bytes sent. For CONNECT, the request's target
-    is `host:port`. If `has_target` is false, the target is the path of a local page, or of a request that was refused
-    before its target was known.
+    `status` is 0 if no response was sent. `size` is the number of content bytes sent. `has_target` is false if the
+    target is only the path of a local page or of a refused request. The target of a CONNECT is `host:port`.
     """
 
     request: Request
@@ -49,7 +45,7 @@ class AccessRecord:
     """Fields of the response."""
     has_target: bool = True
     connect_result: str = ""
-    """Result of a CONNECT: `tunnel`, `intercept` or `refused`; empty for other methods."""
+    """Result of a CONNECT: `tunnel`, `intercept` or `refused`. Empty for other methods."""
     version: str = "HTTP/1.1"
     connection: str = ""
     """Identifier of the connection, or empty."""
@@ -61,7 +57,10 @@ class AccessRecord:
 
 
 def record_access(app: App, record: AccessRecord) -> str:
-    """Record a response in metrics, scores and recent activity. Return its log line, or "" if `log_format` is `off`."""
+    """Record a response in metrics, scores and recent activity, and return its log line.
+
+    The line is empty if `log_format` is `off`.
+    """
     request, entrance, cache = record.request, record.entrance, record.cache
     if record.connect_result:
         detail = cache.detail or ""

@@ -35,9 +35,7 @@ class Addon:
 
 
 class NotificationAddon[Part](Addon):
-    """An addon that adds an object of the type `Part`, such as a hub, to the notification service. The service calls
-    `make_part` when it is opened.
-    """
+    """An addon that adds a part, such as a hub, to the notification service."""
 
     def __init__(self) -> None:
         self._part: Part | None = None
@@ -47,14 +45,14 @@ class NotificationAddon[Part](Addon):
         self.app().notification_plugins[type(self).__name__] = self._add_part
 
     def make_part(self, notifications: NotificationService) -> Part:
-        """Make this addon's part, register the part's protocols with the service, and return the part."""
+        """Return the addon's part, and register its protocols with the service."""
         raise NotImplementedError
 
     def _add_part(self, notifications: NotificationService) -> None:
         self._part = self.make_part(notifications)
 
     def part(self) -> Part:
-        """Return the part that `make_part` made. The first use opens the notification service."""
+        """Return the addon's part. The first call opens the notification service."""
         _ = self.app().notifications
         assert self._part is not None
         return self._part

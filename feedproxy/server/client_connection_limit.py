@@ -8,15 +8,17 @@ from feedproxy.settings import Settings
 
 
 class ConnectionLimiter:
-    """Limiter of the connections of each client network. It stores the counted connections by client id."""
+    """Limiter of the connections of each client network."""
 
     def __init__(self) -> None:
         self._networks: dict[Hashable, str] = {}
         self._counts: dict[str, int] = {}
 
     def acquire_for_client(self, client: Hashable, peer: str, settings: Settings) -> bool:
-        """Count a client's connection, unless the peer is a trusted proxy. Return False if the network has reached its
-        limit."""
+        """Count a client's connection, unless the peer is a trusted proxy.
+
+        Return False if the client's network has reached its limit.
+        """
         limit = settings.max_connections_per_address
         if not limit or is_trusted_proxy(settings, peer):
             return True
@@ -33,8 +35,10 @@ class ConnectionLimiter:
             self.release(network)
 
     def acquire(self, network: str, limit: int) -> bool:
-        """Count a connection of a network. Return False if `limit` is reached. The caller must release each counted
-        connection."""
+        """Count a connection of a network. Return False if `limit` is reached.
+
+        The caller must release each counted connection.
+        """
         count = self._counts.get(network, 0)
         if count >= limit:
             return False

@@ -1,9 +1,7 @@
 """Access log, metrics and reader counts of the fast path.
 
-The log line of a cached hit stays the same while the response is not rewritten for a new age. The line is therefore
-formatted once for each client and each hit state (proxy/repeated_hit.py). Lines are written in batches. Hits are
-counted in the response templates (response_template.py). The counts are added to the metrics once a second, and when
-the metrics are read.
+The log line of a cached hit is formatted once for each client and each hit state (proxy/repeated_hit.py). Lines are
+written in batches. Counts of hits are added to the metrics once a second, and when the metrics are read.
 """
 
 import asyncio
@@ -31,30 +29,25 @@ from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 logger = logging.getLogger(ACCESS_LOGGER)
 
 FLUSH_INTERVAL: Seconds = 0.05
-"""Longest time in seconds for which a log line is buffered. One write per line would take a fifth of a request's CPU
-time."""
+"""Longest time for which a log line is buffered, in seconds."""
 
 CLIENTS_MAX = 8192
 """Maximum number of cached client identities."""
 
 FLUSH_THRESHOLD = 512
-"""Number of buffered log lines that triggers an immediate flush, before FLUSH_INTERVAL ends."""
+"""Number of buffered log lines that triggers an immediate flush."""
 
 CACHED_LINES_MAX = 32_768
-"""Maximum number of cached log lines over all templates together. At the limit, the oldest are dropped.
-
-Without this limit, a client that requests each feed with ever new User-Agents could fill the memory.
-"""
+"""Maximum number of cached log lines of all templates together. At the limit, the oldest are dropped."""
 
 DROP_BATCH = 4096
-"""Maximum number of expired log lines that are dropped in the check of each second, which takes at most a millisecond.
-Each new line that is cached also drops one expired line."""
+"""Maximum number of expired log lines that are dropped in one second's check, in at most a millisecond."""
 
 
 class ClientIdentity(NamedTuple):
     """The names of a client in the log and in the subscriber counts.
 
-    `quoted` is the User-Agent in quotation marks for the log. `pseudonym_text` is the pseudonym in hexadecimal.
+    `quoted` is the User-Agent in quotation marks. `pseudonym_text` is the pseudonym in hexadecimal.
     """
 
     user_agent: str
@@ -62,11 +55,11 @@ class ClientIdentity(NamedTuple):
     pseudonym: Pseudonym
     pseudonym_text: str
     key: tuple[str, bytes]
-    """Address and User-Agent line. Templates cache the client's log line under this key."""
+    """Address and User-Agent line of the client. Templates cache the client's log line under this key."""
 
 
 class AccessLogger:
-    """Logger of fast-path responses. It also counts responses in the metrics, and reads of feeds for each reader."""
+    """Logger of fast-path responses, which also counts responses and reads of feeds."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -76,13 +69,11 @@ class AccessLogger:
         """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of responses logged so far. Responses logged by `log` count twice, which does no harm: only the
-        schedule of garbage collections uses the number.
-        """
+        """Number of logged responses, for the schedule of garbage collections. `log` counts a response twice."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
-        """One pair for each cached log line: the instant until which the line is valid, and its template."""
+        """The instant until which each cached log line is valid, with its template."""
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
@@ -93,8 +84,7 @@ class AccessLogger:
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
         """Return the log line of a client's first hit in the template's current hit state, and record the read.
 
-        A read less than REPEAT seconds after the same reader's last recorded read is not recorded, because both count
-        as one poll. Recording would take a third of the time of this hit (benchmark row "10,000 feeds").
+        A read less than REPEAT seconds after the reader's last recorded read is not recorded: both count as one poll.
         """
         client = self._identify(address, user_agent_line, now)
         if template.shared.schedule is not None:
@@ -171,7 +161,7 @@ class AccessLogger:
         self.log_lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
-        """Flush within FLUSH_INTERVAL. Flush now if FLUSH_THRESHOLD lines are buffered, or if the proxy drains."""
+        """Flush within FLUSH_INTERVAL, or now with FLUSH_THRESHOLD buffered lines or if the proxy drains."""
         if len(self.log_lines) >= FLUSH_THRESHOLD or self._app.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:
@@ -187,7 +177,7 @@ class AccessLogger:
             write_all(logger, enabled_lines)
 
     def drop_expired_lines(self, now: Instant) -> None:
-        """Drop cached log lines that are no longer valid, at most DROP_BATCH lines."""
+        """Drop expired log lines from the cache, at most DROP_BATCH."""
         for _ in range(DROP_BATCH):
             if not self._cached_lines or self._cached_lines[0][0] >= now:
                 return
@@ -203,7 +193,7 @@ class AccessLogger:
             template.drop_log_lines()
 
     def flush_counters(self) -> None:
-        """Add the counts to the metrics and the last hits to the recent activity."""
+        """Add the counts to the metrics, and the last hits to the recent activity."""
         for now, template, hit_state, user_agent_line in self.recent_hits:
             user_agent = user_agent_line.partition(b":")[2].strip(b" \t").decode("latin-1")[:LENGTH_MAX]
             target = to_public(template.target, self._app.settings)
@@ -227,7 +217,7 @@ class AccessLogger:
                 self._app.metrics.count_hits(entrance, status, detail or "", size, count)
 
     def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
-        """Add a hit to the live scores. The request fields are those of the template, except for the User-Agent."""
+        """Add a hit to the live scores. Its fields are those of the template, with the client's User-Agent."""
         shared = template.shared
 
         def make_poll(number: int) -> Poll:
@@ -249,6 +239,6 @@ class AccessLogger:
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """Parse field lines and return the fields."""
+    """Return the fields in these lines."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

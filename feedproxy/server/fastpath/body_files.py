@@ -1,20 +1,19 @@
 """Files in memory with large bodies that are requested often. The kernel sends them without a copy (sendfile).
 
-The copy of a body of 60 KB into the socket takes a fifth of a hit (benchmark row "60 KB identity keep-alive"). A body
-below BODY_MIN gains nothing. A file is a second copy of its body, so that all files together are limited.
+The copy of a body of 60 KB into the socket takes a fifth of a hit (benchmark row "60 KB identity keep-alive").
 """
 
 import contextlib
 import os
 
 BODY_MIN = 32_768
-"""Smallest size in bytes of a body that gets a file. At 12 KB, sendfile takes as long as a copy."""
+"""Minimum size of a body with a file, in bytes. At 12 KB, sendfile takes as long as a copy."""
 
 REQUESTS_MIN = 8
 """Number of requests within a second after which a body gets a file. Making the file takes as long as three hits."""
 
 SIZE_MAX = 4 * 1024 * 1024
-"""Largest size in bytes of all files together. With BODY_MIN, this also limits the number of descriptors to 128."""
+"""Maximum size of all files together, in bytes. With BODY_MIN, the number of descriptors is at most 128."""
 
 
 class BodyFiles:
@@ -28,7 +27,7 @@ class BodyFiles:
         """Requests since the last call of `close_unused`, by the id of the body."""
 
     def descriptor(self, body: bytes) -> int | None:
-        """Count a request for a body. Return the descriptor of its file, or None if it has none."""
+        """Count a request for a body, and return the descriptor of its file, or None without a file."""
         key = id(body)
         count = self._requests[key] = self._requests.get(key, 0) + 1
         file = self._files.get(key)
@@ -50,7 +49,7 @@ class BodyFiles:
         return None
 
     def close_unused(self) -> None:
-        """Close the files without a request since the last call. Data that the kernel is sending is not affected."""
+        """Close the files without a request since the last call."""
         for key in self._files.keys() - self._requests.keys():
             body, descriptor = self._files.pop(key)
             self.size -= len(body)

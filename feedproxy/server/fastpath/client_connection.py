@@ -11,23 +11,25 @@ from typing import Any
 from feedproxy.server.fastpath.body_files import BODY_MIN
 
 READ_SIZE = 8_192
-"""Bytes per read: more than the request head of any common feed reader."""
+"""Bytes per read: more than the request head of common feed readers."""
 
 _INPUT_SIZE = bytearray(4)
-"""Buffer in which the system call FIONREAD returns the number of unread bytes. All connections share it."""
+"""Buffer for the result of FIONREAD, which all connections share: the number of unread bytes."""
 
 
 class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
-    `address` is the client's address. It is empty for a trusted proxy, where each request names its client. `network`
-    is the key under which the connection is counted (client_connection_limit.py). `unparsed` contains input bytes
-    without a response yet, and `unsent` contains output bytes that the socket has not accepted yet. Input is read only
-    if nothing is unsent and no `task` is running. A connection therefore buffers at most one response. `has_deadline`
-    is true while the request head has a deadline. `read_paused` is true if input has arrived that must not be read yet.
-    `has_read_all` is true if the last read returned less than READ_SIZE bytes, and no event was awaited since.
-    `closes` is true if the current response is the last one. `lingering` is true after the last response, when input is
-    discarded.
+    * `address` is the client's address, or empty for a trusted proxy.
+    * `network` is the key under which the connection is counted (client_connection_limit.py).
+    * `unparsed` contains input bytes without a response yet.
+    * `unsent` contains output bytes that the socket has not accepted yet.
+    * `task` is the running task for a request. Input is read only without a task and without unsent bytes.
+    * `has_deadline` is true while the request head has a deadline.
+    * `read_paused` is true if input has arrived that must not be read yet.
+    * `has_read_all` is true if the last read was shorter than READ_SIZE, and no event was awaited since.
+    * `closes` is true if the current response is the last.
+    * `lingering` is true after the last response, when input is discarded.
     """
 
     __slots__ = (
@@ -104,10 +106,10 @@ class ClientConnection:
         return False
 
     def _send_last(self, head: bytes, body: bytes) -> int:
-        """Send the last response of the connection. Return the number of bytes sent. Raises OSError.
+        """Send the last response of the connection, and return the number of bytes sent. Raises OSError.
 
-        The kernel keeps the last packet until the socket is closed, and sends it together with the FIN. One packet less
-        saves up to a fifth of the CPU time of a connection (benchmark row "304, one connection per request").
+        The kernel sends the last packet together with the FIN, which saves up to a fifth of the CPU time of a
+        connection (benchmark row "304, one connection per request").
         """
         client_socket = self._borrow_socket()
         try:
@@ -116,7 +118,8 @@ class ClientConnection:
             client_socket.detach()
 
     def _send_file(self, head: bytes, body: bytes, file: int) -> int:
-        """Send a response with the body in a file (body_files.py). Return the number of bytes sent. Raises OSError."""
+        """Send a response with the body in a file (body_files.py), and return the number of bytes sent. Raises
+        OSError."""
         client_socket = self._borrow_socket()
         try:
             sent = client_socket.send(head, socket.MSG_MORE)
@@ -128,10 +131,10 @@ class ClientConnection:
         return sent
 
     def _borrow_socket(self) -> socket.SocketType:
-        """Return a socket object with this connection's descriptor. The caller must detach it.
+        """Return a socket object with the connection's descriptor. The caller must detach it.
 
-        With all arguments given, the constructor makes no system call. The address family may be wrong, and the methods
-        that are used here ignore it.
+        The address family may be wrong, which the methods used here ignore. With all arguments given, the constructor
+        makes no system call.
         """
         return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
 
@@ -154,8 +157,10 @@ class ClientConnection:
         return any(_INPUT_SIZE)
 
     def discard(self) -> bool | None:
-        """Discard available input. Return True if some was discarded, None if none has arrived, False at the end of
-        input. Raises OSError."""
+        """Discard available input, and return True if there was some. Raises OSError.
+
+        Return None if no input has arrived, and False at the end of input.
+        """
         try:
             return bool(os.read(self.fd, READ_SIZE))
         except BlockingIOError:
@@ -171,12 +176,11 @@ class ClientConnection:
             client_socket.detach()
 
     def send_close(self) -> bool:
-        """Send the protocol's closing message, if it has one. Return False if a part of it remains unsent. Raises
-        OSError."""
+        """Send the protocol's closing message. Return False if a part of it remains unsent. Raises OSError."""
         return True
 
     def detach_socket(self) -> socket.socket:
-        """Return a socket object with this connection's descriptor. The caller must close it."""
+        """Return a socket object with the connection's descriptor. The caller must close it."""
         return socket.socket(fileno=self.fd)
 
     def close(self) -> None:

@@ -1,12 +1,8 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
-OpenSSL works on two memory buffers, which a connection fills and empties when the listener's epoll reports events. A
-request takes one read and one write, independent of the number of its records. The end of the handshake is read
-together with the first request. The session ticket is sent together with the first response, and close_notify with the
-last.
-
+OpenSSL works on two memory buffers. A request takes one read and one write, independent of the number of its records.
 Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets
-(tls_relay_to_mitmproxy.py). Sessions are resumed by tickets, and a ticket is valid only for the process that issued it
+(tls_relay_to_mitmproxy.py). Sessions are resumed by tickets, each valid only for the process that issued it
 (docs/decisions/tls-sessions-per-worker.md).
 """
 
@@ -24,14 +20,13 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.tls_relay_to_mitmproxy import TlsRelay
 
 RECORD_MAX = 16_384
-"""Largest TLS record in bytes (RFC 8446, section 5.1)."""
+"""Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Bytes per read. All of them are decrypted at once, because the epoll would not report decrypted bytes that remain."""
+"""Bytes per read. All are decrypted at once, because the epoll does not report decrypted bytes."""
 
 ENCRYPT_BATCH = 131_072
-"""Number of bytes that are encrypted at a time, and largest number of encrypted bytes that wait in memory for a slow
-client. Encrypted bytes belong to one connection, while the plain response is shared by all."""
+"""Number of bytes that are encrypted at a time, and maximum number of encrypted bytes that wait for a slow client."""
 
 BATCHES_PER_WRITE = 8
 """Number of encrypted batches that are sent to one client before other connections are served. Sending them takes about
@@ -46,15 +41,17 @@ handshake are longer than LOW_WATER_MARK.
 """
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
-"""Seconds between two checks of the certificate files. A renewed certificate needs no restart."""
+"""Seconds between two checks of the certificate files for a renewal."""
 
 
 class ReloadingCertificate:
-    """A certificate and its key, which are reloaded when their files change."""
+    """A certificate and its key, reloaded when their files change."""
 
     def __init__(self, certificate: str, key: str) -> None:
-        """Load the certificate. Raises UsageError if the files are invalid. If `key` is empty, the file `certificate`
-        contains the key."""
+        """Load the certificate. Raises UsageError if the files are invalid.
+
+        If `key` is empty, the file `certificate` contains the key.
+        """
         self.name = certificate
         self._certificate = Path(certificate).expanduser()
         self._key = Path(key).expanduser() if key else None
@@ -66,7 +63,7 @@ class ReloadingCertificate:
         return self._change_times() != self._loaded
 
     def reload(self) -> None:
-        """Load the files. Raises UsageError if they are invalid; the previous certificate then stays in use."""
+        """Load the files. Raises UsageError if the files are invalid. The previous certificate then stays in use."""
         self._loaded = self._change_times()
         try:
             self.context = self._load()
@@ -76,8 +73,7 @@ class ReloadingCertificate:
     def _load(self) -> ssl.SSLContext:
         """Return a new context with the certificate and the key. Raises OSError.
 
-        The files are not loaded into the context in use: if the key were invalid, that context would be left with the
-        new certificate and without its key.
+        An invalid key would leave the context in use with the new certificate and no key.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -96,19 +92,13 @@ class ReloadingCertificate:
 
 
 def set_low_water_mark(listen_socket: socket.socket) -> None:
-    """Set LOW_WATER_MARK for all connections that this socket accepts.
-
-    If the system refuses the option, the first request of a connection takes one more wake-up.
-    """
+    """Set LOW_WATER_MARK for all connections that this socket accepts, if the system permits the option."""
     with contextlib.suppress(OSError):
         listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_MARK)
 
 
 class TlsConnection(ClientConnection):
-    """A TLS connection. Input advances the handshake until it is complete.
-
-    The socket has LOW_WATER_MARK (`set_low_water_mark`).
-    """
+    """A TLS connection with LOW_WATER_MARK. Input advances the handshake until it is complete."""
 
     __slots__ = (
         "_close_sent",
@@ -155,7 +145,7 @@ class TlsConnection(ClientConnection):
             self._has_low_water_mark = False
 
     def _set_option(self, level: int, option: int, value: int) -> None:
-        """Set a socket option. A system that refuses the option has its default, with which the connection works."""
+        """Set a socket option, if the system permits the option."""
         client_socket = self._borrow_socket()
         try:
             with contextlib.suppress(OSError):
@@ -164,7 +154,7 @@ class TlsConnection(ClientConnection):
             client_socket.detach()
 
     def _handshake(self) -> None:
-        """Continue the handshake. If it fails, an alert is sent. Raises OSError."""
+        """Continue the handshake. A failed handshake sends an alert. Raises OSError."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -187,7 +177,7 @@ class TlsConnection(ClientConnection):
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """Return all input that can be decrypted, None if there is none yet, or b"" at the end. Raises OSError."""
+        """Return all input that can be decrypted, None without input, or b"" at the end. Raises OSError."""
         data = b""
         try:
             while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):
@@ -257,8 +247,7 @@ class TlsConnection(ClientConnection):
         return self._send_outgoing()
 
     def detach_socket(self) -> socket.socket:
-        """Return one end of a socket pair. A TlsRelay copies between the TLS connection and the other end. Raises
-        OSError."""
+        """Return one end of a socket pair. A TlsRelay connects the other end to the TLS connection. Raises OSError."""
         self.remove_low_water_mark()
         near, far = socket.socketpair()
         TlsRelay(copy(self), near)  # the listener keeps this object, and clears its descriptor

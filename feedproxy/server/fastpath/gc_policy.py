@@ -1,14 +1,11 @@
 """Schedule of Python's garbage collections.
 
-A full collection takes 0.1 s, or one second with a million stored feeds. During this time no client is answered.
-Reference counting frees nearly everything, so that little garbage accumulates. Therefore a full collection runs only
-while clients are idle, after memory has doubled, or every six hours. Python itself collects new objects, in less than a
-millisecond.
+No client is answered during a full collection: 0.1 s, or one second with a million stored feeds. A full collection
+therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself collects new
+objects, in less than a millisecond.
 
-All objects that survive a full collection, or the start, are excluded from later collections (gc.freeze). After memory
-has grown by a fortieth, a *recent* collection searches only the objects created since the last collection. It takes
-some milliseconds, also with a full store, because the stored feeds are excluded. It finds the garbage of connections
-that began and ended since the last collection.
+Objects that survive a full collection are excluded from later collections (gc.freeze). A *recent* collection searches
+only the objects since the last collection, in some milliseconds. It runs after memory has grown by a fortieth.
 """
 
 import ctypes
@@ -22,16 +19,14 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Seconds
 
 YOUNG_THRESHOLD = 500
-"""Number of new objects after which Python collects the young generation. This takes 0.3 ms, and the next collection,
-of the middle generation, 0.6 ms."""
+"""Number of new objects after which Python collects the young generation, in 0.3 ms."""
 
 MIDDLE_THRESHOLD = 0
-"""Number of collections of the young generation that must be exceeded before the next collection is of the middle
-generation. With 0, every second collection is of the middle generation."""
+"""Number of young collections after which Python collects the middle generation. With 0, every second collection is of
+the middle generation."""
 
 NEVER = 1_000_000
-"""Number of collections of the middle generation before Python itself collects older objects. It is never reached:
-the next recent or full collection comes first."""
+"""Number of middle collections before Python itself collects older objects. The number is never reached."""
 
 IDLE_AFTER: Seconds = 2
 """Seconds without a request after which clients count as idle."""
@@ -43,25 +38,26 @@ FULL_INTERVAL: Seconds = 21_600
 """Seconds after which a full collection runs even if clients are not idle."""
 
 FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
-"""Growth of the resident memory since the last full collection, as a fraction and in bytes, after which a full
-collection runs even if clients are not idle. The larger of the two applies. The fraction exceeds the growth by 80 % in
-the first minute after a start with a million feeds, while the refresh schedule is built."""
+"""Growth of the resident memory after which a full collection runs, as a fraction and in bytes.
+
+The larger of the two applies. The growth counts from the last full collection. The fraction exceeds the growth by 80 %
+in the first minute after a start with a million feeds.
+"""
 
 RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
-"""Growth of the resident memory since the last collection, as a fraction and in bytes, after which a recent collection
-runs. The larger of the two applies. Some connections through mitmproxy leave kilobytes of garbage, so that a client
-could otherwise fill the memory."""
+"""Growth of the resident memory after which a recent collection runs, as a fraction and in bytes.
+
+The larger of the two applies. The growth counts from the last collection.
+"""
 
 RECENT_INTERVAL: Seconds = 600
-"""Seconds after which a recent collection runs even if memory has not grown. The interval limits the number of objects
-that a collection has to search."""
+"""Seconds after which a recent collection runs even if memory has not grown."""
 
 INTERVAL_MIN: Seconds = 60
-"""Minimum seconds between two full collections, and between two recent ones, also if memory keeps growing."""
+"""Minimum seconds between two full collections, and between two recent collections."""
 
 TIME_SHARE_MAX = 0.001
-"""Largest share of the time that full collections, or recent ones, take while memory keeps growing. After a collection
-of 0.1 s, the next one of its kind runs 100 s later at the earliest."""
+"""Maximum fraction of the time for full collections, and for recent collections, while memory keeps growing."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -71,10 +67,7 @@ _C_LIBRARY = ctypes.CDLL(None)
 
 
 def trim() -> None:
-    """Return unused heap memory to the system, if the C library has malloc_trim. 50 MB take about 0.3 ms.
-
-    free() returns only memory at the end of the heap. Under mixed load, free pages lie between used ones.
-    """
+    """Return unused heap memory to the system, if the C library has malloc_trim."""
     if (malloc_trim := getattr(_C_LIBRARY, "malloc_trim", None)) is not None:  # exists in glibc, not in musl or macOS
         malloc_trim(0)
 
@@ -92,8 +85,7 @@ def resident_memory() -> int:
 def without_collections() -> Iterator[None]:
     """Run no collections in a `with` block that loads many objects, and exclude these objects from later collections.
 
-    Python would search all objects several times while their number grows. The garbage that imported modules left is
-    freed first.
+    Python would search all objects several times while their number grows.
     """
     gc.collect()
     gc.disable()
@@ -107,7 +99,7 @@ def without_collections() -> Iterator[None]:
 def freeze_startup_objects() -> None:
     """Exclude all present objects from later garbage collections, and set the thresholds of Python's own collections.
 
-    Python itself then collects only new objects. A GcScheduler runs all other collections.
+    A GcScheduler runs all collections of older objects.
     """
     gc.collect()
     gc.freeze()
@@ -115,8 +107,11 @@ def freeze_startup_objects() -> None:
 
 
 class GcScheduler:
-    """Scheduler of recent and full garbage collections. The caller calls `maybe_collect` every second. Times are those
-    of the event loop. `memory` returns the bytes of the process, and `clock` measures the duration of a collection."""
+    """Scheduler of recent and full garbage collections. The caller calls `maybe_collect` every second.
+
+    Times are those of the event loop. `memory` returns the bytes of the process. `clock` measures the duration of a
+    collection.
+    """
 
     def __init__(
         self,
@@ -135,7 +130,9 @@ class GcScheduler:
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
         """Run a collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
-        `responses` is the number of responses sent so far."""
+
+        `responses` is the number of responses sent so far.
+        """
         if responses != self._responses:
             self._responses, self._last_response = responses, now
         is_full = self._is_full_due(now)
@@ -163,7 +160,7 @@ class GcScheduler:
         return self._recent.has_grown(now, self._memory, RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN)
 
     def _collect(self, *, is_full: bool) -> Seconds:
-        """Collect garbage and exclude the survivors from later recent collections. Return the duration in seconds."""
+        """Collect garbage, exclude the survivors from later recent collections, and return the duration in seconds."""
         began = self._clock()
         if is_full:
             gc.unfreeze()
@@ -181,10 +178,12 @@ class _Collection:
     memory: int
 
     def may_repeat(self, now: Seconds) -> bool:
-        """Return True if the next collection of this kind may run: see INTERVAL_MIN and TIME_SHARE_MAX."""
+        """Return True if the next collection of this kind may run, by INTERVAL_MIN and TIME_SHARE_MAX."""
         return now - self.at >= max(INTERVAL_MIN, self.duration / TIME_SHARE_MAX)
 
     def has_grown(self, now: Seconds, memory: Callable[[], int], share: float, minimum: int) -> bool:
-        """Return True if the next collection may run, and memory has grown enough since the last one: by the larger of
-        `minimum` bytes and the fraction `share`."""
+        """Return True if the next collection may run and memory has grown enough since the last.
+
+        The growth must exceed `minimum` bytes and the fraction `share`.
+        """
         return self.may_repeat(now) and memory() - self.memory > max(minimum, share * self.memory)

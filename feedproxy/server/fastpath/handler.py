@@ -1,8 +1,8 @@
 """Request handler of the fast path.
 
-A request with the same bytes as an earlier one is answered from the cache without parsing. Other requests are parsed
-(request_head.py) and looked up by key. A miss calls the service, as mitmproxy's flows do (flow_handler.py). A request
-that is not a plain GET or HEAD for a feed is handed off to mitmproxy, together with all bytes that were read.
+A request with the same bytes as an earlier request is answered from the cache without parsing. Other requests are
+parsed (request_head.py) and looked up by key. A miss calls the service. A request that is not a plain GET or HEAD for a
+feed is handed off to mitmproxy, together with all bytes that were read.
 """
 
 import asyncio
@@ -34,11 +34,10 @@ from feedproxy.upstream.own_urls import may_be_own
 logger = logging.getLogger(__name__)
 
 NOT_LOGGED = "\0"
-"""Placeholder for a missing log line. No log line contains a null character."""
+"""Placeholder for a missing log line."""
 
 CACHEABLE_HEAD_MAX = 2048
-"""Largest request head in bytes that is cached: several times what feed readers send. Longer heads always go to the
-service."""
+"""Maximum size of a cached request head, in bytes. Longer heads go to the service."""
 
 
 class ConnectionOwner(Protocol):
@@ -85,7 +84,7 @@ class FastPathHandler:
     def start_iteration(self) -> None:
         """Read the clock, and update the generation, a number that changes with settings and stored responses.
 
-        A template with another generation is checked again before its next use.
+        A template of another generation is checked before its next use.
         """
         now = self._clock()
         if now < self.now:
@@ -156,8 +155,7 @@ class FastPathHandler:
         return self._send_cached(connection, template, head.user_agent)
 
     def _is_current(self, template: ResponseTemplate) -> bool:
-        """Update the time-dependent fields of a template if necessary. Return False if the template is no longer
-        valid."""
+        """Update the time-dependent fields of a template. Return False if the template is no longer valid."""
         if template.generation != self._generation:
             target = template.target
             shared = template.shared
@@ -205,8 +203,7 @@ class FastPathHandler:
         return False
 
     def run_housekeeping(self, tables: Iterable[FastPathCache]) -> None:
-        """Flush the counters to the metrics, and remove invalid templates, expired log lines and unused files. The
-        listener calls this method once a second."""
+        """Flush the counters, and remove invalid templates, expired log lines and unused files."""
         self.access_logger.flush_counters()
         self.access_logger.drop_expired_lines(self._clock())
         for cache in tables:
@@ -385,7 +382,7 @@ class FastPathHandler:
 
 
 def _response_body(response: Response, method: str) -> bytes:
-    """Return the content to send. It is empty for HEAD, 204 and 304 (RFC 9110, section 6.4.1)."""
+    """Return the content to send, empty for HEAD, 204 and 304 (RFC 9110, section 6.4.1)."""
     return b"" if method == "HEAD" or response.status in (204, 304) else response.body
 
 

@@ -1,9 +1,8 @@
 """Hand-off of connections to mitmproxy, and their return.
 
-On hand-off, mitmproxy's handler gets the socket and the bytes that were read, as if it had accepted the connection
-itself. The connection returns to the fast path when the next plain request arrives while mitmproxy is idle. For the
-return, the descriptor is duplicated. mitmproxy's handler sees the end of its own connection and cleans up, while the
-client's connection stays open.
+mitmproxy's handler gets the socket and the bytes that were read. The connection returns to the fast path with the next
+plain request while mitmproxy is idle. For the return, the descriptor is duplicated: mitmproxy's handler sees the end of
+its connection, and the client's connection stays open.
 """
 
 import asyncio
@@ -23,8 +22,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 class PeerAddress:
     """The peer's address and the local address of a connection.
 
-    `secure` is true if TLS ends before this socket. The socket is then one end of a pair, and does not have these
-    addresses itself.
+    `secure` is true if TLS ends before this socket. The socket is then one end of a pair without these addresses.
     """
 
     address: str
@@ -111,7 +109,7 @@ async def hand_off(
 ) -> None:
     """Let mitmproxy's `handle` continue a connection of which `data` has been read.
 
-    When mitmproxy no longer needs the connection, `take_back` is called with it.
+    `take_back` is called with the connection when mitmproxy no longer needs it.
     """
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)

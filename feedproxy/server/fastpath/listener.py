@@ -1,9 +1,8 @@
-"""Listener of the fast path: client connections on an epoll of its own, which is nested in the event loop's.
+"""Listener of the fast path: client connections on its own epoll, which is nested in the event loop's.
 
-The event loop watches one file descriptor, which is readable if any connection is. One callback then serves all ready
-connections with plain reads and writes, without a transport, protocol or task for each. A connection that arrives with
-its request (TCP_DEFER_ACCEPT) and closes after the response is accepted, read, answered and closed in one callback. It
-is never registered with the epoll. Fetches and mitmproxy's connections share the event loop.
+One callback of the event loop serves all ready connections with plain reads and writes. A connection that arrives with
+its request (TCP_DEFER_ACCEPT) and closes after the response is served in one callback, and never registered with the
+epoll.
 """
 
 import asyncio
@@ -43,22 +42,24 @@ from feedproxy.upstream.origin_client import CONNECTIONS
 logger = logging.getLogger("feedproxy")
 
 POLLS_PER_CALL = 4
-"""Maximum number of epoll polls in one callback. Under load, several polls share the cost of entering the callback."""
+"""Maximum number of epoll polls in one callback."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Maximum number of connections accepted for one event, from the second poll of a callback on. In the first poll only
-one is accepted: under light load no second connection waits, and a second call of accept would only cost time."""
+"""Maximum number of connections accepted for one event, from the second poll of a callback on.
+
+The first poll accepts one connection, because under light load no second connection waits.
+"""
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIME: Seconds = 5
-"""Seconds for which input after the last response of a connection is discarded. Then the connection is closed, even if
-input still arrives."""
+"""Seconds for which input after the last response of a connection is discarded before the connection is closed."""
 ACCEPT_PAUSE: Seconds = 1
-"""Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
+"""Seconds without new connections after the process has run out of file descriptors or memory."""
 RESERVED = CONNECTIONS.slots + DESCRIPTORS_RESERVED
-"""Number of file descriptors that idle client connections leave free: for all exchanges with origins that may be in
-progress, and for the rest that these exchanges leave free. If a new client gets one of the last RESERVED descriptors,
-idle connections are closed."""
+"""Number of file descriptors that idle client connections leave free for exchanges with origins.
+
+If a new client gets one of the last RESERVED descriptors, idle connections are closed.
+"""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
@@ -93,11 +94,13 @@ class Listener:
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         # With a low limit, clients keep half of the descriptors.
         self._reserved_from = max(limit - RESERVED, limit // 2) if limit != resource.RLIM_INFINITY else sys.maxsize
-        """Lowest file descriptor at which a new client connection causes idle ones to be closed (RESERVED)."""
+        """Lowest file descriptor at which a new client connection causes idle connections to be closed (RESERVED)."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """Deadline of each connection on the loop's clock, and its kind: True for the sending of a response, False for
-        the arrival of a request head."""
+        """Deadline of each connection on the loop's clock, and its kind.
+
+        True means the sending of a response, and False the arrival of a request head.
+        """
         size = app.settings.memory.hits
         first = FastPathCache(size)
         self._caches = {False: first, True: FastPathCache(size, first)}
@@ -166,7 +169,7 @@ class Listener:
             self._update_header_deadline(connection)
 
     def _update_header_deadline(self, connection: ClientConnection) -> None:
-        """Set the deadline of a request head or handshake that has begun, or clear it if none is in progress."""
+        """Set the deadline of a request head or handshake in progress, or clear the deadline without one."""
         if connection.fd < 0 or connection.unsent or connection.task is not None:
             return
         is_incomplete = connection.unparsed or connection.handshake_pending
@@ -230,7 +233,7 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count a new connection and return it. Return None if a limit refuses it, or if it is already lost."""
+        """Count a new connection and return it, or None if a limit refuses the connection or it is lost."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -304,10 +307,9 @@ class Listener:
     def lingering_close(self, connection: ClientConnection) -> None:
         """Close a connection after the client has had time to receive the last response.
 
-        "If a server performs an immediate close of a TCP connection, there is a significant risk that the client will
-        not be able to read the last HTTP response." -- RFC 9112, section 9.6. If input is unread, this method shuts
-        down the sending side first, and discards input for LINGERING_TIME seconds. For a response that is sent at
-        once, the length of the last read tells whether input is unread, as in nginx. This saves a system call.
+        With unread input, the sending side is shut down first, and input is discarded for LINGERING_TIME seconds: "If a
+        server performs an immediate close of a TCP connection, there is a significant risk that the client will not be
+        able to read the last HTTP response." -- RFC 9112, section 9.6.
         """
         if connection.fd < 0:
             return
@@ -361,7 +363,7 @@ class Listener:
         return True
 
     def _close_idle(self) -> bool:
-        """Close the connections that have been idle for longest, a thirty-second of the idle ones but at least one.
+        """Close the connections that have been idle for longest: a thirty-second of the idle ones, at least one.
 
         Return False if none is closed.
         """
@@ -400,8 +402,7 @@ class Listener:
         self.tick(self._loop.time())
 
     def tick(self, now: Seconds) -> None:
-        """Close connections after their deadline, and run housekeeping. Called once a second with the loop's time
-        `now`."""
+        """Close connections after their deadline, and run housekeeping. `now` is the loop's time."""
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now
@@ -427,8 +428,10 @@ class Listener:
         self._close_when_idle()
 
     def reload_certificate(self) -> None:
-        """Load the certificate again for new connections, and log the result. If its files are invalid, the previous
-        certificate stays in use."""
+        """Load the certificate again for new connections, and log the result.
+
+        If its files are invalid, the previous certificate stays in use.
+        """
         if self._certificate is None:
             return
         try:

@@ -1,9 +1,8 @@
 """Service of client connections between two callbacks of the event loop.
 
 asyncio serves connections once per iteration, and an iteration runs all ready callbacks. With twenty concurrent
-refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. Therefore this module replaces the
-loop's ready queue. If the connections were last served more than PREEMPT_AFTER seconds ago, the queue serves them
-before the next callback. A hit then waits for one callback.
+refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. This module replaces the loop's ready
+queue by one that serves the connections every PREEMPT_AFTER seconds, so a hit waits for one callback.
 """
 
 import asyncio
@@ -18,8 +17,7 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
-"""Seconds for which connections may wait while callbacks run. A check of the connections takes a fiftieth of this time.
-"""
+"""Seconds for which connections may wait while callbacks run."""
 
 type Callback = Callable[[], None]
 
@@ -33,8 +31,7 @@ class PreemptibleReadyQueue(deque[Any]):
         self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
-        """Return the loop's next handle. Serve the connections first, if they were last served more than PREEMPT_AFTER
-        seconds ago."""
+        """Return the loop's next handle. Serve the connections first, if PREEMPT_AFTER seconds have passed."""
         handle = super().popleft()
         if time.monotonic() >= self._next_call:
             own_callback = getattr(handle, "_callback", None)
@@ -50,9 +47,9 @@ class PreemptibleReadyQueue(deque[Any]):
 
 
 def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
-    """Call `callback` between the loop's callbacks. Return a function that ends these calls.
+    """Call `callback` between the loop's callbacks, and return a function that ends these calls.
 
-    Loops of other classes than asyncio's own are not changed.
+    Only asyncio's own loops are changed.
     """
     ready: Any = getattr(loop, "_ready", None)
     if type(ready) is deque:

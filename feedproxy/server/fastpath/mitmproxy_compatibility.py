@@ -1,9 +1,7 @@
 """Check of mitmproxy's internal names that the fast path uses.
 
-mitmproxy registers each subclass of its modes and server instances, so that new ones can be added. The fast path also
-depends on two internal parts, which may change with any release: the states by which the HTTP/1 server shows that it is
-idle, and the start of a connection handler. If a name is missing, mitmproxy's own listener answers all requests, as
-with `fast_path: false`, and a warning lists the missing names.
+If a name is missing, mitmproxy's own listener answers all requests, as with `fast_path: false`, and a warning lists the
+missing names.
 """
 
 import functools
@@ -88,8 +86,7 @@ def _missing_attributes(module: str, names: Iterable[str]) -> Iterable[str]:
 
 
 def select_modes(modes: Iterable[str]) -> list[str]:
-    """Return mitmproxy's mode specifications in their fast-path form, or unchanged if this mitmproxy is
-    incompatible."""
+    """Return mitmproxy's mode specifications in their fast-path form, or unchanged for an incompatible mitmproxy."""
     if missing := find_missing():
         logger.warning("fast path: off, because mitmproxy lacks %s; responses are slower", ", ".join(missing))
         return list(modes)

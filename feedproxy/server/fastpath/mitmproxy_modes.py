@@ -1,8 +1,6 @@
 """The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode.
 
-mitmproxy finds modes and their server instances by class. It starts and stops the modes of this module like its own.
-Its connection handler serves connections that are handed off. mitmproxy_compatibility.py checks the names of mitmproxy
-that this module uses.
+mitmproxy finds modes and their server instances by class, and starts and stops them like its own.
 """
 
 import asyncio
@@ -37,7 +35,7 @@ class FrontReverseMode(mode_specs.ReverseMode):
 
 
 class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
-    """Base class of this module's two server instances. It listens, and serves connections that are handed off."""
+    """Base class of the server instances, which listen and serve connections that are handed off."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]

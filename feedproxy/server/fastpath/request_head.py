@@ -1,13 +1,10 @@
 """Parser of request heads: fast, strict, and for plain requests only.
 
-Feed readers send the same lines again and again, so that the kind of each line is determined once and cached. The
-response to a request is looked up by a key, which consists of all lines that can affect the response. Requests with
-equal keys from equally trusted peers differ only in their User-Agent, in the order of their fields, and in ignored
-fields.
+The kind of each line is cached, because feed readers repeat their lines. The key of a request consists of all lines
+that can affect the response.
 
-Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host. For all
-others `parse_head` returns None, and mitmproxy's handler parses them. Two parsers that disagree about the end of a
-request would make request smuggling possible.
+Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host. Two
+parsers that disagree about the end of a request would make request smuggling possible.
 """
 
 import re
@@ -54,8 +51,10 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of the fields with values that are part of a request's key. If Vary names another field, the response is found
-only by the exact bytes of the request."""
+"""Names of the fields with values in a request's key.
+
+If Vary names another field, the response is found only by the exact bytes of the request.
+"""
 
 _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
@@ -73,11 +72,10 @@ _KIND_BY_NAME: dict[str, int] = {
 _IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
     int, (LineKind.IGNORED, LineKind.KEYED, LineKind.HOST, LineKind.USER_AGENT, LineKind.FORWARDED)
 )
-"""The most frequent kinds of lines, as integers: comparing members of an enumeration takes twice as long."""
+"""The most frequent kinds of lines, as integers, which compare faster than members of an enumeration."""
 
 _REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
-"""Matches a request line with a target of visible ASCII characters. The backslash is excluded, because browsers treat
-it as `/`."""
+"""Pattern of a request line with a target of visible ASCII, without the backslash, which browsers treat as `/`."""
 _FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
@@ -85,19 +83,17 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Number of cached lines in one generation, at about 100 bytes each. When the younger of two generations is full, the
-older one is dropped."""
+"""Number of cached lines in each of two generations, about 100 bytes each."""
 UNIQUE_NAMES_MAX = 4
-"""Maximum number of field names that `without_unique_lines` removes. Some feed readers send a new identifier and a new
-trace with each request."""
+"""Maximum number of field names that `without_unique_lines` removes."""
 _MEMOIZED_LINE_MAX = 1024
-"""Largest line in bytes that is cached."""
+"""Maximum size of a cached line, in bytes."""
 
 
 class RequestHead(NamedTuple):
     """The head of a request.
 
-    `key` contains everything that affects the response. It is None if the response is not cacheable.
+    `key` contains everything that affects the response, or is None if the response is not cacheable.
     """
 
     lines: list[bytes]
@@ -127,7 +123,7 @@ class RequestHead(NamedTuple):
 
 
 class LineClassifier:
-    """Cache of the kinds of lines, in two generations. When the younger one is full, the older one is dropped."""
+    """Cache of the kinds of lines, in two generations. A full younger generation replaces the older one."""
 
     def __init__(self) -> None:
         self._young: dict[bytes, int] = {}
