@@ -1,36 +1,68 @@
 """Lenient parsing of dates in feeds, and formatting of dates for each format.
 
 The forms of RFC 822, RFC 3339 and ISO 8601 (W3C profile) are read in every format. An invalid date counts as absent: a
-guess would put an item into the wrong year.
+guess would put an item into the wrong year. An invalid zone counts as GMT, because the error is at most a day.
 """
 
 import math
 import re
+import unicodedata
 from datetime import UTC, datetime
 
 from feedproxy.http.date import MONTHS, format_http_date, format_rfc3339
 
 _TIME = (
-    r"(?P<hour>\d{1,2})(?:[:.]?(?P<minute>\d\d)(?:[:.]?(?P<second>\d\d)(?:[.,]\d+)?)?)?(?: ?(?P<half>[AP]M)\b)?"
-    r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?)?"
+    r"(?P<hour>\d{1,2})(?:(?::(?P<minute>\d{1,2})|[.]?(?P<minute2>\d\d))"
+    r"(?:(?::(?P<second>\d{1,2})|[.]?(?P<second2>\d\d))(?:[.,]\d+)?)?)?(?: ?(?P<half>[AP]M)\b)?"
+    r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+\u2212-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?"
+    r"(?: ?[A-Z][A-Z/_]*)?)?(?: ?\[[\w/+-]+\])?"
 )
-"""Pattern of a time with its zone: `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00`, `120000Z`."""
+"""Pattern of a time with its zone: `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00`, `13:00:00 GMT+0100`, `120000Z`, and
+`13:00:00+01:00[Europe/Berlin]`. Beside an offset, the name of the zone has no effect."""
+
+_MONTH = r"(?P<month>[^\W\d_]{3,20})"
 
 _FORMS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
         # RFC 822: Wed, 15 Nov 2023 12:00:00 GMT
-        r"(?:[^\W\d]+\.?,? ?)?(?P<day>\d{1,2})[ -](?P<month>[A-Z]{3})[A-Z]*\.?,?[ -](?P<year>\d{2,4})"
+        rf"(?:[^\W\d]+\.?,? ?)?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?[ -]{_MONTH}\.?,?[ -](?P<year>\d{{2,4}})"
         rf"(?:,? {_TIME})?",
         # ISO 8601: 2023-11-15T12:00:00Z
         rf"(?P<year>\d{{4}})(?:-?(?P<month>\d\d)(?:-?(?P<day>\d\d)(?:[T ] ?{_TIME})?)?)?",
+        # without leading zeros, or with slashes: 2023-1-5, 2023/11/15 12:00
+        rf"(?P<year>\d{{4}})(?P<mark>[-/])(?P<month>\d{{1,2}})(?P=mark)(?P<day>\d{{1,2}})(?:[T ] ?{_TIME})?",
         # asctime: Wed Nov 15 12:00:00 2023; and November 15, 2023 12:00 PM
-        r"(?:[^\W\d]+\.?,? )?(?P<month>[A-Z]{3})[A-Z]*\.? (?P<day>\d{1,2})(?:,? (?P<year>\d{4}))?"
+        rf"(?:[^\W\d]+\.?,? )?{_MONTH}\.? (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?"
         rf"(?:,? {_TIME})?(?: (?P<last>\d{{4}}))?",
     )
 )
 _COMMENT = re.compile(r"\([^()]*\)")
 _MONTH_NUMBERS = {name.lower(): number for number, name in enumerate(MONTHS, 1)}
+_OTHER_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "ene gen янв",
+            "fev фев",
+            "mrt maa мар",
+            "avr abr апр",
+            "mai mei mag maj маи мая",
+            "juin giu июн",
+            "juil lug июл",
+            "aou ago авг",
+            "set сен",
+            "okt ott out окт",
+            "ноя",
+            "dez dic des дек",
+        ),
+        1,
+    )
+    for name in names.split()
+}
+"""Beginnings of the names of months without accents, in Danish, Dutch, French, German, Italian, Norwegian, Polish,
+Portuguese, Russian, Spanish and Swedish, where they differ from the English ones. None of them is ambiguous among these
+languages."""
 _ZONES = {
     # North America: RFC 822, section 5.1
     "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7,
@@ -62,24 +94,34 @@ def _instant(parts: dict[str, str | None]) -> int | None:
     if year is None:
         return None
     hour, minute, second, hours, minutes = (
-        int(parts[name] or 0) for name in ("hour", "minute", "second", "hours", "minutes")
+        int(parts[name] or parts.get(f"{name}2") or 0) for name in ("hour", "minute", "second", "hours", "minutes")
     )
     if parts["half"]:
         hour = hour % 12 + 12 * (parts["half"].lower() == "pm") if 1 <= hour <= 12 else 99
     # "24:00" is the end of the day (ISO 8601, section 4.2.3).
-    if minute > 59 or second > 60 or hour * 3600 + minute * 60 + second > 86_400 or minutes > 59 or hours > 23:
+    if minute > 59 or second > 60 or hour * 3600 + minute * 60 + second > 86_400:
         return None
     if parts["sign"]:
-        offset = (hours * 60 + minutes) * (-60 if parts["sign"] == "-" else 60)
+        offset = (hours * 60 + minutes) * (60 if parts["sign"] == "+" else -60)
+        if hours > 23 or minutes > 59:
+            offset = 0
     else:
         offset = 3600 * _ZONES.get((parts["zone"] or "").lower(), 0)
-    number = int(month) if month.isdigit() else _MONTH_NUMBERS.get(month.lower(), 0)
+    number = int(month) if month.isdigit() else _month_number(month)
     try:
         day = datetime(_year(year), number, int(parts["day"] or 1), tzinfo=UTC)
     except ValueError:
         return None
     # A leap second becomes the last second of its minute.
     return math.floor(day.timestamp()) + hour * 3600 + minute * 60 + min(second, 59) - offset
+
+
+def _month_number(name: str) -> int:
+    """Return the number of a month, or 0 if its name is unknown. The first three letters count, without accents."""
+    name = name.lower()
+    if not name.isascii():
+        name = "".join(letter for letter in unicodedata.normalize("NFD", name) if not unicodedata.combining(letter))
+    return _MONTH_NUMBERS.get(name[:3]) or _OTHER_MONTHS.get(name[:3]) or _OTHER_MONTHS.get(name[:4], 0)
 
 
 def _year(digits: str) -> int:

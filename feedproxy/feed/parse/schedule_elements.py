@@ -7,17 +7,15 @@ delay updates.
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from feedproxy.clock import Instant, Seconds
+from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Period, Schedule
 from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
 """Largest number of a hint. Larger numbers are reduced to it, and later limits reduce it further."""
-_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC).timestamp()
-_LATEST = datetime(2200, 1, 1, tzinfo=UTC).timestamp()
 _QUOTED_MAX = 40
 """Maximum number of characters of an invalid value that a note quotes."""
 
@@ -118,19 +116,12 @@ def _update(period: Sequence[str], frequency: Sequence[str], notes: list[str]) -
 
 
 def _base(values: Sequence[str], notes: list[str]) -> Instant | None:
-    """Return the instant of `yyyy-mm-ddThh:mm`, with optional seconds and offset, or None if it is invalid.
-
-    Without an offset, the time is GMT.
-    """
+    """Return the instant of sy:updateBase, or None if it is invalid. Beside `yyyy-mm-ddThh:mm`, all forms of dates in
+    feeds are accepted."""
     if not values:
         return None
-    try:
-        moment = datetime.fromisoformat(values[0].strip())
-        instant = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        instant = math.nan
-    if _EARLIEST <= instant <= _LATEST:
-        return instant
+    if (instant := feed_dates.parse(values[0])) is not None:
+        return float(instant)
     notes.append(f"sy:updateBase {_quote(values[0])} is not a valid date")
     return None
 
