@@ -36,7 +36,7 @@ CHALLENGE = 'Bearer realm="feedproxy", Basic realm="feedproxy (any name, the tok
 SOURCE_NAME = "feedproxy-"
 """Prefix of the pseudonym of each feedproxy in the field Via (RFC 9110, section 7.6.3)."""
 
-_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]/@\s]+))(?::\d{0,5})?")
 
 
 @dataclass(frozen=True, slots=True)

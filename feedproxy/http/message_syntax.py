@@ -78,6 +78,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
     minor = int(version[-1:])
     fields = field_lines(lines[1:], BadRequest)
     check_request_line(method, target)
+    fields = without_empty_port(fields)
     has_authority = method == b"CONNECT" or _ABSOLUTE.match(target) is not None
     if not has_authority and not target.startswith(b"/") and (method, target) != (b"OPTIONS", b"*"):
         raise BadRequest("invalid request target: expected a path or an absolute URI")
@@ -107,6 +108,14 @@ def check_fields(fields: Iterable[Line]) -> None:
             raise BadRequest("invalid field name: expected a token")
         if not _VALUE.fullmatch(value):
             raise BadRequest(f"invalid value of the field {name.decode('ascii')}: control characters")
+
+
+def without_empty_port(fields: Iterable[Line]) -> list[Line]:
+    """Return a request's fields with Host in its usual form: without a colon that no port follows.
+
+    "port = *DIGIT" -- RFC 3986, section 3.2.3. "URI producers and normalizers should omit the ":" delimiter"
+    """
+    return [(name, value.removesuffix(b":") if name.lower() == b"host" else value) for name, value in fields]
 
 
 def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:

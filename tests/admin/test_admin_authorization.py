@@ -35,7 +35,8 @@ def test_invalid_address_is_reported_at_start(admin: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1:8081", "localhost", "LOCALHOST:9", "[::1]:8081", "admin.example:8081", "localhost."]
+    "host",
+    ["127.0.0.1:8081", "localhost", "LOCALHOST:9", "[::1]:8081", "admin.example:8081", "localhost.", "localhost:"],
 )
 def test_host_may_be_the_address_localhost_or_a_configured_name(host: str) -> None:
     assert _status(AdminAuthorization("127.0.0.1", names=["Admin.example"]), Host=host) is None

@@ -195,7 +195,17 @@ async def test_request_with_ambiguous_framing_is_refused(stage: OnFront, fields:
 
 
 @pytest.mark.parametrize(
-    "host", [b"", b"Host:\r\n", b"Host: a b\r\n", b"Host: a/b\r\n", b"Host: u@a\r\n", b"Host: a:x\r\n"]
+    "host",
+    [
+        b"",
+        b"Host:\r\n",
+        b"Host: :\r\n",
+        b"Host: a::\r\n",
+        b"Host: a b\r\n",
+        b"Host: a/b\r\n",
+        b"Host: u@a\r\n",
+        b"Host: a:x\r\n",
+    ],
 )
 async def test_request_without_exactly_one_host_is_refused(stage: OnFront, host: bytes) -> None:
     async with raw_origin() as origin:
@@ -204,6 +214,18 @@ async def test_request_without_exactly_one_host_is_refused(stage: OnFront, host:
                 start = b"%b /%b/x HTTP/1.1\r\n" % (method, origin.base.encode())
                 assert status_of(await exchange(base, start + host + b"Content-Length: 0\r\n\r\n")) == 400
         assert not origin.received
+
+
+@pytest.mark.parametrize("host", [b"a:", b"[::1]:", b"127.0.0.1:"])
+async def test_host_with_an_empty_port_is_accepted(stage: OnFront, host: bytes) -> None:
+    """ "port = *DIGIT" -- RFC 3986, section 3.2.3"""
+    async with raw_origin(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as origin:
+        for base in bases(stage).values():
+            for method in (b"POST", b"GET"):
+                start = b"%b /%b/x HTTP/1.1\r\nHost: %b\r\n" % (method, origin.base.encode(), host)
+                said = await exchange(base, start + b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+                assert status_of(said) == 200
+        assert b"\r\nHost: %b\r\n" % origin.base.encode().partition(b"//")[2] in origin.received
 
 
 @pytest.mark.parametrize("name", [b"CHUNKED", b"Chunked", b" chunKed \t"])

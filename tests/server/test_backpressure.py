@@ -100,7 +100,7 @@ async def test_unsent_data_is_discarded_some_time_after_the_client_disconnected(
 
 
 async def ask_by_http2(
-    stage: OnProxy, *, end_stream: bool
+    stage: OnProxy, *, end_stream: bool, authority: str = "feeds.example"
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, h2.connection.H2Connection]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -108,7 +108,7 @@ async def ask_by_http2(
     reader, writer = await connect(stage, ssl=context, server_hostname="feeds.example")
     http2 = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
     http2.initiate_connection()
-    head = [(":method", "GET"), (":path", "/page"), (":scheme", "https"), (":authority", "feeds.example")]
+    head = [(":method", "GET"), (":path", "/page"), (":scheme", "https"), (":authority", authority)]
     http2.send_headers(1, head, end_stream=end_stream)
     writer.write(http2.data_to_send())
     return reader, writer, http2
@@ -144,10 +144,13 @@ async def test_http2_content_of_unknown_length_is_refused_at_the_limit(publisher
     writer.close()
 
 
-async def test_http2_authority_with_a_publishers_host_name_selects_the_publishers_origin(publisher: OnProxy) -> None:
+@pytest.mark.parametrize("authority", ["feeds.example", "feeds.example:"])
+async def test_http2_authority_with_a_publishers_host_name_selects_the_publishers_origin(
+    publisher: OnProxy, authority: str
+) -> None:
     """:authority corresponds to Host."""
     publisher.origin.publish("/page", b"hello", content_type="text/plain")
-    reader, writer, http2 = await ask_by_http2(publisher, end_stream=True)
+    reader, writer, http2 = await ask_by_http2(publisher, end_stream=True, authority=authority)
 
     answers: list[h2.events.ResponseReceived] = []
     while not answers:

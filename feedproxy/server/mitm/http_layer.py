@@ -119,6 +119,7 @@ class FeedStream(HttpStream):
         # http1_patches.py has checked heads of HTTP/1.
         try:
             if request and self.flow.request.is_http2:
+                remove_empty_ports(self.flow.request)
                 check_http2_request(self.flow.request)
                 join_cookies(self.flow.request)
             elif not request and self.flow.response is not None and self.flow.response.is_http2:
@@ -400,6 +401,14 @@ def check_http2_request(request: http.Request) -> None:
     message_syntax.check_fields(fields)
     message_syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
     request_framing.check_framing(fields, minor=1)
+
+
+def remove_empty_ports(request: http.Request) -> None:
+    """Remove a colon that no port follows from the authority and from Host of an HTTP/2 request (RFC 3986, section
+    3.2.3)."""
+    request.data.authority = request.data.authority.removesuffix(b":")
+    if "host" in request.headers:
+        request.headers = http.Headers(message_syntax.without_empty_port(request.headers.fields))
 
 
 def join_cookies(request: http.Request) -> None:

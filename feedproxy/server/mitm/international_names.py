@@ -33,11 +33,14 @@ def is_valid_host(host: str | bytes) -> bool:
 
 
 def parse_authority(authority: str | bytes, check: bool) -> tuple[str, int | None]:
-    """Return host and port of an authority. The port is None if the authority has none.
+    """Return host and port of an authority. The port is None if the authority has none, or an empty one, which
+    mitmproxy would refuse.
 
     For an invalid authority, raise ValueError if `check` is True. Otherwise return it unchanged in place of the host.
     """
     text = _as_bytes(authority)
+    if text.endswith(b":"):
+        authority = text = text[:-1]
     try:
         parsed: tuple[str, int | None] = _parse_decodable_authority(authority, check=True)
     except ValueError:
