@@ -5,13 +5,16 @@ import json
 import pytest
 
 from feedproxy.feed.channel import Cloud, Schedule
-from feedproxy.feed.convert.model import Feed, Text
+from feedproxy.feed.convert.formats import FORMATS
+from feedproxy.feed.convert.model import Category, Feed, Person, Text
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.feed.parse.channel_parser import read as read_channel
 from tests.feed.convert.round_trip import written_and_read
 
 MODELS = ("rss", "rdf", "atom", "json")
 """Formats that are read back as the same model."""
+
+WORDS = ("green tea", "oolong", "pot", "Drinks")
 
 HUBS = [
     {"type": "rssCloud", "url": "https://cloud.example/pleaseNotify?from=json"},
@@ -168,3 +171,58 @@ def test_feed_that_is_not_finished_states_no_end(value: object) -> None:
     assert not a_json_feed(expired=value).schedule.finished
     assert not a_podcast("<itunes:complete>no</itunes:complete>").schedule.finished
     assert not a_podcast(item="<itunes:complete>Yes</itunes:complete>").schedule.finished
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_categories_and_keywords_of_modules_replace_missing_categories(name: str) -> None:
+    feed = a_podcast(
+        '<itunes:category text="Food"><itunes:category text="Tea"/></itunes:category>'
+        "<itunes:keywords>a, a</itunes:keywords>",
+        "<itunes:keywords>green  tea, oolong,</itunes:keywords>"
+        "<media:group><media:keywords>oolong, pot</media:keywords>"
+        '<media:category label="Drinks">x/1</media:category></media:group>',
+    )
+
+    document, again = written_and_read(feed, name)
+
+    assert feed.categories == again.categories == (Category("Food"), Category("Tea"), Category("a"))
+    assert feed.items[0].categories == again.items[0].categories == tuple(map(Category, WORDS))
+    assert name != "json" or json.loads(document)["items"][0]["tags"] == list(WORDS)
+    assert feed.items[0].extensions == again.items[0].extensions
+
+
+def test_categories_and_keywords_of_modules_replace_none_of_the_format() -> None:
+    feed = a_podcast(item="<category>Tea</category><itunes:keywords>many, words</itunes:keywords>")
+
+    assert feed.items[0].categories == (Category("Tea"),)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_owner_of_a_podcast_replaces_a_missing_author(name: str) -> None:
+    owner = "<itunes:owner><itunes:name>Ann</itunes:name><itunes:email>ann@tea.example</itunes:email></itunes:owner>"
+    feed = a_podcast(owner)
+
+    _, again = written_and_read(feed, name)
+
+    assert feed.authors == again.authors == (Person("Ann", "ann@tea.example"),)
+    assert a_podcast(owner + "<itunes:author>Bob</itunes:author>").authors == (Person("Bob"),)
+
+
+def test_title_of_itunes_replaces_a_missing_title() -> None:
+    feed = read(
+        b"""<rss version="2.0" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd"><channel><title>Tea</title>
+        <item><itunes:title>Oolong</itunes:title></item>
+        <item><title>1: Oolong</title><itunes:title>Oolong</itunes:title></item></channel></rss>"""
+    )
+
+    assert feed is not None
+    assert [item.title for item in feed.items] == [Text("Oolong"), Text("1: Oolong")]
+
+
+@pytest.mark.parametrize("image", ["https://tea.example/p.png", "<url>https://tea.example/p.png</url>", "none"])
+def test_image_of_an_item_in_rss_is_its_picture(image: str) -> None:
+    feed = a_podcast(item=f"<image>{image}</image>")
+
+    item = json.loads(FORMATS["json"].render(feed))["items"][0]
+
+    assert item.get("image") == (None if image == "none" else "https://tea.example/p.png")

@@ -4,15 +4,16 @@ from_rss_and_atom.py extracts the statements. The chosen ones become the model.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.channel import Kind, Schedule
 from feedproxy.feed.convert import markup, persons
 from feedproxy.feed.convert.model import Category, Enclosure, Feed, Image, Item, Link, Node, Person, Text
 from feedproxy.feed.convert.namespaces import ATOM, DC, ITUNES, MEDIA
-from feedproxy.feed.convert.read.from_rss_and_atom import Extract, extract
+from feedproxy.feed.convert.read.from_rss_and_atom import STATEMENTS_MAX, Extract, extract
 
 _NAME_BASED_UUID = re.compile(r"urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """Pattern of a name-based UUID (RFC 9562, section 5.5)."""
@@ -42,13 +43,13 @@ def item(statements: Extract) -> Item:
     return Item(
         id=identity,
         is_permalink=is_permalink,
-        title=statements.texts.get("title") or statements.texts.get("atom:title"),
+        title=statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_line(statements, "title"),
         summary=summary,
         content=content,
         links=merged_links,
         authors=_authors(statements),
         contributors=persons.merge(statements.persons.get("contributor", ())),
-        categories=merge_categories(statements.categories),
+        categories=_categories(statements),
         rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
         published=published,
         updated=updated,
@@ -67,7 +68,7 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
     extensions = _with_fallbacks(statements)
     image, extensions = apply_image_size(statements.image or _itunes_image(statements), extensions)
     links = merge_links(statements.links)
-    title = statements.texts.get("title") or statements.texts.get("atom:title")
+    title = statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_line(statements, "title")
     link = next((link.href for link in links if link.rel == "alternate"), "")
     webmasters = persons.merge(statements.persons.get("webmaster", ()))
     instants = statements.dates
@@ -81,7 +82,7 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
         links=links,
         authors=_authors(statements),
         contributors=persons.merge(statements.persons.get("contributor", ())),
-        categories=merge_categories(statements.categories),
+        categories=_categories(statements),
         rights=statements.texts.get("rights") or statements.texts.get("atom:rights"),
         published=_first(instants, "atom:published", "dcterms:issued", "pubdate", "dcterms:created"),
         updated=_first(instants, "atom:updated", "dcterms:modified", "lastbuilddate", "dc"),
@@ -198,7 +199,43 @@ def drop_inherited(item: Item, channel: Feed) -> Item:
 
 def _authors(statements: Extract) -> tuple[Person, ...]:
     authors = persons.merge(statements.persons.get("author", ()))
-    return authors or persons.merge([persons.parse(_itunes_text(statements, "author"))])
+    return authors or persons.merge([persons.parse(_itunes_text(statements, "author"))]) or _itunes_owner(statements)
+
+
+def _itunes_owner(statements: Extract) -> tuple[Person, ...]:
+    for node in statements.extensions:
+        if (node.namespace, node.name) == (ITUNES, "owner"):
+            parts = {child.name: child.text for child in node.children if child.namespace == ITUNES}
+            return persons.merge([Person(" ".join(parts.get("name", "").split()), parts.get("email", ""))])
+    return ()
+
+
+def _categories(statements: Extract) -> tuple[Category, ...]:
+    """Return the categories. If the document states none otherwise, they are the categories and keywords of iTunes and
+    Media RSS."""
+    return merge_categories(statements.categories) or merge_categories(
+        Category(term) for term in islice(_category_terms(statements.extensions), STATEMENTS_MAX) if term
+    )
+
+
+def _category_terms(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
+        match node.namespace, node.name:
+            case (i, "category") if i == ITUNES:
+                yield node.attribute("text")
+                yield from _category_terms(node.children)
+            case (m, "category") if m == MEDIA:
+                yield node.attribute("label") or node.text
+            case (n, "keywords") if n in (ITUNES, MEDIA):
+                yield from (" ".join(word.split()) for word in node.text.split(","))
+            case (m, "group" | "content") if m == MEDIA:
+                yield from _category_terms(node.children)
+            case _:
+                pass
+
+
+def _itunes_line(statements: Extract, name: str) -> Text | None:
+    return markup.make_text(_itunes_text(statements, name), is_html=False)
 
 
 def _itunes_summary(statements: Extract) -> Text | None:

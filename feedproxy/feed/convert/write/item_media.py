@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from feedproxy.feed.convert.markup import is_web
 from feedproxy.feed.convert.model import Enclosure, Feed, Item, Node
 from feedproxy.feed.convert.namespaces import ITUNES, MEDIA
 
@@ -20,6 +21,12 @@ def picture(item: Item) -> str:
         kind = node.attribute("medium") or node.attribute("type").partition("/")[0]
         if node.name == "content" and kind == "image" and node.attribute("url"):
             return node.attribute("url")
+    for node in item.extensions:
+        # RSS has pictures of channels only. Some publishers use the same element in items.
+        if (node.namespace, node.name) == ("", "image"):
+            address = next((child.text for child in node.children if child.name == "url"), node.text)
+            if is_web(address):
+                return address
     return ""
 
 
