@@ -12,7 +12,7 @@ from feedproxy.http.cache_control import CacheControl, without_directives
 from feedproxy.http.coding import content_coding
 from feedproxy.http.conditional import NotModified, PreconditionFailed
 from feedproxy.http.date import format_http_date, parse_http_date
-from feedproxy.http.etag import EntityTag, own_tag, parse_tag
+from feedproxy.http.etag import EntityTag, own_tag, parse_tag, parse_tags
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.proxy.representations.decoded_bodies import DECODED_BODIES
 from feedproxy.request.upstream_request import with_via
@@ -82,7 +82,8 @@ def build_response(
     if stored.status in (200, 206):
         match _evaluate_conditions(stored, request, selected, now, earlier_versions):
             case NotModified():
-                return Response(304, _fields_in_304(fields))
+                fields = _with_tag_of_client(_fields_in_304(fields), stored, request, selected)
+                return Response(304, fields)
             case PreconditionFailed():
                 return Response(
                     412, fields.without("content-type", "content-encoding").with_field("Content-Length", "0")
@@ -248,6 +249,33 @@ def _current_tags(
 
 def _fields_in_304(fields: Fields) -> Fields:
     return Fields(line for line in fields if line[0].lower() in FIELDS_IN_304)
+
+
+def _with_tag_of_client(
+    fields: Fields, stored: StoredResponse, request: Request, selected: SelectedRepresentation
+) -> Fields:
+    """Return the fields of a 304 with the tag that the client sent, if it has the content in another coding that the
+    request accepts.
+
+    A 304 has the ETag "that would have been sent in a 200 (OK) response to the same request" (RFC 9110, section
+    15.4.5). A 200 might use any accepted coding. A cache uses the 304 only for its response with that tag (RFC 9111,
+    section 4.3.4).
+    """
+    value = request.fields.combined("if-none-match")
+    if value is None or stored.content.tag is None or selected.tag is None:
+        return fields
+    condition_tags = parse_tags(value)
+    if condition_tags == "*":
+        return fields
+    opaque = {tag.opaque for tag in condition_tags}
+    if selected.tag.opaque in opaque:
+        return fields
+    accept_encoding = request.fields.combined("accept-encoding")
+    for coding, body in stored.content.bodies.items():
+        tag = own_tag(stored.content.tag, coding, body)
+        if tag.opaque in opaque and negotiation.choose_coding(accept_encoding, (coding,)) == coding:
+            return fields.with_field("ETag", tag.text)
+    return fields
 
 
 def _range_response(request: Request, selected: SelectedRepresentation, fields: Fields) -> Response | None:

@@ -9,6 +9,7 @@ from feedproxy.cache import set_cookie, storing, vary
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.http.cache_control import CacheControl
+from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Response
 from feedproxy.http.negotiation import vary_names
 from feedproxy.refresh import redirect_following
@@ -125,11 +126,14 @@ def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
     return isinstance(chain.first, Fetched) and chain.first.response.status in redirect_following.REDIRECTS
 
 
-def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob, now: Instant) -> StoredResponse:
+def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob) -> StoredResponse:
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers send only dates.
 
     Without the origin's date, Last-Modified is the instant at which the content arrived. That instant also replaces an
     origin's date that earlier content in another language had. Two versions never get the same second.
+
+    The instant is not later than Date: a server "MUST NOT generate a Last-Modified date that is later than the server's
+    time of message origination (Date)" (RFC 9110, section 8.8.2.1).
     """
     content = response.content
     if not content.feed or content.tag is None:
@@ -137,8 +141,11 @@ def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJ
     if content.last_modified is not None and not _has_date_of_client_language(before, response, job):
         return response
     dates_by_tag = {variant.content.tag: variant.content.last_modified or 0.0 for variant in before.variants}
+    received = response.response_time
+    date = parse_http_date(response.fields.get("date") or "", received)
+    received = received if date is None else min(received, date)
     last_modified = dates_by_tag.get(content.tag) or max(
-        float(math.floor(now)), *(at + 1 for at in dates_by_tag.values()), 0.0
+        float(math.floor(received)), *(at + 1 for at in dates_by_tag.values()), 0.0
     )
     return replace(response, content=replace(content, last_modified=last_modified))
 

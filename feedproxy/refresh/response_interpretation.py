@@ -461,7 +461,7 @@ class ResponseInterpreter:
             if varies_by != resource.varies_by:
                 facts["varies_by"] = varies_by
         if stores:
-            response = with_last_modified(resource, response, job, self._clock.now())
+            response = with_last_modified(resource, response, job)
             if changed and outcome.channel is not None:
                 facts["version_records"] = with_version_record(
                     resource, response, outcome.channel.items, self._clock.now()
