@@ -346,6 +346,23 @@ async def test_delivery_has_the_full_content_media_type_and_links(stage: WebSubS
     assert "x-hub-signature" not in fields
 
 
+@pytest.mark.parametrize(
+    ("topic", "named"),
+    [
+        (PUBLIC + "http://origin.example/feed.xml", PUBLIC + "http://origin.example/feed.xml"),
+        ("HTTP://origin.example:80/feed.xml", "HTTP://origin.example:80/feed.xml"),
+        ("http://origin.example/feed.xml#>", TARGET),
+    ],
+)
+async def test_delivery_names_the_topic_as_the_subscriber_wrote_it(stage: WebSubStand, topic: str, named: str) -> None:
+    """Subscribers recognise the subscription by it."""
+    await stage.subscribe(topic=topic)
+
+    await stage.change("four", *OLD)
+
+    assert links_of(stage.deliveries[0][2]) == {"hub": PUBLIC + "-/hub", "self": named}
+
+
 async def test_delivery_in_reverse_mode_names_the_public_topic(stand_at: Callable[..., Any]) -> None:
     stage = await websub_at(stand_at, websub_hub="own", upstream="http://origin.example/")
     await stage.change(*OLD)

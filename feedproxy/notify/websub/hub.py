@@ -6,6 +6,7 @@ sent.
 """
 
 import json
+import re
 from functools import partial
 from http import HTTPStatus
 
@@ -39,6 +40,7 @@ from feedproxy.refresh.resource_after_refresh import default_copy
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.request.url_mapping import is_upstream_target, to_public
+from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 VERIFICATION_TRIES = 3
@@ -51,6 +53,9 @@ NO_FEED = "there is no public feed at that URL"
 
 LEASE_MIN: Seconds = 60
 """Shortest lease in seconds that the hub grants, which limits the frequency of renewals."""
+
+_URI_REFERENCE = re.compile(r"[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
+"""Pattern of a text that can stand in the field Link without changes (RFC 3986, section 2)."""
 
 
 class Hub:
@@ -93,7 +98,7 @@ class Hub:
                 service.delivery_worker.check(request.callback)
             except (Forbidden, BadTarget) as error:
                 raise InvalidRequest(f"hub.callback cannot be called: {error}", 403) from error
-        target = self._target(request, call.client.base)
+        named_target, target = self._targets(request, call.client.base)
         subscription = await service.subscriptions.find_current_or_moved(
             Role.SUBSCRIBER, NAME, target, request.callback
         )
@@ -104,6 +109,7 @@ class Hub:
         data = {
             "mode": request.mode,
             "topic": request.topic,
+            "target": named_target,
             "lease": granted_lease(request.lease, settings.websub_lease),
             "secret": request.secret,
             "nonce": signatures_and_tokens.token(),
@@ -121,15 +127,18 @@ class Hub:
                 raise InvalidRequest(f"invalid hub.url: {error}") from error
         await refresh_requests.accept_ping(list(dict.fromkeys(feeds)), source)
 
-    def _target(self, request: SubscriptionRequest, base: str) -> str:
-        """Return the target that a request's topic names. Raises InvalidRequest."""
+    def _targets(self, request: SubscriptionRequest, base: str) -> tuple[str, str]:
+        """Return the target that a request's topic names, and its current target. Raises InvalidRequest.
+
+        They differ if the feed has moved.
+        """
         try:
-            target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
-            target = current_topic(self._service, target)
+            named_target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
+            target = current_topic(self._service, named_target)
         except BadTarget as error:
             raise InvalidRequest(f"invalid hub.topic: {error}") from error
         if request.mode is Mode.UNSUBSCRIBE:
-            return target
+            return named_target, target
         settings = self._service.settings_for(target)
         is_own = is_upstream_target(target, settings)
         if not is_own and settings.websub_hub != "known":
@@ -140,7 +149,7 @@ class Hub:
         )
         if not may_notify(self._service, target) and not (is_unstored_listed and not settings.readers):
             raise InvalidRequest(NO_FEED, 404)
-        return target
+        return named_target, target
 
     # -- messages
 
@@ -183,7 +192,12 @@ class Hub:
             return None
         lines = [
             agent,
-            ("Link", websub_messages.link_field(endpoint_address(settings, HUB), to_public(request.topic, settings))),
+            (
+                "Link",
+                websub_messages.link_field(
+                    endpoint_address(settings, HUB), _self_link(subscription, request.topic, settings)
+                ),
+            ),
         ]
         if media_type := stored.content.media_type or stored.fields.get("content-type"):
             lines.append(("Content-Type", media_type))
@@ -261,7 +275,7 @@ class Hub:
             State.ACTIVE,
             since=now,
             secret=data["secret"],
-            data={"topic": data["topic"]},
+            data={"topic": data["topic"], "target": data.get("target", "")},
         )
         try:
             await service.subscriptions.put_all([new], service.settings().subscriptions_per_site)
@@ -286,6 +300,14 @@ def _final_message(subscription: Subscription) -> DeliveryRequest:
     (WebSub, section 5.2)."""
     topic = subscription.topic
     return DeliveryRequest(NAME, DENY, topic, subscription.callback, data=subscription.data.get("topic", topic))
+
+
+def _self_link(subscription: Subscription, target: str, settings: Settings) -> str:
+    """Return the `rel=self` of a delivery: the topic as the subscriber wrote it, because subscribers recognise their
+    subscriptions by it. If the feed has moved to another `target`, return the public address of this target."""
+    topic = subscription.data.get("topic", "")
+    is_current = subscription.data.get("target") == target and _URI_REFERENCE.fullmatch(topic)
+    return topic if is_current else to_public(target, settings)
 
 
 def _challenge(delivery: Delivery) -> str:
