@@ -6,6 +6,7 @@ from pathlib import Path
 from mitmproxy import ctx, exceptions, http
 
 from feedproxy.errors import UsageError
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lab.record.har_redaction import KEEP_CHOICES, Redactor
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
@@ -91,7 +92,7 @@ class Record(Addon):
         case, names = self.flow_handler().state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
             target, user = case.routed_request.request.target, case.client.user
-            private = bool(user) or app.access_control.key_for(target, user) != target
+            private = bool(user) or app.access_control.key_for(target, user) != target or has_secret(case.final_target)
             upstream = app.settings.upstream
             recorder.record(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
         elif not app.enforces_targets:

@@ -160,6 +160,14 @@ def test_recording_omits_content_of_private_request(
     assert har_format.parse(file).exchanges[0].request.target.startswith("https://example.com/redacted-")
 
 
+@pytest.mark.parametrize("name", ["Location", "Content-Location"])
+def test_recording_omits_content_of_a_redirect_to_a_secret_address(name: str, tmp_path: Path) -> None:
+    address = f"https://example.com/feed?token={TOKEN}"
+    exchange = an_exchange(answered=[(name, address)])
+
+    assert TOKEN.encode() not in _recorded(tmp_path, exchange, f'<a href="{address}">moved</a>'.encode())
+
+
 def test_recording_omits_content_that_rule_calls_private(tmp_path: Path) -> None:
     recorder = Recorder(HarWriter(tmp_path / "week.har"), Redactor(KEY), lambda target: target.endswith("/private"))
     for name in ("private", "public"):

@@ -19,10 +19,14 @@ def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin:
     feedproxy = start("--record", str(file), trusted_proxies="127.0.0.1")
     origin.publish("/recorded", a_feed("one"))
     origin.publish(f"/private?token={TOKEN}", a_feed(f"secret-{TOKEN}"))
+    moved = f'<a href="/private?token={TOKEN}">moved</a>'.encode()
+    origin.publish("/short", moved, 302, Location=f"/private?token={TOKEN}")
 
     for number in range(3):
         feedproxy.get(origin.url("/recorded"), user_agent=f"reader/{number}", x_forwarded_for=f"192.0.2.{number}")
     feedproxy.get(origin.url(f"/private?token={TOKEN}"), cookie=f"a={TOKEN}", authorization=f"Bearer {TOKEN}")
+    for _ in range(2):
+        assert TOKEN.encode() in feedproxy.get(origin.url("/short")).body
     ask(feedproxy.gateway(origin.url("/recorded")), "POST", body=TOKEN.encode())
     assert feedproxy.terminate() == 0
 
@@ -40,7 +44,7 @@ def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin:
     assert [found.content(each) for each in fetched] == [a_feed("one")]
     posted = [each.side for each in public if each.request.method == "POST"]
     assert sorted(posted) == [Side.ORIGIN, Side.READER]
-    assert len([each for each in found.exchanges if "/redacted-" in each.request.target]) == 2
+    assert len([each for each in found.exchanges if "/redacted-" in each.request.target]) == 2 + 3
 
 
 def test_record_after_sigkill_has_every_response(start: Start, origin: Origin, tmp_path: Path) -> None:

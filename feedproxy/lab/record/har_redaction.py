@@ -3,9 +3,9 @@
 Both are keyed hashes, so an address or a secret has the same replacement in all recordings with the same key.
 
 A field with a secret gets the value `redacted`. The content of a response is left out if the request had credentials,
-cookies or a secret in its address, or if the response is private or no-store: private feeds often have secret addresses
-in their items. A placeholder then also replaces the path of the target. For error statuses, only credentials count,
-because feedproxy's own errors are no-store.
+cookies or a secret in its address, if the address redirects to a secret one, or if the response is private or no-store:
+private feeds often have secret addresses in their items. A placeholder then also replaces the path of the target. For
+error statuses, only credentials count, because feedproxy's own errors are no-store.
 """
 
 import hashlib
@@ -53,7 +53,12 @@ A shorter secret may be part of an ordinary word.
 
 def _is_private(exchange: Exchange) -> bool:
     directives = CacheControl.from_fields(exchange.fields)
-    return _has_credentials(exchange) or directives.no_store or directives.private
+    return (
+        _has_credentials(exchange)
+        or directives.no_store
+        or directives.private
+        or _names_secret_address(exchange.fields)
+    )
 
 
 def _has_credentials(exchange: Exchange) -> bool:
@@ -61,6 +66,11 @@ def _has_credentials(exchange: Exchange) -> bool:
     (access/origin_credentials.py)."""
     request = exchange.request
     return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
+
+
+def _names_secret_address(fields: Fields) -> bool:
+    """Return True if a response refers to a secret address. The content of a redirect often contains its address."""
+    return any(name.lower() in _REFERENCE and has_secret(value) for name, value in fields)
 
 
 class Redactor:

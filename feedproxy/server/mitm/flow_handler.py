@@ -81,6 +81,8 @@ class FlowState:
     reason: str = ""
     is_streaming: bool = False
     interim: tuple[Response, ...] = ()
+    final_target: str = ""
+    """The target that sent the response, if feedproxy followed a redirect to it. The client does not see it."""
     endpoint: Endpoint | None = None
     call: Call | None = None
     streamed: BodyCounter | None = None
@@ -218,6 +220,7 @@ class FlowHandler:
         match routed:
             case ProxyResponse(response, status, reason) as answer:
                 self._set_response(flow, state, response, status, reason)
+                state.final_target = (answer.stored.final_target or "") if answer.stored is not None else ""
                 if state.client.entrance is not Entrance.GATEWAY:
                     state.interim = answer.interim  # the links in 1xx responses are relative to the target's origin
             case PassThrough(status):
