@@ -13,6 +13,7 @@ from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.addon import Addon
 from feedproxy.server.mitm import http1_patches, international_names, parent_proxy_connections, passthrough
+from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.server.mitm.http_layer import install
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ class Entrance(Addon):
     def next_layer(self, chosen: layer.NextLayer) -> None:
         handler = self.flow_handler()
         tunnel = handler.connect_approvals.tunnels.get(chosen.context.client.id)
-        if tunnel is not None and not handler.intercepts(tunnel[0]):
+        if tunnel is not None and not is_intercepted(tunnel[0], self.app()):
             chosen.layer = TCPLayer(chosen.context, ignore=True)
             return
         if chosen.layer is None and (default := ctx.master.addons.get("nextlayer")):

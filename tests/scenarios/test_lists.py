@@ -10,7 +10,7 @@ import pytest
 
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
 from feedproxy.feed import opml
-from feedproxy.server.mitm.flow_handler import get_flow_handler
+from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.subscribers.distinct_readers import DistinctReaders
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
@@ -408,13 +408,13 @@ async def test_intercepted_hosts_are_added_by_the_operator_only(door):
     proxy, origin, _ = await door(list_readers_min=1)
     origin.publish(PATH, a_feed())
     await proxy.get(PATH)
-    at = get_flow_handler(proxy.stage.app)
+    app = proxy.stage.app
     outline = '<outline xmlUrl="https://feeds.example/a"/>'
-    await proxy.stage.app.feed_list.import_list(a_file(outline))
-    assert not at.intercepts("feeds.example")
+    await app.feed_list.import_list(a_file(outline))
+    assert not is_intercepted("feeds.example", app)
 
-    outcome = await proxy.stage.app.feed_list.import_list(a_file(outline), intercept=True)
+    outcome = await app.feed_list.import_list(a_file(outline), intercept=True)
 
     assert outcome.hosts == ("feeds.example",)
-    assert at.intercepts("Feeds.example")
-    assert not at.intercepts("www.feeds.example")
+    assert is_intercepted("Feeds.example", app)
+    assert not is_intercepted("www.feeds.example", app)

@@ -5,7 +5,6 @@ request, `on_response_headers` for the head of a streamed response, and `pop` at
 methods refuse a request by raising FeedproxyError, and the addon then calls `refuse` with the error.
 """
 
-import fnmatch
 import logging
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,8 +16,7 @@ from feedproxy.app import App
 from feedproxy.cache.cache_status import CacheStatus, Detail, Fwd, append
 from feedproxy.client_network import client_network
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
-from feedproxy.errors import FeedproxyError, Forbidden, LoopDetected, Unreachable
-from feedproxy.http import uri
+from feedproxy.errors import FeedproxyError, LoopDetected, Unreachable
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.proxy.cors import preflight_response
@@ -31,8 +29,8 @@ from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.client_connection_limit import ConnectionLimiter
 from feedproxy.server.mitm import landing_preview, passthrough
 from feedproxy.server.mitm.backpressure import WriteBackpressure
+from feedproxy.server.mitm.connect_and_interception import permit_connect
 from feedproxy.server.mitm.http_layer import CONTENT_CAP, CONTENT_MAX, RESPOND_EARLY
-from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.passthrough import BodyCounter, ConnectApprovals
 from feedproxy.server.mitm.request_routing import (
     OWN_AUTHORITY,
@@ -46,6 +44,7 @@ from feedproxy.server.mitm.request_routing import (
     fields_of,
     incoming_request,
     is_asterisk,
+    is_client_gone,
     route,
     usual_endpoint_path,
 )
@@ -111,56 +110,10 @@ class FlowHandler:
         self._flows_of_client: dict[str, set[str]] = {}
 
     async def on_connect(self, flow: http.HTTPFlow) -> None:
-        """Handle a CONNECT: check the port, the address and the authorization.
-
-        A host with protected feeds is refused, because feedproxy cannot see the requests in a tunnel. Raises Forbidden,
-        Unreachable, AccessDenied, BadTarget, Overload.
-        """
-        settings = self.app.settings
-        host, port = flow.request.host, flow.request.port
-        if settings.upstream:
-            raise Forbidden("CONNECT refused: in reverse mode, there are no tunnels to other hosts")
-        target = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
-        if not self.intercepts(host) and self.app.rules.protects_host(uri.host_of(target), settings):
-            raise Forbidden(
-                "CONNECT refused: a rule with readers or private protects feeds of this host; "
-                "name the host in intercept, or request its feeds through the gateway"
-            )
-        readers, user = self.app.settings_for(target).readers, ""
-        if readers:
-            client = client_context(incoming_request(flow), settings, Entrance.PROXY)
-            fields = fields_of(flow.request)
-            user, _ = await self.app.access_control.authorize(readers, fields, client.address, proxy=True)
-        policy = self.app.connect_policy
-        policy.check_port(port)
-        network = client_network(client_context(incoming_request(flow), settings, Entrance.PROXY).address)
-        with requesting(Requester(network, is_known=False)):
-            parent = self.app.parent_of(target)
-            address: str | ParentProxyHost
-            if parent is not None:
-                address = await route_through_parent(parent, host, port, policy, tls=True)
-            else:
-                address = (await policy.resolve(host, port))[0]
-        if _is_client_gone(flow):
-            raise Unreachable("the client disconnected before the response")
-        self.connect_approvals.tunnels[flow.client_conn.id] = (host, port)
-        if user:
-            self.connect_approvals.users[flow.client_conn.id] = user
-        self.connect_approvals.approve(flow.client_conn.id, host, port, address)
-        state = self._register(flow, FlowState(client_context(incoming_request(flow), settings, Entrance.PROXY)))
-        if self.intercepts(host):
-            state.connect_result, state.status = "intercept", CacheStatus()
-            state.reason = "TLS intercepted; its requests are logged separately"
-        else:
-            state.connect_result, state.status = "tunnel", CacheStatus(fwd=Fwd.METHOD, detail=Detail.PASS_THROUGH)
-            state.reason = "CONNECT tunnel, not inspected"
-
-    def intercepts(self, host: str) -> bool:
-        """Return True if feedproxy decrypts tunnels to this host."""
-        if host.lower() in self.app.feed_list.imported.hosts:
-            return True
-        patterns = self.app.settings.intercept
-        return any(fnmatch.fnmatchcase(host.lower(), pattern.lower()) for pattern in patterns)
+        """Handle a CONNECT. Raises Forbidden, Unreachable, AccessDenied, BadTarget, Overload."""
+        permitted = await permit_connect(flow, self.app, self.connect_approvals)
+        state = self._register(flow, FlowState(permitted.client))
+        state.connect_result, state.status, state.reason = permitted.result, permitted.status, permitted.reason
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
         """Handle the head of a request: respond locally, or let a request without a cacheable response stream
@@ -215,7 +168,7 @@ class FlowHandler:
         if state.routed_request is None:
             return
         routed = await self.app.service.answer(state.routed_request.request, state.client)
-        if _is_client_gone(flow):
+        if is_client_gone(flow):
             self._flows[flow.id] = state  # the state is removed when the client disconnects, which is logged next
         match routed:
             case ProxyResponse(response, status, reason) as answer:
@@ -358,7 +311,7 @@ class FlowHandler:
 
     def _register(self, flow: http.HTTPFlow, state: FlowState) -> FlowState:
         self._flows[flow.id] = state
-        if not _is_client_gone(flow):
+        if not is_client_gone(flow):
             self._flows_of_client.setdefault(flow.client_conn.id, set()).add(flow.id)
         self.app.requests = len(self._flows)
         return state
@@ -476,7 +429,7 @@ class FlowHandler:
             await passthrough.approve(
                 self.connect_approvals, flow.client_conn.id, target, settings, self.app.policy, parent
             )
-        if _is_client_gone(flow):
+        if is_client_gone(flow):
             self.connect_approvals.forget(flow.client_conn.id)
             raise Unreachable("the client disconnected before the response")
         routed = replace(state.routed_request, request=self._with_credentials(state))
@@ -525,11 +478,6 @@ def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
 def _request_without_target(flow: http.HTTPFlow) -> Request:
     """Return the flow's request with its path in place of a target."""
     return Request(flow.request.method, "", fields_of(flow.request))
-
-
-def _is_client_gone(flow: http.HTTPFlow) -> bool:
-    """Return True if the flow's client has disconnected. A state stored after the disconnect would never be removed."""
-    return flow.client_conn.timestamp_end is not None
 
 
 def _content_length(flow: http.HTTPFlow) -> int | None:

@@ -352,3 +352,8 @@ def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
         return False
     address = ipaddress.ip_address(canonical)
     return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
+
+
+def is_client_gone(flow: http.HTTPFlow) -> bool:
+    """Return True if the flow's client has disconnected. A state stored after the disconnect would never be removed."""
+    return flow.client_conn.timestamp_end is not None
