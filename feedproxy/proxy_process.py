@@ -193,7 +193,8 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
     with loaded.locating():
         values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
         _check_mode(values)
-        proxy_master.options.update(**values)
+        _check_confdir(values.get("confdir", proxy_master.options.confdir))
+        proxy_master.options.update(**values)  # mitmproxy now creates the certificate authority
         _check(app)
         mode = _reverse_mode(app.settings) if app.settings.upstream else ""
     derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
@@ -304,7 +305,6 @@ async def check(plan: ServePlan) -> list[str]:
     proxy_master, app, loaded = _make_master(plan, None)
     settings = app.settings
     with loaded.locating():
-        _check_confdir(proxy_master.options.confdir)
         if settings.admin:
             admin_address(settings.admin, admin_token(settings))
         AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
@@ -563,7 +563,6 @@ async def serve(
     """
     proxy_master, app, loaded = _make_master(plan, app)
     with loaded.locating():
-        _check_confdir(proxy_master.options.confdir)
         if app.settings.workers > 1 and worker is None:
             return _worker_options(proxy_master, app, loaded)
     _raise_descriptor_limit(app.settings)

@@ -36,6 +36,33 @@ async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) ->
         await proxy_process.serve(ServePlan(options=options), print)
 
 
+async def test_read_only_folder_of_the_ca_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    options = {"confdir": str(tmp_path / "ca"), "store": "memory:", "admin": ""}
+
+    with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .*/ca cannot be written to$"):
+        await proxy_process.serve(ServePlan(options=options), print)
+
+    assert list((tmp_path / "ca").iterdir()) == []  # mitmproxy would log a traceback
+    assert caplog.text == ""
+
+
+def test_files_are_not_writable_by_other_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serving(_: ServePlan, announce: Callable[[str], None]) -> int:
+        return 0
+
+    monkeypatch.setattr(proxy_process, "serve", serving)
+    monkeypatch.setattr(proxy_process, "log_to", lambda: None)
+    before = os.umask(0o005)
+    try:
+        assert serve_command.run(cli.make_parser("serve").parse_args(["serve"])) == 0
+        assert os.umask(before) == 0o027
+    finally:
+        os.umask(before)
+
+
 def test_full_disk_at_standard_output_does_not_disturb_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serving(_: ServePlan, announce: Callable[[str], None]) -> int:
         announce("http://127.0.0.1:8080")

@@ -11,6 +11,9 @@ from typing import Any
 from feedproxy import systemd
 from feedproxy.config_file import FILE_VARIABLE
 
+WRITABLE_BY_OTHERS = 0o022
+"""Bits of a file's mode that permit other accounts to write to the file."""
+
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
@@ -47,6 +50,9 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
         # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    # Whatever the umask, other accounts must not replace the certificate authority or other files of this process.
+    os.umask(os.umask(WRITABLE_BY_OTHERS) | WRITABLE_BY_OTHERS)
 
     flag_options: dict[str, Any] = {}
     for name, value in (
