@@ -8,7 +8,10 @@
 # feedproxy completes requests in progress within 20 s. Docker alone would kill it after 10 s.
 #
 # The admin listener is on the container's own loopback: `docker exec NAME feedproxy status`. To have it from
-# outside, append: serve --listen 0.0.0.0:8080 --admin 0.0.0.0:8081 --set admin_token=SECRET
+# outside: docker run -p 127.0.0.1:8081:8081 -e FEEDPROXY_ADMIN=0.0.0.0:8081 -e FEEDPROXY_ADMIN_TOKEN=SECRET …
+#
+# Set other options in the same way. A command after the image's name replaces CMD below, with the places of the
+# store and of the CA.
 
 # By digest, so that the same is built tomorrow; `make image-digests` renews it (Python 3.13.15 on Debian trixie now).
 ARG BASE=python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
@@ -47,4 +50,4 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=15s \
     CMD ["python", "-c", "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8081/readyz', timeout=4)"]
 ENTRYPOINT ["feedproxy"]
-CMD ["serve", "--listen", "0.0.0.0:8080", "--admin", "127.0.0.1:8081", "--store", "/var/cache/feedproxy", "--set", "confdir=/var/lib/feedproxy"]
+CMD ["serve", "--listen", "0.0.0.0:8080", "--store", "/var/cache/feedproxy", "--set", "confdir=/var/lib/feedproxy"]

@@ -1,5 +1,6 @@
 """Deployment files: the systemd unit, the image, the compose file and the pinned images limit what the proxy may do."""
 
+import json
 import re
 import runpy
 import shutil
@@ -131,6 +132,16 @@ def test_image_runs_as_an_unprivileged_user() -> None:
     # Kubernetes cannot tell from a name that the user is not root.
     assert [int(user) > 0 for user in re.findall(r"^USER (\S+)$", dockerfile, re.MULTILINE)] == [True]
     assert "--require-hashes" in dockerfile
+
+
+def test_options_of_the_image_can_be_set_by_the_documented_variables() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^CMD (.*)$", dockerfile, re.MULTILINE)
+    flags = {part.removeprefix("--") for part in json.loads(command) if part.startswith("--")}
+    documented = {name.lower() for name in re.findall(r"-e FEEDPROXY_([A-Z_]+)=", dockerfile)}
+
+    assert documented == {"admin", "admin_token"}
+    assert not flags & documented  # a flag takes precedence over a variable
 
 
 def test_renewal_of_digests_changes_digests_only() -> None:
