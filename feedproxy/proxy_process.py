@@ -43,6 +43,7 @@ from feedproxy.config_file import (
 )
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
+from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.http import uri
 from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
@@ -309,6 +310,8 @@ async def check(plan: ServePlan) -> list[str]:
             admin_address(settings.admin, admin_token(settings))
         AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
         _check_folders(settings)
+        if settings.is_fleet:
+            RedisConnection(settings.store, timeout=1)  # checks the address without a connection
     kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
     defaults = Settings()
     changed = [name for name in option_names() if getattr(settings, name) != getattr(defaults, name)]

@@ -5,10 +5,11 @@ import contextlib
 import logging
 import os
 import random
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
@@ -34,6 +35,9 @@ REFUSALS_MAX = 32
 READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of Redis's error messages about a value that another program has written."""
+
+FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+"""Parameters of the address that name a file."""
 
 START_TIMEOUT: Seconds = 2
 """Timeout of requests to Redis at the start, in seconds."""
@@ -367,11 +371,24 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
             protocol=2,
         )
         client.set_retry(library.retry.Retry(library.backoff.NoBackoff(), 0))
-    except (ValueError, TypeError) as error:
-        raise UsageError(
-            f"store: invalid address {host_and_port(url)}: {_without_password(url, str(error))}"
-        ) from error
+        client.connection_pool.make_connection()  # checks the parameters of the address; connects later
+    except (ValueError, TypeError, library.exceptions.RedisError) as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        reason = f"unknown parameter {unknown[1]!r}" if unknown else _without_password(url, str(error))
+        raise UsageError(f"store: invalid address {host_and_port(url)}: {reason}") from error
+    _check_files(url)
     return library, client
+
+
+def _check_files(url: str) -> None:
+    """Check that the files of certificates and keys in the address can be read. Raises UsageError."""
+    for name, path in parse_qsl(urlsplit(url).query):
+        if name in FILE_PARAMETERS:
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                raise UsageError(f"store: {name}: {path} cannot be read: {error.strerror}") from error
 
 
 def redis_library() -> Any:

@@ -27,6 +27,8 @@ def test_no_secret_of_an_option_is_shown() -> None:
     )
     told = json.dumps(configuration_page.changed_options(settings))
     assert "hush" not in told
+    socket = Settings(store="unix:///run/redis.sock?db=1&password=hush-7")
+    assert "/run/redis.sock?db=1&password=…" in configuration_page.changed_options(socket)[0]["value"]
     assert "proxy.example:3128" in told
     assert "redis.example:6379" in told
 

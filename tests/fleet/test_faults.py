@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from feedproxy import proxy_process
 from feedproxy.clock import SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.fleet.redis_connection import (
@@ -21,6 +22,7 @@ from feedproxy.fleet.redis_connection import (
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.fleet.redis_queue import RedisQueue
+from feedproxy.proxy_process import ServePlan
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.fleet.conftest import Start
@@ -434,3 +436,24 @@ def test_redis_address_is_shown_without_password() -> None:
     with pytest.raises(UsageError) as error:
         RedisConnection("redis://me:secret@redis.example:port/", timeout=1)
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("redis://redis.example/0?no=secret", "invalid address redis.example:6379: unknown parameter 'no'"),
+        ("redis://redis.example/0?ssl_ca_certs=x", "invalid address redis.example:6379: unknown parameter 'ssl_"),
+        ("rediss://redis.example/0?ssl_cert_reqs=x", "invalid address redis.example:6379: Invalid SSL Certificate"),
+        ("rediss://redis.example/0?ssl_ca_certs=/no/file", "ssl_ca_certs: /no/file cannot be read: No such file"),
+    ],
+)
+def test_redis_address_with_an_invalid_parameter_is_refused(address: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^store: {message}"):
+        RedisConnection(address, timeout=1)
+
+
+async def test_redis_address_is_checked_without_a_start(tmp_path: Path) -> None:
+    options = {"store": "redis://redis.example/0?no=1", "confdir": str(tmp_path)}
+
+    with pytest.raises(UsageError, match="unknown parameter 'no'"):
+        await proxy_process.check(ServePlan(options=options))

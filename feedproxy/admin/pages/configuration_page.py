@@ -1,5 +1,6 @@
 """The configuration in force without secrets: options that differ from their defaults, and rules."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -16,6 +17,8 @@ SECRET = frozenset({"admin_token", "purge_fields"})
 """Options with a secret value, which the page does not show."""
 
 HIDDEN = "(set)"
+_PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl_)?password=)[^&\s]*")
+"""A password in the query of a Redis address."""
 
 
 class Configuration:
@@ -80,4 +83,4 @@ def _without_userinfo(text: str) -> str:
     scheme, separator, remainder = text.partition("://")
     if separator and "@" in remainder:
         text = f"{scheme}://…@{remainder.rpartition('@')[2]}"
-    return redact_text(text)
+    return redact_text(_PASSWORD_PARAMETER.sub(r"\1…", text))
