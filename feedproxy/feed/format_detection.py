@@ -61,6 +61,12 @@ def find_document_start(data: bytes) -> int | None:
     return hidden.start()
 
 
+def has_text_before_document(data: bytes) -> bool:
+    """Return True if more than white space precedes the XML or HTML document in `data` (UTF-8)."""
+    start = find_document_start(data)
+    return bool(start) and not data[:start].isspace()
+
+
 def _is_html(data: bytes, start: int) -> bool:
     root = _skip_prolog(data, start)
     if _HTML_ROOT.match(data, root):

@@ -62,6 +62,29 @@ def test_document_that_is_no_feed_is_rejected_with_any_content_type(body: bytes,
     assert read(body, None) is None
 
 
+EXAMPLE = "Here is a feed:\n" + RSS + "\nThat was it.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "media_type", "is_feed"),
+    [
+        (EXAMPLE, "text/plain; charset=utf-8", False),
+        (EXAMPLE, "text/markdown", False),
+        (EXAMPLE, "application/rss+xml", True),
+        (EXAMPLE, "TEXT/HTML", True),
+        (EXAMPLE, None, True),
+        (RSS, "text/plain", True),
+        ("\n " + RSS, "text/plain", True),
+        ('const start = "<rss version=";', "application/javascript", False),
+        ("A text about <rss> and <feed>", "text/html", False),
+        ("/* <feed> */ a {}", None, False),
+        ("\x89PNG <rss version='2.0'><channel>", "image/png", False),
+    ],
+)
+def test_feed_after_other_text_is_a_feed_by_its_media_type(text: str, media_type: str | None, is_feed: bool) -> None:
+    assert (read(text.encode(), media_type) is not None) is is_feed
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -5,12 +5,13 @@ Some documents are not feeds: HTML under any media type, OPML, single Atom entri
 """
 
 import dataclasses
+import re
 
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
 from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
-from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind
+from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind, has_text_before_document
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of
@@ -19,21 +20,38 @@ _TEXT_MAX = 8192
 """Maximum length of a channel's title and link, in characters. RFC 9110, section 4.1, recommends supporting URIs of
 8000 octets."""
 
+_MEDIA_TYPE = re.compile("xml|rss|atom|rdf|html")
+"""Pattern of the media types of feeds that may begin with other text. Programs that print a warning before the feed
+often declare HTML."""
+
 
 def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Channel | None:
     """Return the channel of the feed in `body`, or None if `body` is not a feed. Raises no exception.
 
-    `body` has no content coding. The charset of `content_type` counts only if the document names no encoding. With
-    `digest=False`, the digest of a small XML document is omitted, because it takes most of the time.
+    `body` has no content coding. The charset of `content_type` counts only if the document names no encoding, and its
+    media type only if text precedes the document. With `digest=False`, the digest of a small XML document is omitted,
+    because it takes most of the time.
     """
     text = to_utf8(body, charset_of(content_type))
     match detect_utf8_kind(text.data):
         case DocumentKind.XML:
-            return _read_small(text, digest) or _read_streaming(text)
+            channel = _read_small(text, digest) or _read_streaming(text)
+            return None if channel is not None and _is_quoted(text.data, channel, content_type) else channel
         case DocumentKind.JSON:
             return jsonfeed.read(text.data, sound=text.sound)
         case DocumentKind.EMPTY | DocumentKind.HTML | DocumentKind.OTHER:
             return None
+
+
+def _is_quoted(data: bytes, channel: Channel, content_type: str | None) -> bool:
+    """Return True if text precedes the document, and is more than a message of the program that wrote the feed.
+
+    Program code, documentation and pictures may contain the beginning of a feed.
+    """
+    if not has_text_before_document(data):
+        return False
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    return bool(media_type and not _MEDIA_TYPE.search(media_type)) or not (channel.items or channel.title)
 
 
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
