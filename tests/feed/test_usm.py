@@ -78,6 +78,32 @@ def test_charset_that_contradicts_the_byte_order_mark_is_dropped(charset: str, m
     assert served == ("application/rss+xml" + (f"; charset={charset}" if kept else ""))
 
 
+@pytest.mark.parametrize(
+    ("charset", "declaration", "codec", "kept"),
+    [
+        ("utf-8", "ISO-8859-1", "latin_1", False),
+        ("us-ascii", "utf-8", "utf_8", False),
+        ("iso-8859-1", "UTF-8", "utf_8", False),
+        ("utf-8", "ISO-8859-1", "utf_8", True),  # the declaration may be wrong
+        ("iso-8859-1", "UTF-8", "latin_1", True),
+        ("windows-1252", "ISO-8859-1", "latin_1", True),
+        ("windows-1251", "ISO-8859-1", "latin_1", True),
+        ("utf-8", "UTF-8", "utf_8", True),
+        ("iso-8859-1", "utf-9", "utf_8", True),
+    ],
+)
+def test_charset_that_contradicts_a_right_declaration_is_dropped(
+    charset: str, declaration: str, codec: str, kept: bool
+) -> None:
+    body = f'<?xml version="1.0" encoding="{declaration}"?><rss><channel><title>Thé</title></channel></rss>'.encode(
+        codec
+    )
+
+    served = media_type_of(RSS, f"text/xml; charset={charset}", body)
+
+    assert served == ("application/rss+xml" + (f"; charset={charset}" if kept else ""))
+
+
 def test_media_types_of_json_feed_and_atom_are_their_own() -> None:
     json, atom = Channel(Kind.JSON, "1.1", True), Channel(Kind.ATOM, "1.0", True)
 

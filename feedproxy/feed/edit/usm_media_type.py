@@ -8,9 +8,9 @@ import re
 from functools import lru_cache
 
 from feedproxy.feed.channel import Channel, Kind
-from feedproxy.feed.encoding_detection import encoding_by_bytes
-from feedproxy.feed.encoding_labels import codec_of
-from feedproxy.http.field_values import is_token, parse_parameters, quote
+from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes
+from feedproxy.feed.encoding_labels import codec_of, superset_of
+from feedproxy.http.field_values import charset_of, is_token, parse_parameters, quote
 
 _TYPES = {
     # "you must change the Content-Type header to return the application/rss+xml media type" (Content-Type)
@@ -29,9 +29,9 @@ def media_type_of(
 ) -> str:
     """Return the Content-Type with which to serve a feed.
 
-    `declared` is the origin's Content-Type, and `body` the document or its beginning. The origin's charset is kept,
-    unless it is unknown (`utf-9`) or contradicts the byte order mark. No charset is added, so that the document's
-    declaration counts (RFC 7303, section 3). Other parameters are kept with an unchanged type. A CDF channel keeps its
+    `declared` is the origin's Content-Type, and `body` the document. The origin's charset is kept, unless it is unknown
+    (`utf-9`) or contradicts the document. No charset is added, so that the document's declaration counts (RFC 7303,
+    section 3). Other parameters are kept with an unchanged type. A CDF channel keeps its
     declared type.
     """
     if channel.kind is Kind.CDF:
@@ -40,16 +40,39 @@ def media_type_of(
     detected = encoding_by_bytes(body)
     mark = detected[0] if detected is not None else ""
     declared = declared or ""
+    if not mark and "charset" in declared.lower() and _declares_another(body, charset_of(declared)):
+        mark = codec_of(declared_encoding(body) or "") or ""
     return (_build_media_type if len(declared) < _CACHED_TYPE_MAX else _build_media_type.__wrapped__)(
         proper, declared, mark
     )
+
+
+def _declares_another(body: bytes, charset: str | None) -> bool:
+    """Return True if a document rightly declares another encoding than `charset`: its bytes are valid in the declared
+    encoding, and this is UTF-8, or they are invalid in `charset`.
+
+    A text in another encoding is hardly ever valid in UTF-8 by chance. "The charset parameter is considered
+    authoritative" (RFC 7303, section 3.2), so that clients would read the wrong characters.
+    """
+    codec, own = codec_of(charset or ""), codec_of(declared_encoding(body) or "")
+    if codec is None or own is None or superset_of(codec) == superset_of(own) or body.isascii():
+        return False
+    return _is_valid(body, own) and (own == "utf_8" or not _is_valid(body, codec))
+
+
+def _is_valid(body: bytes, codec: str) -> bool:
+    try:
+        body.decode(codec)
+    except UnicodeError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
     """Return the `proper` media type with those declared parameters that may remain.
 
-    `mark` is the codec that the document's first bytes indicate, or "".
+    `mark` is the codec of the document, or "" if the declared charset may be right.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]
@@ -64,7 +87,7 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 def _is_plausible(label: str, mark: str) -> bool:
     """Return True if a document can be in the encoding `label`.
 
-    `mark` is the codec that the document's first bytes indicate, or "".
+    `mark` is the codec of the document, or "" if the label may be right.
     """
     codec = codec_of(label)
     if codec is None or not mark:

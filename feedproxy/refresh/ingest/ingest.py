@@ -417,7 +417,7 @@ def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool
 def _media_type(channel: Channel, declared: str | None, identity: bytes, settings: Settings) -> str | None:
     if not settings.feed_usm:
         return declared
-    return media_type_of(channel, declared, identity[:64], rdf_media_type=settings.rdf_media_type)
+    return media_type_of(channel, declared, identity, rdf_media_type=settings.rdf_media_type)
 
 
 def _media_type_change(declared: str | None, media_type: str | None) -> tuple[str, ...]:
