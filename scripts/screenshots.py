@@ -26,7 +26,7 @@ from feedproxy.lab import score_page  # noqa: E402
 from feedproxy.lab.record.exchange import merge_recordings  # noqa: E402
 from feedproxy.lab.recording_scores import grade_recording  # noqa: E402
 from feedproxy.lab.replay.replay_source import ReplayOptions  # noqa: E402
-from feedproxy.request.upstream_request import feed_id  # noqa: E402
+from feedproxy.request.feed_id import feed_id  # noqa: E402
 from tests.lab.behaviour import CorrectReader, play  # noqa: E402
 from tests.stages import lively  # noqa: E402
 

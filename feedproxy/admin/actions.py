@@ -22,7 +22,7 @@ from feedproxy.http import uri
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.paused_and_blocked import FeedDecision
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.web.templates import iso

@@ -9,8 +9,9 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
+from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.problem_details import problem_response
-from feedproxy.request.upstream_request import surrogate_key, with_via
+from feedproxy.request.upstream_request import with_via
 from feedproxy.request.url_mapping import public_url_for
 from feedproxy.settings import Settings
 

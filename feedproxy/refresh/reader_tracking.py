@@ -6,7 +6,7 @@ from feedproxy.clock import Clock, Instant
 from feedproxy.http import user_agent
 from feedproxy.refresh.policy.polling_price import HORIZON
 from feedproxy.request.context import ClientContext
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts

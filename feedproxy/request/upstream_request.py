@@ -1,13 +1,12 @@
 """The upstream request: the fields of a client's request that are forwarded to the origin."""
 
-import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from feedproxy import __version__
-from feedproxy.http import negotiation, uri
+from feedproxy.http import negotiation
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.hop_by_hop import HOP_BY_HOP
 from feedproxy.http.memoize import memoize_short
@@ -356,20 +355,6 @@ def with_via(fields: Fields, via: str) -> Fields:
     """Return the fields with this proxy's member appended to Via (RFC 9110, section 7.6.3)."""
     before = fields.combined("via")
     return fields.with_field("Via", f"{before}, {via}" if before else via)
-
-
-def surrogate_key(target: str) -> str:
-    """Return the value of Surrogate-Key, by which caches in front of feedproxy purge all responses for a target."""
-    return f"feed-{feed_id(uri.without_fragment(target))}"
-
-
-def feed_id(target: str, installation: str = "") -> str:
-    """Return a hexadecimal identifier of a target, for the operator's addresses and for feed-id in User-Agent.
-
-    For User-Agent, `installation` makes the identifiers of two feedproxies differ. The origin then adds their
-    subscribers.
-    """
-    return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()
 
 
 def own_user_agent(settings: Settings) -> str:

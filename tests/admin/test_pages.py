@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind, Resource
 from feedproxy.telemetry.traffic_history import DAY, TrafficCounts
 from feedproxy.web import templates

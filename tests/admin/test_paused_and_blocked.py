@@ -10,7 +10,7 @@ from feedproxy.admin.routes import AdminServer
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.feed import opml
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 from tests.stages.origin import Origin, OriginFetcher, a_feed
 

@@ -11,7 +11,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.memory_max_shares import DIVISORS
 from feedproxy.refresh.refresh_result import RefreshFinished
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.log_format import JsonLines

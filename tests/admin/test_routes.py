@@ -13,7 +13,7 @@ from aiohttp import web
 from feedproxy.cache.cache_status import CacheStatus, Fwd
 from feedproxy.clock import ManualClock
 from feedproxy.errors import CannotListen, UsageError
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from tests.stages.admin import NOW, TARGET, Proxy, a_resource
 

@@ -15,7 +15,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.endpoints.landing_page import Preview, preview_page
 from feedproxy.http.message import Fields
 from feedproxy.refresh.refresh_result import RefreshFinished
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.store.resource import Failures, Relocation, RelocationKind
 from feedproxy.subscribers.pseudonyms import Pseudonym

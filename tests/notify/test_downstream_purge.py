@@ -15,7 +15,7 @@ from feedproxy.notify.downstream_purge import (
     read_purge_sink,
 )
 from feedproxy.notify.sink_address import SinkAddress
-from feedproxy.request.upstream_request import surrogate_key
+from feedproxy.request.feed_id import surrogate_key
 from tests.stages.notify import TARGET
 from tests.stages.origin import a_feed
 

@@ -10,7 +10,7 @@ from feedproxy.access import wsse
 from feedproxy.access.secret_tokens import issue, revoke
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
-from feedproxy.request.upstream_request import surrogate_key
+from feedproxy.request.feed_id import surrogate_key
 from tests.stages.addons import OnAddons
 from tests.stages.play import UPSTREAM, Seen
 

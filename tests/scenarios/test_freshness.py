@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.request.upstream_request import surrogate_key
+from feedproxy.request.feed_id import surrogate_key
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 

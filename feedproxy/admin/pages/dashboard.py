@@ -18,7 +18,7 @@ from feedproxy.app import App
 from feedproxy.clock import Seconds
 from feedproxy.http import uri
 from feedproxy.lab.score_page import grade_level
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.scoring.score_report import display_name
 from feedproxy.settings import Settings, listen_address
 from feedproxy.telemetry import metrics_aggregation, recent_activity, traffic_history

@@ -25,7 +25,7 @@ from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.http.negotiation import choose_media_type
 from feedproxy.lru_map import LRU
 from feedproxy.proxy.service import Service
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.telemetry import recent_activity
 from feedproxy.telemetry.page_redaction import View, public_name
 from feedproxy.web import templates

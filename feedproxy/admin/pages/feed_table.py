@@ -13,7 +13,7 @@ from feedproxy.admin.pages.resource_views import is_feed, row_view, view_resourc
 from feedproxy.clock import Instant
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.proxy.service import Service
-from feedproxy.request.upstream_request import feed_id
+from feedproxy.request.feed_id import feed_id
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.telemetry.page_redaction import View

@@ -19,13 +19,13 @@ from feedproxy.proxy.response_builder import build_response
 from feedproxy.proxy.response_selection import SelectedResponse
 from feedproxy.refresh.resource_after_refresh import earlier_versions_interval
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
+from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.gateway_fields import (
     apply_entrance_rules,
     has_only_unusable_challenges,
     make_private,
     unusable_challenge_response,
 )
-from feedproxy.request.upstream_request import surrogate_key
 from feedproxy.settings import Settings
 
 

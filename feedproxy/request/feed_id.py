@@ -1,0 +1,19 @@
+"""Identifiers of a feed: feed-id in User-Agent, the value of Surrogate-Key, and ID in the operator's addresses."""
+
+import hashlib
+
+from feedproxy.http import uri
+
+
+def surrogate_key(target: str) -> str:
+    """Return the value of Surrogate-Key, by which caches in front of feedproxy purge all responses for a target."""
+    return f"feed-{feed_id(uri.without_fragment(target))}"
+
+
+def feed_id(target: str, installation: str = "") -> str:
+    """Return a hexadecimal identifier of a target, for the operator's addresses and for feed-id in User-Agent.
+
+    For User-Agent, `installation` makes the identifiers of two feedproxies differ. The origin then adds their
+    subscribers.
+    """
+    return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()
