@@ -12,7 +12,12 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from feedproxy import settings
 from feedproxy.errors import FeedproxyError, Forbidden, NotFound
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm import http1_patches, international_names, parent_proxy_connections, passthrough
+from feedproxy.server.mitm import (
+    http1_limits_and_corrections,
+    international_names,
+    parent_proxy_connections,
+    passthrough,
+)
 from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.server.mitm.http_layer import install
 
@@ -50,7 +55,7 @@ class Entrance(Addon):
 
     def load(self, loader: Loader) -> None:
         super().load(loader)
-        http1_patches.apply()
+        http1_limits_and_corrections.apply()
         international_names.install()
         parent_proxy_connections.install()
         # With `eager`, mitmproxy would connect to the upstream before the target is checked.

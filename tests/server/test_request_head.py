@@ -21,7 +21,7 @@ class Wire:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, head_timeout: float) -> None:
         self.now = 100.0
-        monkeypatch.setattr("feedproxy.server.mitm.http1_patches.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("feedproxy.server.mitm.http1_limits_and_corrections.time.monotonic", lambda: self.now)
         self.client = tflow.tclient_conn()
         self.server = SerialHttp1Server(context.Context(self.client, Options()), head_timeout=head_timeout)
         self.sent, self.is_closed = b"", False

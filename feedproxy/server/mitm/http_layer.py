@@ -12,7 +12,7 @@ mitmproxy also reads a request to its end before it answers. Here, a request wit
 and its remaining content is discarded for LINGERING_TIME seconds. Closing a connection with unread input may destroy
 the response before the client has read it (RFC 9112, section 9.6).
 
-The option `header_max` limits the head of a request (http1_patches.py).
+The option `header_max` limits the head of a request (http1_limits_and_corrections.py).
 """
 
 import logging
@@ -44,7 +44,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
 from feedproxy.http import message_syntax, request_framing, uri
-from feedproxy.server.mitm.http1_patches import LimitedHttp1Server, error_response, without_framing
+from feedproxy.server.mitm.http1_limits_and_corrections import LimitedHttp1Server, error_response, without_framing
 from feedproxy.server.mitm.http2_flood_limits import BoundedServer, Transport
 
 logger = logging.getLogger("feedproxy")
@@ -116,7 +116,7 @@ class FeedStream(HttpStream):
         self.events_in_progress -= 1
 
     def check_invalid(self, request: bool) -> layer.CommandGenerator[bool]:
-        # http1_patches.py has checked heads of HTTP/1.
+        # http1_limits_and_corrections.py has checked heads of HTTP/1.
         try:
             if request and self.flow.request.is_http2:
                 remove_empty_ports(self.flow.request)

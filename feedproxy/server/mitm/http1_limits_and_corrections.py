@@ -1,4 +1,4 @@
-"""Corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
+"""Limits of HTTP/1 heads, and corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
 * mitmproxy takes an origin's 1xx response for the final one, and the client hangs. Here, 1xx responses are skipped.
   (Only if feedproxy itself fetches a response, upstream/origin_client.py passes its 1xx responses on.)
