@@ -7,7 +7,7 @@ from benchmarks import polling, polling_independent
 
 @pytest.mark.parametrize(("profile", "price"), [("modern", 1800.0), ("survey2026", 300.0)])
 def test_policy_and_independent_simulation_agree_within_a_tenth(profile: str, price: float) -> None:
-    worlds = polling.world(profile, 41, 4, days=2)
+    worlds = polling.world(profile, 41, 4, days=1)
 
     product, independent = polling.play(worlds, price), polling_independent.play(worlds, price)
 
