@@ -21,7 +21,7 @@ class Admin(Addon):
 
     def __init__(self) -> None:
         self.server: AdminServer | None = None
-        """Reason why the admin listener could not be opened, or "". The proxy does not run without this listener."""
+        """The started admin listener, or None."""
 
     def configure(self, updated: set[str]) -> None:
         super().configure(updated)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client, or None after a disconnect, for which mitmproxy declares no type."""
+    """Return the address of a client, or None if it has disconnected. mitmproxy's type of `peername` lacks None."""
     peer: tuple[Any, ...] | None = client.peername
     return peer[0] if peer else None
 

@@ -1,6 +1,6 @@
 """The App: settings, service, store, counts and metrics that addons share. Each mitmproxy master has one App.
 
-Addons never import each other. Each calls `get_app(ctx.master)`.
+Addons never import each other. They get the App by `get_app(ctx.master)`.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ class App:
         )
         self.draining = False
         self.reports_failures = False
-        """True if `feedproxy serve` prints `failure` when it exits. Under mitmdump, addons log the failure."""
+        """True if `feedproxy serve` prints `failure` when it exits. In other cases, addons log the failure."""
         self.failure: FeedproxyError | None = None
         """Reason why the proxy cannot run, or None."""
         self.ready = False
@@ -119,7 +119,7 @@ class App:
         """Listening sockets for clients, from the supervisor or systemd. If empty, the process binds its own."""
         self.admin_sockets: tuple[socket.socket, ...] = ()
         self.terminating = False
-        """True after SIGTERM. Until `draining` is set, waiting connections are still accepted."""
+        """True after SIGTERM. Connections that wait are accepted until `draining` is set."""
         self.drain_deadline: Seconds | None = None
         """End of `drain_timeout` by the event loop's clock, or None."""
         self.peer_metrics: PeerMetrics = NoOtherWorkers()
@@ -166,9 +166,9 @@ class App:
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take the settings from mitmproxy's options, at their next use.
+        """Take the settings from mitmproxy's options. They are read at their next use.
 
-        mitmproxy configures all addons again for each declared option, so an earlier use would be wasteful.
+        mitmproxy configures all addons again for each declared option, so reading the options here would be slow.
         """
         self._adopted = options
         self.settings_generation += 1
@@ -213,10 +213,11 @@ class App:
         return not self.rules.protects_feeds
 
     def names_in_log(self, target: str, request: Fields | None = None) -> tuple[str, str]:
-        """Return the public address of a target, and its upstream address if it differs or "", for the log.
+        """Return two names of a target for the log: its public address, and its upstream address, or "" if both are
+        equal.
 
-        Of a private resource (proxy/public_feeds.py), or with credentials in the `request`, only the host is named.
-        Addresses have no secrets.
+        A private resource (proxy/public_feeds.py), and a request with credentials, is named only by its host. Addresses
+        have no secrets.
         """
         public = to_public(target, self.settings)
         is_personal = request is not None and any(is_credential(name) for name, _ in request)
@@ -275,7 +276,7 @@ class App:
         return self._services.fleet if self._services is not None else None
 
     def status_lines(self) -> tuple[str, ...]:
-        """Return the status line of the fleet in a tuple, or () without a fleet."""
+        """Return the status line of the fleet in a tuple, or an empty tuple without a fleet."""
         return (self.fleet.status_line(),) if self.fleet is not None else ()
 
     def problems(self) -> tuple[str, ...]:
@@ -305,7 +306,7 @@ class App:
         return scores
 
     def use_recorder(self, make: Callable[[], Recorder] | None) -> None:
-        """Record exchanges with the recorder that `make` returns, or with None stop recording."""
+        """Record exchanges with the recorder that `make` returns. None stops recording."""
         self._make_recorder, self._recorder = make, None
 
     @property

@@ -1,6 +1,7 @@
 """The command line: `feedproxy COMMAND …`.
 
-Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration, reported in one line.
+Exit codes: 0 for success, 1 for findings or a failure, 2 for a wrong usage or configuration, which is reported in one
+line.
 """
 
 import argparse
@@ -64,7 +65,8 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. A command's own parser reports an unknown flag, to suggest a similar one."""
+        """Return the parsed arguments. A command's own parser reports an unknown flag, with the most similar known
+        flag."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # The parser of the command knows its flags.
@@ -80,7 +82,7 @@ def command_names() -> list[str]:
 def make_parser(*names: str) -> Parser:
     """Return the parser of these commands, or of all commands if `names` is empty.
 
-    A command's module imports all that the command needs, so the parser of one command takes a third of the time.
+    The parser of one command takes a third of the time, because a parser imports all that its command needs.
     """
     parser = Parser(prog="feedproxy", description="An HTTP caching proxy made for feeds.")
     parser.add_argument("-V", "--version", action="version", version=f"feedproxy {__version__}")

@@ -22,7 +22,7 @@ CLOCK_TOLERANCE: Seconds = 10
 
 
 def is_set_back(recorded: Instant, now: Instant) -> bool:
-    """Return True if the clock was set back after it had shown `recorded`."""
+    """Return True if the clock was set back after it had shown the instant `recorded`."""
     return recorded > now + CLOCK_TOLERANCE
 
 

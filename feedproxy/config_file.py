@@ -66,7 +66,7 @@ FILE_VARIABLE = "FEEDPROXY_CONFIG"
 """Environment variable with the path of the configuration file."""
 
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
-"""Environment variables that client commands (status, refresh, …) read as the admin listener and its token."""
+"""Environment variables with the address and the token of the admin listener, for commands such as status."""
 
 SYNONYMS = {
     "access_log": "log_format",
@@ -253,7 +253,7 @@ def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionS
 
 
 def unknown_variables(environment: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
-    """Return the misspelt `FEEDPROXY_…` variables, each with a similar valid name."""
+    """Return the misspelt `FEEDPROXY_…` variables, each with the valid name that it resembles."""
     option_variables = [ENVIRONMENT + name.upper() for name in option_names()]
     other_variables = {FILE_VARIABLE, *CLIENT_VARIABLES}
     suggestions = {}
@@ -280,7 +280,6 @@ def parse_set(text: str, specs: Mapping[str, OptionSpec]) -> tuple[str, Any]:
 
 
 def _is_replaced(name: str) -> bool:
-    """Return True if another option has replaced this option."""
     return name in RENAMED or name in DERIVED
 
 
@@ -354,8 +353,10 @@ def _parse_list(text: str, location: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of all `--set`, with lists joined. The last value of any other option counts. Raises
-    UsageError."""
+    """Return the options of all `--set`. Raises UsageError.
+
+    Lists are joined. For any other option, the last value counts.
+    """
     options: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")

@@ -20,10 +20,13 @@ Work of 0.14 ms for each of 100,000 feeds then takes about a minute, and a quart
 
 
 LATE_MIN: Seconds = 0.002
-"""Tolerance in seconds: a pause that is too long by less does not show a busy event loop."""
+"""Tolerance in seconds. A pause that is too long by less than this does not show a busy event loop."""
 
 LATE_FACTOR = 10
-"""Seconds added to the next pause for each second by which the last pause was too long, above LATE_MIN."""
+"""Seconds that are added to the next pause for each second by which the last pause was too long.
+
+The first LATE_MIN seconds of a delay do not count.
+"""
 
 
 async def iterate_cooperatively[T](values: Iterable[T], blocking_time: Seconds | None = None) -> AsyncIterator[T]:

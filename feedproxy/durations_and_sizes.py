@@ -1,7 +1,7 @@
 """Durations and sizes as an operator writes them: `90`, `30m`, `1h30m`, `250ms`, `64KiB`, `4 GB`.
 
-A number without a unit has the option's own unit. `K`, `M`, `G` and `T` alone are powers of 1024, as in nginx, and so
-are `KiB` to `TiB`. `kB` to `TB` are powers of 1000.
+A number without a unit has the option's own unit. `K` to `T` and `KiB` to `TiB` are powers of 1024. `kB` to `TB` are
+powers of 1000.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The exceptions of feedproxy. Decisions and broken feeds are values, never exceptions.
 
-Each error names its subject. `status_hint` is a status for the response, and `detail` a token for Cache-Status, log and
-metrics.
+Each error names its subject. `status_hint` suggests the status of the response. `detail` is a token for Cache-Status,
+log and metrics.
 """
 
 
@@ -14,34 +14,37 @@ class FeedproxyError(Exception):
     def as_value(self) -> "FeedproxyError":
         """Return this error without its causes and tracebacks.
 
-        A traceback would refer to the task with this error as result, in a cycle that only a garbage collection frees.
+        A traceback refers to the task that has the error as its result. Only a garbage collection would free this
+        cycle.
         """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
 
 class UsageError(FeedproxyError):
-    """A wrong command line or configuration. The message is one line, and the exit code is 2."""
+    """Error for a wrong command line or configuration. The message is one line, and the exit code is 2."""
 
     detail = "usage"
 
 
 class CannotListen(FeedproxyError):
-    """An address that cannot be listened on. The message is one line, and the exit code is 1."""
+    """Error for an address that cannot be listened on. The message is one line, and the exit code is 1."""
 
     detail = "cannot-listen"
 
 
 class BadTarget(FeedproxyError):
-    """A target URI that cannot be fetched (RFC 9110, section 4.2)."""
+    """Error for a target URI that cannot be fetched (RFC 9110, section 4.2)."""
 
     status_hint = 400
     detail = "bad-target"
 
 
 class BadRequest(FeedproxyError):
-    """An invalid request head. The status is 400, 501 for an unknown method or transfer coding, or 505 for another
-    version."""
+    """Error for an invalid request head.
+
+    The status is 400, 501 for an unknown method or transfer coding, or 505 for another version of HTTP.
+    """
 
     status_hint = 400
     detail = "bad-request"
@@ -52,21 +55,21 @@ class BadRequest(FeedproxyError):
 
 
 class NotFound(FeedproxyError):
-    """A path without an endpoint or document."""
+    """Error for a path without an endpoint or document."""
 
     status_hint = 404
     detail = "not-found"
 
 
 class Forbidden(FeedproxyError):
-    """An address or port that may not be reached through this proxy."""
+    """Error for an address or port that may not be reached through this proxy."""
 
     status_hint = 403
     detail = "forbidden-address"
 
 
 class WrongHost(FeedproxyError):
-    """A host at which this proxy does not answer, or for which the connection is not meant (RFC 9110, section
+    """Error for a host at which this proxy does not answer, or for which the connection is not meant (RFC 9110, section
     15.5.20)."""
 
     status_hint = 421
@@ -74,7 +77,7 @@ class WrongHost(FeedproxyError):
 
 
 class AccessDenied(FeedproxyError):
-    """Denied access: 401 or 407 without credentials, 403 without permission, 429 after failed attempts."""
+    """Error for denied access: 401 or 407 without credentials, 403 without permission, 429 after failed attempts."""
 
     detail = "access"
 
@@ -86,79 +89,79 @@ class AccessDenied(FeedproxyError):
 
 
 class LoopDetected(FeedproxyError):
-    """A request that has already passed this proxy (RFC 9110, section 7.6.3)."""
+    """Error for a request that has already passed this proxy (RFC 9110, section 7.6.3)."""
 
     status_hint = 508
     detail = "loop"
 
 
 class Overload(FeedproxyError):
-    """A lack of descriptors, memory, capacity or network on this machine."""
+    """Error for a lack of descriptors, memory, capacity or network on this machine."""
 
     status_hint = 503
     detail = "overload"
 
 
 class ParentFailed(Overload):
-    """A parent proxy (`upstream_proxy`) that cannot be reached or used."""
+    """Error for a parent proxy (`upstream_proxy`) that cannot be reached or used."""
 
     detail = "parent-proxy"
 
 
 class FetchError(FeedproxyError):
-    """No usable response of the origin."""
+    """Error for an origin that sent no usable response."""
 
     status_hint = 502
     detail = "fetch-error"
 
 
 class Unreachable(FetchError):
-    """No connection: name resolution, address, TCP or TLS failed."""
+    """Error for a failed connection: name resolution, address, TCP or TLS."""
 
     detail = "unreachable"
 
 
 class ParentRefused(Unreachable):
-    """A parent proxy (`upstream_proxy`) that does not connect to this origin."""
+    """Error for a parent proxy (`upstream_proxy`) that does not connect to this origin."""
 
     detail = "parent-proxy"
 
 
 class FetchTimeout(FetchError):
-    """A phase of the exchange that exceeded its deadline."""
+    """Error for a phase of the exchange that exceeded its deadline."""
 
     status_hint = 504
     detail = "timeout"
 
 
 class MalformedResponse(FetchError):
-    """An incomplete or invalid HTTP response (RFC 9112, section 8)."""
+    """Error for an incomplete or invalid HTTP response (RFC 9112, section 8)."""
 
     detail = "broken-message"
 
 
 class TooLarge(FeedproxyError):
-    """Content above its limit, as received or after decoding."""
+    """Error for content above its limit, as received or after decoding."""
 
     status_hint = 502
     detail = "too-large"
 
 
 class Undecodable(FeedproxyError):
-    """Content that cannot be decoded by its Content-Encoding (RFC 9110, section 8.4)."""
+    """Error for content that cannot be decoded by its Content-Encoding (RFC 9110, section 8.4)."""
 
     status_hint = 502
     detail = "undecodable"
 
 
 class NotAFeed(FeedproxyError):
-    """A document to convert that is no feed."""
+    """Error for a document that cannot be converted, because it is not a feed."""
 
     status_hint = 406
     detail = "not-a-feed"
 
 
 class StoreError(FeedproxyError):
-    """A failure of the store, which counts as a miss and in a metric. Clients get no error."""
+    """Error for a failure of the store, which counts as a miss. Clients get no error."""
 
     detail = "store-error"

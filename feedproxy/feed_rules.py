@@ -19,7 +19,7 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Maximum number of targets with cached rules. Without the cache, each hit would be compared with every pattern."""
+"""Maximum number of targets with cached rules. Without the cache, each hit would compare every pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class Rule:
 
 
 AMBIGUOUS = ("",)
-"""Value of `readers` for an address with several interpretations that no reader may read. The status is 400."""
+"""Value of `readers` for an address with several interpretations, of which no reader may read all: status 400."""
 
 BLOCKED = ("\0",)
-"""Value of `readers` for a feed that the operator has blocked. The status is 403."""
+"""Value of `readers` for a feed that the operator has blocked: status 403."""
 
 ANY_USER = "*"
 """Value of `readers` that permits all authenticated users."""
@@ -43,7 +43,7 @@ ANY_USER = "*"
 class _Protection(NamedTuple):
     """The protection of a target: the permitted readers, and True for a private target.
 
-    Each request hashes a value of this class. A NamedTuple is hashed fast.
+    Each request hashes a value of this class, and a NamedTuple is hashed fast.
     """
 
     readers: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Protection(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """The numbers of the rules that match a target, and its protection or None."""
+    """The numbers of the rules that match a target, and the protection of the target, or None."""
 
     matching: tuple[int, ...]
     protection: _Protection | None
@@ -103,11 +103,11 @@ class Rules:
 
     @property
     def protects_feeds(self) -> bool:
-        """Return True if a rule restricts the readers of a feed. Blocks for all clients do not count."""
+        """Return True if a rule restricts the readers of a feed, other than by blocking all clients."""
         return any(map(_is_secret, self._protecting_rules))
 
     def protects_host(self, host: str, base: Settings) -> bool:
-        """Return True if a rule protects a feed at this host, which a tunnel would bypass.
+        """Return True if a rule protects a feed at this host. A tunnel to the host would bypass the rule.
 
         Blocked feeds do not count, because a block only limits what this proxy serves.
         """
@@ -156,7 +156,7 @@ def may_serve_under(start: Settings, end: Settings) -> bool:
     """Return True if the response at the end of a redirect may be served under the target that redirects.
 
     `start` and `end` are the settings of these two targets. `end` must permit all readers that `start` permits, and may
-    be private only if `start` is private. If the result is False, the client must follow the redirect itself.
+    be private only if `start` is private.
     """
     if end.private and not start.private:
         return False
@@ -182,10 +182,10 @@ def _forms_of(reading: str, base: Settings) -> tuple[str, ...]:
 
 
 def _strictest(protecting: Iterable[Rule], forms_of_target: tuple[str, ...], base: Settings) -> _Protection:
-    """Return the protection of one interpretation of an address.
+    """Return the protection of one interpretation of an address, the stricter of two results.
 
-    Rules that match as written apply first, and then also those that match only in their extended form
-    (`TargetPattern.protects`). The stricter of both results counts.
+    One result is that of rules that match as written. The other includes rules that match only in their extended form
+    (`TargetPattern.protects`).
     """
     written = extended = _Protection(base.readers, base.private)
     for rule in protecting:
@@ -204,7 +204,7 @@ def _apply(before: _Protection, rule: Rule) -> _Protection:
 
 
 def _intersect_readers(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the readers that both sets permit, or AMBIGUOUS without a common reader."""
+    """Return the readers that both sets permit, or AMBIGUOUS if no reader is in both."""
     if BLOCKED in (one, other):
         return BLOCKED
     if not one or not other:

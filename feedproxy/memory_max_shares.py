@@ -1,6 +1,7 @@
 """Limits of the caches in memory, as fractions of the option `memory_max`.
 
-`memory_max` limits stored responses. All caches of values derived from them may together take as much again.
+`memory_max` limits stored responses. The caches of values derived from stored responses together take at most as much
+again.
 """
 
 from dataclasses import dataclass
@@ -20,16 +21,16 @@ DIVISORS = {
 """Divisors of `memory_max` that give the limit of each cache. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""Bytes of `memory_max` that permit one entry in the subscriber counts (subscribers/subscriber_counts.py).
+"""Bytes of `memory_max` for each permitted entry in the subscriber counts (subscribers/subscriber_counts.py).
 
 An entry takes about 100 bytes, and the rhythm of a reader's polls 48.
 """
 
 READERS_MIN = 1_000_000
-"""Number of entries of the subscriber counts with any `memory_max`."""
+"""Minimum number of permitted entries in the subscriber counts, whatever `memory_max` is."""
 
 READERS_PER_FEED = 5
-"""Memory of a feed with one reader in the subscriber counts, as a multiple of one entry."""
+"""Number of entries that take as much memory as a feed with one reader in the subscriber counts."""
 
 MODELS_DIVISOR = 64
 """Divisor of `memory_max` that gives the limit in bytes of a helper process's cache of parsed documents.
@@ -43,27 +44,27 @@ class MemoryLimits:
     """Limits in bytes, for each process of the proxy."""
 
     responses: int
-    """Limit of stored responses (store/lru_memory_store.py)."""
+    """Maximum size of all stored responses, in bytes (store/lru_memory_store.py)."""
     hits: int
-    """Limit of response templates of the fast path, without their content."""
+    """Maximum size of all response templates of the fast path, in bytes, without their content."""
     conversions: int
-    """Limit of feeds in other formats, in the codings that clients requested."""
+    """Maximum size of all converted feeds, in bytes, in the codings that clients requested."""
     headlines: int
-    """Limit of titles and texts of feeds, for pages about several feeds."""
+    """Maximum size of titles and texts of feeds for pages about several feeds, in bytes."""
     deltas: int
-    """Limit of responses with only the new entries of a feed (RFC 3229)."""
+    """Maximum size of all responses with only the new entries of a feed (RFC 3229), in bytes."""
     dictionaries: int
-    """Limit of feeds compressed with the version that a client has (RFC 9842)."""
+    """Maximum size of all feeds compressed with a version that a client has (RFC 9842), in bytes."""
     decoded: int
-    """Limit of content decoded for clients that do not accept its coding."""
+    """Maximum size of all content decoded for clients that do not accept its coding, in bytes."""
     pages: int
-    """Limit of pages that were searched for feeds (autodiscovery)."""
+    """Maximum size of all pages that were searched for feeds (autodiscovery), in bytes."""
     fetches: int
-    """Limit of the records of the last fetches of each feed (telemetry/recent_activity.py)."""
+    """Maximum size of the records of each feed's last fetches, in bytes (telemetry/recent_activity.py)."""
     scores: int
-    """Limit of the state of readers and their feeds for scores."""
+    """Maximum size of the state of readers and their feeds for scores, in bytes."""
     models: int
-    """Limit of the parsed documents that each helper process caches."""
+    """Maximum size of the parsed documents that each helper process caches, in bytes."""
 
     @classmethod
     @lru_cache(maxsize=16)

@@ -1,7 +1,7 @@
 """Notes: findings about a feed or a reader, each with a level, a summary, advice and a source.
 
-Each Note is a class below the code that yields it, with texts in which an instance inserts its values. Reports name it
-in lower case:
+Each Note is a class below the code that yields it. The texts of the class have places for values, which an instance
+fills. In reports, the Note below is named `no-validator`:
 
     class NO_VALIDATOR(Note):
         level = Level.WARN
@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 
 class Level(StrEnum):
-    """Level of a Note, from good to bad."""
+    """Levels of Notes, from good to bad."""
 
     GOOD = "good"
     INFO = "info"
@@ -62,25 +62,25 @@ class Category(StrEnum):
 
 
 class Note:
-    """A finding. The constructor raises KeyError for a missing value of its texts."""
+    """A finding. The constructor raises KeyError if a value for its texts is missing."""
 
     level: ClassVar[Level]
     category: ClassVar[Category]
     summary: ClassVar[str]
     """Summary: one whole sentence on one line."""
     advice: ClassVar[str]
-    """Advice with its reason, in paragraphs with an empty line between them, and code in backticks."""
+    """Advice with its reason. Empty lines separate paragraphs, and code is in backticks."""
     reference: ClassVar[str]
-    """Source, such as an RFC with its section, or several with semicolons between them."""
+    """Source, such as an RFC with its section. Semicolons separate several sources."""
 
     def __init__(self, subject: str = "", **values: object) -> None:
         self.subject = subject
         """Subject: an address, a field, or a place in a document."""
         self.values = values
         self.message = self.summary % values
-        """The summary with the values."""
+        """The summary with the values inserted."""
         self.advice_text = _paragraphs(self.advice % values)
-        """The advice with the values, each paragraph on one line."""
+        """The advice with the values inserted, each paragraph on one line."""
 
     def __init_subclass__(cls) -> None:
         missing = [name for name in Note.__annotations__ if not hasattr(cls, name)]
@@ -108,7 +108,7 @@ class Note:
         }
 
     def as_text(self, width: int = 100, *, advise: bool = True) -> str:
-        """Return level and summary for a terminal, and with `advise` indented advice and reference."""
+        """Return level and summary for a terminal, followed by indented advice and reference if `advise` is True."""
         first = f"{self.level:<5} "
         lines = textwrap.wrap(self.message, width, initial_indent=first, subsequent_indent=" " * len(first))
         if advise:
@@ -118,7 +118,7 @@ class Note:
 
 
 def sorted_by_level(notes: Iterable[Note]) -> list[Note]:
-    """Return the notes, the worst level first, each level in the given order."""
+    """Return the notes, the worst level first. Notes of one level keep their order."""
     ranks = {level: rank for rank, level in enumerate(reversed(Level))}
     return sorted(notes, key=lambda note: ranks[note.level])
 
@@ -136,7 +136,7 @@ def notes_of(module: ModuleType) -> list[type[Note]]:
 
 
 def as_markdown(kind: type[Note], descriptions: Mapping[str, str] = {}) -> str:
-    """Return a Note for a reference page, with a description or the name of each value in its texts."""
+    """Return a Note for a reference page. Values in its texts are replaced by descriptions, or by their names."""
     summary, advice = (
         re.sub(r"%\((\w+)\)[sd]", lambda value: f"⟨{descriptions.get(value[1], value[1])}⟩", text).replace("%%", "%")
         for text in (kind.summary, kind.advice)

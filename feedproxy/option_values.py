@@ -1,6 +1,7 @@
 """Checks of the texts in options: the value of a text option, and each item of a list.
 
-Each check raises UsageError with the option's name, the value unless it may be a secret, and what was expected.
+Each check raises UsageError with the option's name and what was expected. The message contains the value, unless the
+value may be a secret.
 """
 
 import ipaddress
@@ -35,7 +36,8 @@ _COMMENT_TEXT = re.compile(r"[!-'*-\[\]-~]+")
 
 
 def check_text(name: str, text: str, *, is_item: bool = False) -> None:
-    """Raise UsageError unless `text` is a permitted value of the option, or with `is_item` of an item in its list."""
+    """Raise UsageError unless `text` is permitted: as the option's value, or if `is_item` is True, as an item of its
+    list."""
     if is_item and not text.strip():
         raise UsageError(f"{name}: {text!r}: expected no blank item in the list")
     if _CONTROL.search(text):

@@ -80,13 +80,12 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 OTHER_DESCRIPTORS = 1024
-"""Number of file descriptors for other purposes than client connections: store, exchanges, helper processes, body
-files."""
+"""Number of file descriptors in addition to those of clients: for store, exchanges, helper processes and body files."""
 
 CONNECTION_WAIT: Seconds = 0.05
 """Seconds between closing the listeners and refusing connections.
 
-In this time, the proxy takes over the connections that the system accepted before.
+In this time, the proxy takes over connections that the system has already accepted.
 """
 
 SWITCH_INTERVAL: Seconds = 0.0005
@@ -128,7 +127,7 @@ class WorkerOptions:
     folder: Path | None
     """Folder of the store to be locked by the supervisor, or None if other processes may use the folder."""
     fixed: Mapping[str, Any]
-    """Options that a reload does not change, also for restarted workers."""
+    """Options that a reload does not change, and that a restarted worker gets, too."""
     specs: Mapping[str, OptionSpec]
     """The specifications of all options, for a reload."""
     loaded: LoadedOptions
@@ -149,9 +148,9 @@ class ServePlan:
     """Listening sockets for clients from systemd, in place of `listen`."""
     admin_sockets: tuple[socket.socket, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """The supervisor's options at the start of a worker, which take precedence over all sources."""
+    """Options that the supervisor sets at the start of a worker. They take precedence over all sources."""
     loaded: LoadedOptions | None = None
-    """The options of all workers, for a restarted worker: the configuration file may have changed."""
+    """The options of all workers. A restarted worker gets these, because the configuration file may have changed."""
 
 
 class Master(master.Master):
@@ -234,7 +233,7 @@ def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -
 def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration and the TLS certificate again, apply what needs no restart, and log the result.
 
-    After a mistake, nothing is applied. A running proxy notifies the service manager of the beginning and the end.
+    After a mistake, nothing is applied. The service manager is notified of the beginning and the end.
     """
     with systemd.reloading() if app.ready else contextlib.nullcontext():
         _reload(proxy_master, app, plan)
@@ -367,7 +366,7 @@ def _check_folders(settings: Settings) -> None:
 
 
 def _remove_log_events(proxy_master: master.Master) -> None:
-    """Remove mitmproxy's slow log handler, which makes unused events."""
+    """Remove mitmproxy's log handler that makes an event of each line. No addon uses the events."""
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is proxy_master:
             handler.uninstall()
@@ -505,7 +504,7 @@ class _Lifecycle:
             return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
-        """Run garbage collections without a fast path, which would run them while clients are idle."""
+        """Run garbage collections if there is no fast path. The fast path would run them while clients are idle."""
         loop = asyncio.get_running_loop()
         loop.call_later(1, self._collect_garbage, garbage)
         garbage.maybe_collect(loop.time(), int(loop.time()))
@@ -561,8 +560,8 @@ async def serve(
 ) -> int | WorkerOptions:
     """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError or CannotListen.
 
-    `announce` is called with each listening address. If several workers are configured and `worker` is None, return the
-    settings for their supervisor (supervisor.py) without running the proxy.
+    `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
+    does not run, and the result is the settings for their supervisor (supervisor.py).
     """
     proxy_master, app, loaded = _make_master(plan, app)
     with loaded.locating():
@@ -661,8 +660,8 @@ def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions
 
 
 def _own_folder(settings: Settings) -> Path | None:
-    """Return the folder of the store, or None for a store in memory or with `reuse_port`, for which several proxies
-    share it."""
+    """Return the folder of the store, or None if this proxy does not own it: in memory, or shared because of
+    `reuse_port`."""
     return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
 
 
@@ -688,7 +687,8 @@ def _short_reason(error: BaseException) -> str:
 
 
 def _is_real_error(record: logging.LogRecord) -> bool:
-    """Return True if a log record is an error. asyncio before 3.12.3 also logs the cancellation of tasks at the end."""
+    """Return True if a log record is an error. The cancellation of tasks, which asyncio logs before 3.12.3, is no
+    error."""
     return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
 
 

@@ -33,8 +33,8 @@ RENAMED: Mapping[str, tuple[str, str]] = {
 """Former names of options, each with the name of the new option, and an item or "".
 
 Without an item, the new option gets the value of the former one. With an item, the new option is a list. A former
-option that is true or not zero adds the item to the list, and any other value removes the item. `polling` is no list,
-and gets the item as value if the former option is false.
+option that is true or not zero adds the item, and any other value removes the item. `polling` is no list: it gets the
+item as value if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {
@@ -48,7 +48,7 @@ DERIVED: Mapping[str, str] = {
     "stale_max_refused": "stale_max, and a day at most",
     "subscriptions_per_site": "a fiftieth of subscriptions_max",
 }
-"""Former options with values that now follow from other options. Setting one has no effect."""
+"""Former options with values that now follow from other options. Setting a former option has no effect."""
 
 
 INSTEAD: Mapping[str, str] = {
@@ -60,7 +60,7 @@ INSTEAD: Mapping[str, str] = {
 PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eager": 300}
 """Price of a request for each name in the option `polling`: the seconds of staleness that a request must save.
 
-With `off`, only a reader's poll causes a refresh, after the copy's lifetime. The low price keeps the lifetime short.
+With `off`, only a poll after the copy's lifetime causes a refresh. The low price keeps the lifetime short.
 """
 
 
@@ -919,7 +919,7 @@ def declare(loader: Loader, *names: str) -> None:
 
 
 def require(options: Any, **values: Any) -> None:
-    """Set those of mitmproxy's options that differ from `values`, because each change copies all options."""
+    """Set mitmproxy's options to `values`. Options that have their value already are skipped: each change is slow."""
     changed = {name: value for name, value in values.items() if name not in options or getattr(options, name) != value}
     if changed:
         options.update_defer(**changed)
@@ -934,17 +934,17 @@ def format_value(name: str, value: Any) -> Any:
 
 
 def option_names() -> list[str]:
-    """Return the options in the order of this file, without deprecated ones."""
+    """Return the names of all options in the order of this file, without deprecated ones."""
     return [option_field.name for option_field in fields(Settings) if not option_field.metadata["deprecated"]]
 
 
 def deprecated_names() -> list[str]:
-    """Return the options that will be fixed limits in the next release."""
+    """Return the names of the options that will be fixed limits in the next release."""
     return [option_field.name for option_field in fields(Settings) if option_field.metadata["deprecated"]]
 
 
 def restart_names() -> list[str]:
-    """Return the options that are read only at the start."""
+    """Return the names of the options that are read only at the start."""
     return [option_field.name for option_field in fields(Settings) if option_field.metadata["restart"]]
 
 
@@ -955,7 +955,7 @@ def defaults() -> dict[str, Any]:
 
 
 def per_feed_names() -> list[str]:
-    """Return the options that a rule may override."""
+    """Return the names of the options that a rule may override."""
     return [option_field.name for option_field in fields(Settings) if option_field.metadata["per_feed"]]
 
 
@@ -970,7 +970,8 @@ def from_options(values: Mapping[str, Any]) -> Settings:
 
 
 def ports(settings: Settings, listed: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the listed ports, and with `allow_private` all ports above 1024: private services use any port."""
+    """Return the listed ports. With `allow_private`, add all ports above 1024, because private services use any
+    port."""
     return (*listed, "1025-65535") if settings.allow_private else listed
 
 

@@ -56,9 +56,9 @@ HANG_TIMEOUT: Seconds = 3.5
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Delay in seconds of the supervisor's own check that shows a suspended or overloaded machine.
+"""Delay in seconds of the supervisor's own checks from which the machine counts as suspended or overloaded.
 
-After such a delay, a missing heartbeat does not show that a worker hangs, and no worker is killed.
+A missing heartbeat then does not show that a worker hangs, and no worker is killed.
 """
 
 USAGE_ERROR = 2
@@ -104,7 +104,7 @@ class Supervisor:
     _beats: mmap.mmap = field(init=False)
     _startup_grace_until: Seconds = 0.0
     _loaded: proxy_process.LoadedOptions = field(init=False)
-    """The options of all workers, also for restarted ones."""
+    """The options of all workers, which restarted workers get, too."""
     _previous: proxy_process.LoadedOptions | None = None
     """The options before the last reload."""
 
@@ -201,7 +201,7 @@ class Supervisor:
             worker.missed_reload = True
 
     def _kill_hanging(self, now: Seconds) -> None:
-        """Kill the worker with the oldest heartbeat if it hangs. Other workers may only be waiting for it."""
+        """Kill the worker with the oldest heartbeat if it hangs. The other workers may only be waiting for it."""
         if now < self._startup_grace_until:
             return
         silent: list[tuple[Seconds, int, _WorkerSlot]] = []
@@ -228,7 +228,7 @@ class Supervisor:
                 os.kill(worker.pid, signal.SIGHUP)
 
     def _restart(self, worker: _WorkerSlot, addresses: "list[Place]") -> None:
-        """Start a worker again, or if the system lacks resources, schedule another attempt."""
+        """Start a worker again. If the system lacks resources, schedule another attempt."""
         try:
             if not worker.sockets:
                 worker.sockets = _duplicate_sockets(addresses)
@@ -241,7 +241,7 @@ class Supervisor:
         self._schedule_restart(worker, _describe_exit(status), is_first=is_first)
 
     def _schedule_restart(self, worker: _WorkerSlot, event: str, *, is_first: bool) -> None:
-        """Schedule the restart of a worker. `is_first` is False if its last start failed, too."""
+        """Schedule the restart of a worker that does not run. `is_first` is False if its last start failed, too."""
         worker.exits_in_a_row = 1 if is_first else worker.exits_in_a_row + 1
         pause = (
             0.0
@@ -312,8 +312,10 @@ class Supervisor:
         worker.started, worker.due, worker.missed_reload = time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait until a worker is ready and return None. Return its exit code if it exits, or 0 after a signal to
-        end."""
+        """Wait until a worker is ready and return None.
+
+        Return the exit code of a worker that fails, or 0 after a signal to end.
+        """
         assert worker.control_socket is not None
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
@@ -427,7 +429,6 @@ def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket
 
 
 def _duplicate_sockets(addresses: "Sequence[Place]") -> tuple[socket.socket, ...]:
-    """Return sockets for another worker, bound to the same addresses."""
     return tuple(_open_socket(family, address, shared=True) for family, address in addresses)
 
 

@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
-Each action answers with JSON, or for a form of the pages with a redirect to a page that shows the outcome. Parameters
-name the target: `url` by its public or upstream address, and `id` by its identifier, because a URL may contain a
-secret. `pattern` matches several targets.
+An action answers with JSON. For a form of the pages, it answers with a redirect to a page that shows the outcome. The
+parameter `url` is the public or upstream address of a target. The pages use `id`, its identifier, because a URL may
+contain a secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class AdminActions:
     async def refresh(self, request: web.Request) -> web.Response:
         """Refresh one target, or all targets that match a pattern. Return the outcomes.
 
-        A refresh may wait until `site_interval` permits a request to its site.
+        A refresh may wait for a request slot of its site (`site_interval`).
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)

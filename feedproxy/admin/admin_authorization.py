@@ -1,6 +1,6 @@
 """Authorization of requests to the admin listener.
 
-A page of another site must not be able to use the operator's browser. Each request head therefore passes four checks:
+A page of another site must not be able to use the operator's browser. Each request therefore passes four checks:
 
     via     a request through a feedproxy comes from a client, which must not get the rights of this machine: 403
     host    a request must name this host: another site's DNS may lead to this machine (rebinding): 421
@@ -89,7 +89,7 @@ def is_loopback(host: str) -> bool:
 class AdminAuthorization:
     """Authorization of the requests to one listener.
 
-    `token` "" means that no token is required. `names` are host names of the listener in addition to `host`.
+    An empty `token` means that no token is required. `names` are host names of the listener in addition to `host`.
     """
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:

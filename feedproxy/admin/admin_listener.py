@@ -61,8 +61,8 @@ async def _ignore(_: web.Request, status: int, reason: str) -> None:
 class AdminListener:
     """A listener that serves routes at one address.
 
-    `on_outcome` is called after each handler, with the status and a text: the message of an error, or the result of
-    `reason`.
+    `on_outcome` is called after each handler, with the status and a text: the message of an error, or else the result
+    of the function `reason`.
     """
 
     def __init__(

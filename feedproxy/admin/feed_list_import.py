@@ -46,7 +46,7 @@ class FeedListImport:
     async def take(self, request: web.Request) -> web.Response:
         """Import the list in the request. Return the outcome. Raises InvalidFeedList, ListTooLarge or StoreError.
 
-        In the query, `name` names the list, `replace` removes the feeds of an earlier import, and `intercept` decrypts
+        In the query, `name` names the list, `replace` removes the feeds of earlier imports, and `intercept` decrypts
         TLS to the hosts of the feeds.
         """
         is_form = request.content_type == "multipart/form-data"
@@ -91,7 +91,7 @@ class FeedListImport:
 
 
 async def _origin_addresses(listing: SubscriptionList, app: App) -> SubscriptionList:
-    """Return the list with origins' addresses in place of feedproxy's, and each feed once."""
+    """Return the list with the addresses of origins in place of feedproxy's, and each feed once."""
     settings, own_origins = app.settings, dict[str, bool]()
     feeds: dict[str, Subscription] = {}
     skipped_count = 0

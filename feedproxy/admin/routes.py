@@ -39,8 +39,8 @@ LOGGED_PARAMETERS = ("action", "deed", "id", "url", "pattern", "feed", "name", "
 class AdminServer:
     """The routes of the proxy's admin listener.
 
-    `is_listening` returns True while clients are accepted (default: `app.ready`). `extra_actions` and `extra_pages` are
-    handlers of addons, by path.
+    `is_listening` returns True while clients are accepted. Its default is `app.ready`. `extra_actions` and
+    `extra_pages` are handlers of addons, by path.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class AdminServer:
 
 
 def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
-    """Return a handler that runs the action, and shows its outcome on the page of a redirect."""
+    """Return a handler that runs the action. If it redirects, the target page shows the outcome."""
 
     async def act(request: web.Request) -> web.Response:
         response = await action(request)
@@ -139,7 +139,6 @@ def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
 
 
 async def _record_outcome(request: web.Request, status: int, reason: str) -> None:
-    """Log the outcome of an action, and clear it for the next request on the connection."""
     await _log_action(request, status, reason)
     OUTCOME.set("")
 

@@ -30,7 +30,7 @@ def register(subparsers: Any) -> None:
 
 
 def discover(args: argparse.Namespace) -> int:
-    """Print the addresses. Return 1 if a feed is not verified. Raises FeedproxyError without a feed."""
+    """Print the addresses. Return 1 if a feed is not verified. Raises FeedproxyError if no feed is found."""
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 
 

@@ -198,8 +198,7 @@ def _status(replay: Any) -> dict[str, Any]:
 
 
 def _stop_event() -> asyncio.Event:
-    """Return an event that SIGTERM and SIGINT set. Call it before the address is printed, because signals may
-    follow."""
+    """Return an event that SIGTERM and SIGINT set. Call this function before a signal can arrive."""
     stopped = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)

@@ -87,7 +87,7 @@ def line(row: Any) -> tuple[str, ...]:
 
 
 def table(rows: Sequence[tuple[str, ...]], width: int) -> Iterator[str]:
-    """Yield the lines of the table. A last column that does not fit follows on an indented line."""
+    """Yield the lines of the table. If the last column does not fit, it follows on an indented line."""
     widths = [max(len(row[column]) for row in [COLUMNS, *rows]) for column in range(3)]
     widths.append(min(max(len(row[3]) for row in [COLUMNS, *rows]), 80))
     beside = sum(widths) + 2 * len(widths) + NARROWEST <= width

@@ -78,7 +78,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _command(reader: str, address: str) -> list[str]:
-    """Return the reader's command with the address. A normalised address begins with http, so it is no option."""
+    """Return the reader's command with the address in it.
+
+    The address is normalised, so it begins with http and cannot be an option of the command.
+    """
     parts = shlex.split(reader) if reader else desktop_integration.feed_handler(os.environ)
     if parts and not any(placeholder in word for word in parts[1:] for placeholder in PLACES):
         parts = [*parts, PLACES[0]]

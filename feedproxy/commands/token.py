@@ -70,7 +70,8 @@ def revoke(args: argparse.Namespace) -> int:
 
 
 def _path_after_token(pattern: str, options: dict[str, Any]) -> str:
-    """Return the path after the token in a secret address: that of the pattern's only feed, or `/…`."""
+    """Return the path after the token in a secret address: the path of the only feed that `pattern` matches, or
+    `/…`."""
     if "*" in pattern or "://" not in pattern:
         return "/…"
     target = uri.normalise(pattern)

@@ -1,8 +1,8 @@
 """Autodiscovery: the feeds that a page names, and the address that a feed states for subscriptions.
 
-A page names feeds by links with `rel=alternate` and the media type of a feed, in its head or in the field Link. A feed
-names its own address by its self link, and its page by the channel's link. Addresses that are not valid http or https
-URLs are ignored.
+A page names feeds by links with `rel=alternate` and the media type of a feed. The links are in its head or in the field
+Link. A feed names its own address by its self link, and its page by the channel's link. Addresses that are not valid
+http or https URLs are ignored.
 """
 
 import re
@@ -29,7 +29,7 @@ FEED_TYPES = (
 """Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Media types that feeds share with other documents. They count only in a page without a type of FEED_TYPES."""
+"""Media types that feeds share with other documents. They count only on a page without a link of FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
 """Number of bytes of a page that are parsed. In known pages, the head ends within 200 KB."""

@@ -1,8 +1,7 @@
 """The rate at which a feed's content changes, with a prior for feeds with a short history.
 
 Changes are modelled as a Poisson process with a Gamma prior for its rate. An observation has the weight exp(-age /
-MEMORY), so the rate follows a feed that becomes faster or slower. A `ChangeRate` consists of two sums and an instant,
-so an update takes constant time.
+MEMORY), so old observations count less. A `ChangeRate` consists of two sums and an instant.
 """
 
 import math
@@ -14,7 +13,7 @@ from feedproxy.clock import Instant, Seconds
 
 PRIOR_CHANGES = 0.25
 PRIOR_EXPOSURE: Seconds = 1.5 * 3600
-"""Seconds of observation in the prior, with PRIOR_CHANGES (a quarter of a change): one change in six hours.
+"""Seconds of observation in the prior, with a quarter of a change (PRIOR_CHANGES): one change in six hours.
 
 One in five of the feeds surveyed in May 2026 changes more often. The time is short, so that a few observed changes
 outweigh the prior.
@@ -69,8 +68,8 @@ def load(data: bytes) -> ChangeRate:
 def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | None = None) -> ChangeRate:
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
-    `since` is the instant of the feed's first fetch, or None. Observation begins at `since`, or at an earlier oldest
-    change, which is then not counted: the time before it is unknown.
+    `since` is the instant of the feed's first fetch, or None. Observation begins at `since`. If the oldest change is
+    earlier, observation begins there, and that change is not counted.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])
@@ -81,7 +80,8 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
 
 
 def expected_staleness(per_second: float, age: Seconds) -> Seconds:
-    """Return the expected staleness of a copy of this age, in seconds: the time since the first change that it lacks.
+    """Return the expected staleness of a copy of this age, in seconds: the time since the first change missing in the
+    copy.
 
     With r changes per second, the time t from the copy to the first change has the density r exp(-r t). The mean of
     max(0, age - t) is therefore age - (1 - exp(-r age)) / r.

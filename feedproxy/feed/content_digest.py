@@ -1,7 +1,7 @@
 """Content digest: documents with the same digest have the same content.
 
-Some parts are not content: lastBuildDate, pubDate and updated of the channel, the generator, comments, white space
-between elements, and the order of attributes. Namespace prefixes do not matter. The `source` of an Atom entry counts as
+Some parts are not content: the channel's dates (lastBuildDate, pubDate, updated), the generator, comments, white space
+between elements, the order of attributes, and namespace prefixes. The `source` of an Atom entry loses the same parts as
 a channel.
 
 Computing the digest takes most of the time of parsing, and is needed only for a second version with other bytes. Until

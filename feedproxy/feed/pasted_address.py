@@ -83,7 +83,7 @@ def _trim(text: str) -> str:
 
 
 def _decode(text: str) -> str:
-    """Return an address of which the whole was percent-encoded, such as `https%3A%2F%2Fexample.com`, decoded.
+    """Return the decoded form of an address that was percent-encoded as a whole, such as `https%3A%2F%2Fexample.com`.
 
     A query after a literal `?` was added after the encoding, and is not decoded.
     """

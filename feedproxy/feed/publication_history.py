@@ -31,8 +31,8 @@ _UPDATED = re.compile(
 def find_publications(document: bytes, now: Instant) -> tuple[Instant, ...]:
     """Return the instants at which entries of a document were published, oldest first, none after `now`.
 
-    A single date gives an empty result, because it is often that of the document. Dates are found only in
-    ASCII-compatible encodings.
+    A single date is often the document's, and gives an empty result. Dates are found only in ASCII-compatible
+    encodings.
     """
     first = _FIRST.search(document)
     if first is None:

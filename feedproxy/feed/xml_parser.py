@@ -3,7 +3,7 @@
 libxml2 recovers from faults, and `well_formed` is then False. Hostile documents are limited in two ways:
 
 - Entities remain references (resolve_entities), and external entities are never opened (load_dtd, no_network). Without
-huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
+  huge_tree, libxml2 limits the expansion of entities in attributes, the depth (256 elements) and single texts (10 MB).
 - Documents are parsed in pieces. `parse_streaming` removes each processed item, and ends if the tree becomes too large.
 """
 
@@ -30,7 +30,7 @@ _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "s
 """The namespaces that undeclared prefixes stand for."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Maximum size in bytes of a document that is parsed into one tree, three times as fast as by `parse_streaming`."""
+"""Maximum size in bytes of a document that is parsed into one tree. `parse_streaming` takes three times as long."""
 
 _PIECE = 64 * 1024
 """Number of bytes passed to the parser in one call. Items are removed after each call."""
@@ -42,7 +42,7 @@ _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes may contain pictures, and take four times their size while parsed."""
 
 _OPEN_TAGS_MAX = 10_000
-"""Maximum number of `<` without a `>` between them. Well-formed XML has these only in CDATA and comments."""
+"""Maximum number of `<` without a `>` between them. Well-formed XML has a second one only in CDATA and comments."""
 
 _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
@@ -60,7 +60,7 @@ _NAMESPACE_MAX = 256
 """Maximum length of a namespace name, in bytes. Each element in the tree repeats the name of its namespace."""
 
 _NAMESPACES_MAX = 10_000
-"""Maximum number of prefix declarations in one document. Feeds that repeat them in each entry have some thousands."""
+"""Maximum number of prefix declarations in one document. Feeds with declarations in each entry have some thousands."""
 
 _DECLARATION = re.compile(
     rb"""xmlns(?P<prefix>:[^\s=<>"'/]*+)?+\s*+=\s*+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')"""

@@ -1,8 +1,8 @@
 """Listener for the events of all machines, which applies them in order.
 
 Events are numbered. A listener misses events if its connection is lost, or Redis's output buffer is full. The number of
-the next event shows the gap, or that of the last event, for which the listener asks once a second. Missed events are
-read from the log. If the log lacks them, all copies are compared with Redis.
+the next event shows the gap. Once a second, the listener also asks Redis for the last number. Missed events are read
+from the log. If the log lacks some of them, all copies are compared with Redis.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MISSED_MAX = 3
 
 
 class EventListener:
-    """A subscription to events. It calls `on_event` with each event of other machines, in order.
+    """A subscription to events. `on_event` is called with each event of other machines, in order.
 
     `on_events_lost` is called after a gap that the log does not cover.
     """

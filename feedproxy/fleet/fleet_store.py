@@ -21,7 +21,7 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 FLUSH_TIMEOUT = 2.0
-"""Seconds for which an operator's purge waits until Redis has it."""
+"""Seconds for which an operator's purge waits for its transmission to Redis."""
 
 
 class FleetStore:
@@ -112,7 +112,7 @@ class FleetStore:
     async def fetch_copy(self, target: str) -> bool:
         """Apply a later copy or purge of another machine. Return True if a resource has changed here.
 
-        The call waits at most for the timeout of requests, and not at all while Redis is unavailable.
+        The call returns within the timeout of requests to Redis, and at once while Redis is unavailable.
         """
         before = self._invalidation_epochs(target)
         try:
@@ -137,8 +137,8 @@ class FleetStore:
     async def store_copy(self, target: str, stored_copy: StoredCopy, before: object) -> bool:
         """Store a peer's copy here. Return True if it was later than the local copy.
 
-        A copy is ignored if the target was purged here since `wait_purge_sent` returned `before`: Redis lacks this
-        purge.
+        A copy is ignored if the target was purged here since `wait_purge_sent` returned `before`, because Redis does
+        not have the purge.
         """
         if before != self._invalidation_epochs(target) or self.redis_queue.is_purge_pending(target):
             return False
@@ -198,7 +198,7 @@ class FleetStore:
             self.redis_queue.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the state for `store_copy` (`before`)."""
+        """Wait until no purge of `target` is queued. Return a state, which is the argument `before` of `store_copy`."""
         # A purge gets its fencing token when it is sent. The next lease must have a higher token.
         if self.redis_queue.is_purge_pending(target):
             await self.redis_queue.flush(FLUSH_TIMEOUT)

@@ -1,6 +1,6 @@
-"""Lua scripts, each of which Redis executes as one step, with the same result if it is sent twice.
+"""Lua scripts, each of which Redis executes as one step. Sending a script twice has no further effect.
 
-Each new token or event number is at least Redis's Unix time in microseconds, so a Redis that has lost its data
+Each new token or event number is at least Redis's Unix time in microseconds. A Redis that has lost its data therefore
 continues with higher numbers. Lua's numbers are exact up to 2**53.
 """
 
@@ -52,7 +52,7 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""Return the stored version of a copy. A later version than the caller's comes with the copy, or false after a purge.
+"""Return the stored version of a copy. If it is later than the caller's, also return the copy, or false after a purge.
 
 KEYS: copy. ARGV: caller's version.
 """
@@ -69,9 +69,10 @@ if stored <= tonumber(ARGV[2]) then return {text(token), text(stored), false} en
 return {text(token), text(stored), redis.call('HGET', KEYS[2], 'd')}
 """
 )
-"""Acquire a lease. Return its token, or 0 if another machine holds the lease, and the stored version.
+"""Acquire a lease. Return two values: the lease's token, or 0 if another machine holds the lease; and the stored
+version.
 
-A later version than the caller's comes with the copy.
+If the stored version is later than the caller's, also return the copy.
 
 KEYS: lease, copy, fence. ARGV: duration of the lease in milliseconds, caller's version, token of the caller's earlier
 lease or 0.
@@ -115,7 +116,7 @@ publish(KEYS[4], KEYS[5], ARGV[6], ARGV[7], version, ARGV[8])
 return {1, text(version)}
 """
 )
-"""Store a copy. Return 1 if the copy was accepted, or 0, and the version that is stored afterwards.
+"""Store a copy. Return two values: 1 for an accepted copy, or 0; and the version that is stored afterwards.
 
 A copy is refused if a later version is stored, or its fetch began before the last purge of all targets.
 
@@ -269,7 +270,7 @@ if id then return id end
 redis.call('SET', KEYS[1], ARGV[1])
 return ARGV[1]
 """)
-"""Return the identifier of the data in Redis. If there is none, because the data is new, store the proposed one.
+"""Return the identifier of the data in Redis. New data without an identifier gets the proposed one.
 
 KEYS: data id. ARGV: proposed identifier.
 """

@@ -20,17 +20,14 @@ WAITING_MAX = 10_000
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process.
-
-    If the target is invalidated during a fetch, a second fetch may begin, which holds the same lease.
-    """
+    """A lease of this process. A second fetch, after an invalidation during the first, holds the same lease."""
 
     token: int
     holders: int = 1
 
 
 class LeaseEffects(Protocol):
-    """Effects of leases, invalidations and reserved slots on this machine's store and on other machines."""
+    """Effects of leases, invalidations and request slots on this machine's store and on other machines."""
 
     def stored_token(self, target: str) -> int:
         """Return the fencing token of this machine's copy of `target`, or 0 without a copy."""
@@ -44,7 +41,7 @@ class LeaseEffects(Protocol):
         ...
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return the state for `store_copy` (`before`)."""
+        """Wait until no purge of `target` is queued. Return a state, which is the argument `before` of `store_copy`."""
         ...
 
     def on_lease_released(self, target: str, token: int) -> None:
@@ -59,8 +56,8 @@ class LeaseEffects(Protocol):
 class MachineCoordination:
     """Fetch leases of targets.
 
-    One process of this machine at a time holds the lease of a target, and while Redis is available, one of all
-    machines.
+    At any time, one process of this machine may hold the lease of a target. While Redis is available, only one process
+    of all machines may.
     """
 
     def __init__(self, local: Coordination, redis_operations: RedisOperations, effects: LeaseEffects) -> None:
@@ -94,9 +91,9 @@ class MachineCoordination:
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
         """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
-        A `local` lease excludes only processes of this machine. Any other lease comes with the copy in Redis. A later
-        copy than this machine's is stored here before the call returns, and counts as a completed fetch. The call waits
-        shortly for a lease of another machine.
+        A `local` lease excludes only processes of this machine. Any other lease comes with the copy in Redis. If that
+        copy is later than this machine's, it is stored here, and counts as a completed fetch. If another machine holds
+        the lease, the call waits for a short time.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False
@@ -127,9 +124,9 @@ class MachineCoordination:
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """Release the lease after a fetch with a stored result, which Redis then gets.
+        """Release the lease after a fetch with a stored result, and send the result to Redis.
 
-        `local` must be the value that `acquire_lease` got.
+        `local` must have the value that `acquire_lease` got.
         """
         self.local.release_lease(target, local=local)
         lease = None if local else self._leases.get(target)

@@ -34,7 +34,7 @@ REFUSALS_MAX = 32
 """Maximum number of remembered refusals, each of which is logged once in LOG_INTERVAL seconds."""
 READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
-"""Parts of Redis's error messages about a value that another program has written."""
+"""Parts of the messages with which Redis reports a value that another program has written."""
 
 FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """Parameters of the address that name a file."""
@@ -88,22 +88,21 @@ class RedisConnection:
         self.since = 0.0
         """Beginning of the current outage or availability, by the event loop's clock."""
         self.outage_count = 0
-        """Number of outages."""
         self.refusal_count = 0
         self._was_connected = False
         self._refusal = ""
         self._refused_at = -LOG_INTERVAL
         self._refusals_logged: dict[str, Seconds] = {}
         self._full_for: set[Script] = set()
-        """Scripts that Redis has refused for lack of memory, since the last refusal for another reason."""
+        """Scripts that Redis has refused because its memory is full, since its last refusal for another reason."""
         self._read_only = False
         self._last_log = -LOG_INTERVAL
         self._is_log_suppressed = False
-        """True if the current outage was not logged, less than LOG_INTERVAL seconds after the last logged outage."""
+        """True if the current outage began so soon after a logged outage that it was not logged."""
         self._pause = BACK_OFF_FIRST
         self._next_probe = 0.0
         self._first_timeout: Seconds | None = None
-        """Time of the first of the present consecutive timeouts, by the event loop's clock, or None."""
+        """Time of the first of the present timeouts in a row, by the event loop's clock, or None."""
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._library, self._client = _client(url, timeout)
 
@@ -158,13 +157,13 @@ class RedisConnection:
         return RedisFull(str(refusal))
 
     def _on_accepted(self, script: Script) -> None:
-        """Forget that Redis was full, if Redis had refused this script for that reason."""
+        """Forget that Redis was full, if Redis had refused this script because of that."""
         if script in self._full_for:
             self._full_for.clear()
             self._refused_at = -LOG_INTERVAL
 
     def refuse(self, message: str) -> RedisRefused:
-        """Record a refusal, or a value of an unexpected form. Return the exception to raise."""
+        """Record that Redis refused a request or returned a value of an unexpected form. Return the error to raise."""
         now = asyncio.get_running_loop().time()
         if message != self._refusal:
             self._full_for.clear()
@@ -179,12 +178,15 @@ class RedisConnection:
 
     @property
     def refusal(self) -> str:
-        """Return the message of the last refusal, or "" after LOG_INTERVAL seconds or the end of a full memory."""
+        """Return the message of the last refusal, or "" after LOG_INTERVAL seconds.
+
+        After a refusal because Redis was full, return "" as soon as Redis accepts writes again.
+        """
         now = asyncio.get_running_loop().time()
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Ask Redis for an answer. Return True if it answers; requests are then sent again."""
+        """Send a probe. Return True if Redis answers; requests are then sent again."""
         try:
             await self._send_with_timeout(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -350,7 +352,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _refusal_message(error: BaseException, calls: Iterable[ScriptCall]) -> str:
-    """Return an error of Redis in a few words, with the kinds of keys concerned, and no targets."""
+    """Return an error of Redis in a few words. The text names kinds of keys, and no targets."""
     message = _short_message(error)
     if not any(part in message for part in FOREIGN_DATA):
         return message

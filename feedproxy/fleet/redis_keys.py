@@ -9,7 +9,7 @@ VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """The keys of one fleet, with the prefix in braces, so that a Redis with shards stores all of them on one shard."""
+    """The keys of one fleet. The prefix in braces keeps all keys on one shard if Redis has shards."""
 
     prefix: str
 

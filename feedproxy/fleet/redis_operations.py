@@ -1,7 +1,7 @@
 """The shared data in Redis: operations on copies, leases and events.
 
-All methods raise only RedisUnavailable and RedisRefused. A copy has the form on disk (store/resource_codec.py),
-compressed if that saves memory. An unreadable copy counts as absent.
+All methods raise only RedisUnavailable and RedisRefused. A copy has the form on disk (store/resource_codec.py), perhaps
+compressed. An unreadable copy counts as absent.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ TRANSFER_TIMEOUT_FACTOR: float = 20
 COMPRESSED_FROM = 4096
 """Size in bytes from which a copy is compressed."""
 COMPRESSION_LEVEL = 3
-"""Zstandard's level: it compresses the mean update of ten feeds from 217 to 73 KB, in 0.5 ms."""
+"""Zstandard's level, which compresses an update of 217 KB (the mean of ten feeds) to 73 KB in 0.5 ms."""
 COPY_BYTES_MAX = 256 * 1024 * 1024
 """Largest copy in bytes after decompression. feedproxy makes no larger copies, because of `buffer_max`."""
 
@@ -66,7 +66,7 @@ def decompress(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class LeaseResult:
-    """The token of a lease, or 0 if another machine holds the lease, and the copy in Redis."""
+    """The token of a lease (0 if another machine holds the lease), and the copy in Redis."""
 
     token: int
     found: StoredCopy
@@ -99,7 +99,7 @@ class RedisOperations:
         self._expiry = int(expiry * 1000)
 
     async def get_if_later(self, target: str, known_version: int) -> StoredCopy:
-        """Return the stored version, with the copy if it is later than `known_version`."""
+        """Return the stored version. If it is later than `known_version`, also return the copy."""
         version, data = await self.connection.run(lua_scripts.GET_IF_LATER, [self._copy(target)], known_version)
         return StoredCopy(self._integer(version), data)
 
@@ -141,8 +141,8 @@ class RedisOperations:
         )
 
     async def put(self, target: str, version: int, data: bytes, token: int, *, release: bool) -> tuple[bool, int]:
-        """Store a copy unless a later copy is stored. Return True if it was accepted, and the version that is stored
-        now.
+        """Store a copy unless a later copy is stored. Return True if the copy was accepted, and the version that is
+        stored now.
 
         `token` is that of the lease for the fetch, or 0 without a lease. With `release`, the lease ends.
         """
@@ -230,7 +230,8 @@ class RedisOperations:
         return bool(claimed)
 
     async def restore_state(self, state: Mapping[str, bytes]) -> None:
-        """Store the shared state of the fleet, unless Redis has it. A machine that is started later needs it."""
+        """Store the shared state of the fleet in Redis, unless Redis has it. Machines that start later need this
+        state."""
         if state:
             pairs = [part for name, value in state.items() for part in (name, value)]
             await self.connection.run(
@@ -250,7 +251,7 @@ class RedisOperations:
                 return
 
     def _integer(self, value: Any) -> int:
-        """Return a number from Redis. Raises RedisRefused for any other value."""
+        """Return a number from Redis. Raises RedisRefused for a value that is no number."""
         try:
             return int(value)
         except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """The queue of messages to Redis, for which callers do not wait.
 
-For each target, at most a purge and the request to send its copy are queued. The copy is read from the store when it is
-sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no further effect.
+For each target, the queue has at most a purge and a request to send its copy. The copy is read from the store when it
+is sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no further effect.
 """
 
 import asyncio
@@ -222,7 +222,7 @@ class RedisQueue:
             await self._redis_operations.release_lease(target, update.token)
 
     def _put_back(self, target: str, update: _PendingUpdate) -> None:
-        """Enqueue an unsent update again, below later messages about its target."""
+        """Enqueue an unsent update again. Messages that were queued since then take precedence."""
         if (newer := self._updates.get(target)) is None:
             self._updates[target] = update
         else:
@@ -234,7 +234,7 @@ class RedisQueue:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Maximum delay in microseconds after which a purge still deletes all copies in Redis.
+"""Maximum time in microseconds that a purge may wait in the queue and still delete every copy in Redis.
 
-A purge that waited longer in the queue deletes only copies that were fetched before the purge.
+A purge that waited longer deletes only copies that were fetched before the purge was requested.
 """

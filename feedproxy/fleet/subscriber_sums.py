@@ -2,8 +2,10 @@
 
 Redis has a sorted set of the pseudonyms of a feed's direct readers (subscribers/pseudonyms.py), with the instants of
 their last requests. A large set is replaced by HyperLogLogs, one for each twenty-fourth of the window, with a standard
-error of 0.81 %. A reader is recorded under the pseudonyms of the current and the previous period, and counted by the
-previous one, so that it counts once in a window of two periods.
+error of 0.81 %.
+
+Pseudonyms change with each period. A reader is recorded under its pseudonyms of the current and the previous period,
+and counted by the latter. It therefore counts once in a window of two periods.
 
 Machines also send the confirmed claims of services (subscribers/claim_confirmation.py). The largest claim for a service
 and its feed id counts.
@@ -29,7 +31,7 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """Maximum number of feeds with a remembered sum."""
 WAITING_MAX = 50_000
-"""Maximum number of reads that wait to be sent. At the limit, the next read discards all of them.
+"""Maximum number of reads that wait to be sent. At the limit, all of them are discarded.
 
 The feed readers poll again later, and are recorded then.
 """
@@ -194,9 +196,9 @@ class SubscriberSums:
             self._sums.put(target, latest)
 
     def _check_for_lost_data(self, data_id: bytes | None, now: Instant) -> None:
-        """Let no sum decrease while the window lasts, if Redis has perhaps lost its data.
+        """Let no sum decrease for the length of the window, if Redis has perhaps lost its data.
 
-        Redis then has only the readers that have polled since. All readers have polled when the window has passed.
+        Redis then has only the readers that have polled since the loss. After the window, all readers have polled.
         """
         outages = self._connection.outage_count
         # A restart of Redis between two requests is not an outage. After an outage, the reads of other machines may be
@@ -208,7 +210,7 @@ class SubscriberSums:
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
         """Return the sum of the claims of all services, each at most `claim_max`.
 
-        A service's claim is the sum over its feed ids of the largest claim of any machine.
+        For each feed id of a service, the largest claim of any machine counts.
         """
         largest: dict[tuple[str, str], int] = {}
         for member, count_and_time in zip(claims[::2], claims[1::2], strict=True):

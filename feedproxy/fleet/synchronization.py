@@ -213,7 +213,7 @@ class FleetSynchronization:
                 logger.exception("fleet: synchronization failed")
 
     async def _on_reconnected(self) -> None:
-        """Apply missed events, then send the changes of this machine during the outage."""
+        """Apply missed events, then send the changes that this machine made during the outage."""
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
         self.comparison.request()
@@ -260,7 +260,7 @@ class FleetSynchronization:
         return self._service is None or self._service.admin.owns(target)
 
     def _on_events_lost(self) -> None:
-        """Restore what Redis has perhaps lost."""
+        """Store the shared state in Redis again, and compare all copies, because Redis has perhaps lost its data."""
         self.store.redis_queue.send_event(lambda: self.redis_operations.restore_state(self.store.shared_state))
         self.comparison.request()
 

@@ -29,7 +29,7 @@ STARTS_MAX = 10_000
 class Plan:
     """A test plan. Durations are in seconds.
 
-    `every` is the interval between two starts of the command, and has no effect on a command that keeps running.
+    `every` is the interval between two starts of the command. A command that keeps running is started only once.
     """
 
     source: str = ""
@@ -44,7 +44,7 @@ class Plan:
     days: float = 2.0
     every: Seconds = 3600
     jitter: Seconds = 300
-    """Maximum random delay of a start, in seconds. No effect on a command that keeps running."""
+    """Maximum random delay of a start, in seconds, unless the command keeps running."""
     speed: float = 0.0
     """Ratio of virtual to real time for a command that keeps running, or 0 to start the command for each poll."""
     add: tuple[str, ...] = ()

@@ -33,13 +33,13 @@ class RecordingScores:
 
     scores: tuple[ReaderScore, ...]
     polls: tuple[Mapping[str, Sequence[ObservedPoll]], ...]
-    """For each reader, in the order of `scores`, its polls by feed."""
+    """The polls of each reader by feed, in the order of `scores`."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None) -> RecordingScores:
     """Return the scores of the readers in one side of a recording.
 
-    `side` None means the readers' side, or the origins' side if the readers' side is empty.
+    None as `side` means the readers' side, or if that is empty, the origins' side.
     """
     exchanges = recording.side(side) if side else recording.side(Side.READER) or recording.side(Side.ORIGIN)
     read_content = _memoize_contents(recording)

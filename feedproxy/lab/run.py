@@ -125,8 +125,6 @@ async def _run_continuously(runner: "_CommandRunner", start: Instant) -> RunResu
 
 
 class _CommandRunner:
-    """Starter of the command, with the plan's arguments and environment."""
-
     def __init__(self, plan: Plan, command: Sequence[str], url: str, home: Path, verbose: bool) -> None:
         self.plan = plan
         self._command = command

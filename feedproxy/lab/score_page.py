@@ -169,8 +169,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """Yield the instants of new versions.
 
-    The instant is Last-Modified if that lies between the first response with the version and the response before it.
-    All other versions have the time of their first response.
+    The instant of a version is the time of the first response with it. It is Last-Modified if this time lies between
+    that response and the response before.
     """
     digest, before = "", 0.0
     for observation in observations:

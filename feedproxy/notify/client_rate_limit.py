@@ -15,7 +15,7 @@ class RateLimiter:
         self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=capacity)
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Count a request of a client. Return whether it is within `per_minute` requests; 0 means no limit."""
+        """Count a request of a client. Return True within the limit of `per_minute` requests; 0 means no limit."""
         if per_minute <= 0:
             return True
         source = client_network(address)

@@ -1,7 +1,7 @@
 """The database of notifications: a SQLite file in the store's folder.
 
-A subscription or an accepted ping cannot be fetched again, unlike a feed in the store. Both are committed before they
-are acknowledged (`synchronous=FULL`). docs/decisions/notification-database.md gives the reasons for this form.
+A subscription or an accepted ping cannot be fetched again, unlike a feed in the store. The database commits both before
+they are acknowledged (`synchronous=FULL`, docs/decisions/notification-database.md).
 
 One thread uses the connection. Several processes may open the file, and the one that holds the lock sends deliveries.
 """
@@ -74,7 +74,7 @@ CREATE INDEX subscriptions_moved ON subscriptions (moved_from, role, state) WHER
 
 
 def shift_deadlines(db: sqlite3.Connection, seconds: Seconds) -> None:
-    """Subtract `seconds` from all deadlines, after the clock was set back by this time. Call it within a transaction.
+    """Subtract `seconds` from all deadlines, because the clock was set back by as much. Call this within a transaction.
 
     A clock that was a year ahead would otherwise delay deliveries and prolong subscriptions by a year.
     """

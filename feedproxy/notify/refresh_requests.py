@@ -31,7 +31,7 @@ UNKNOWN_FETCHES_PER_MINUTE = 30
 MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes of this queue."""
 TRIES_MAX = 5
-"""Number of attempts at a refresh while the origin fails. Then the request is dropped."""
+"""Number of attempts at a refresh before the request is dropped, while the origin fails."""
 
 
 POSTPONE_MAX: Seconds = 3600
@@ -88,7 +88,8 @@ class RefreshRequests:
     async def find_feeds(self, *addresses: str) -> list[str]:
         """Return the known feeds that these normalised URLs name. Raises StoreError.
 
-        A URL may be the address of a feed, which is then the only result, or of a site with several feeds.
+        If a URL is the address of a feed, the result is that feed alone. If no URL is, the result is all feeds of the
+        sites at these URLs.
         """
         for address in addresses:
             if self._cache_admin.is_feed(target := self._cache_admin.to_upstream_url(address)):
@@ -113,8 +114,8 @@ class RefreshRequests:
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
         """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
 
-        `is_test` is True for the test notification by which a cloud verifies a callback. After it, the next request
-        need not wait for `ping_interval`.
+        `is_test` is True for the test notification by which a cloud verifies a callback. After such a refresh, the next
+        request need not wait for `ping_interval`.
         """
         if is_test:
             self._tests.update(targets)
@@ -233,7 +234,7 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed of a page that a ping of an unknown site named.
+        """Enqueue the first feed that a page names, if a ping of an unknown site has named the page.
 
         The feed's URL is not searched for further feeds, so that pages that link to each other form no loop.
         """
@@ -257,7 +258,7 @@ class RefreshRequests:
 def _finish(
     db: sqlite3.Connection, target: str, pings: int, started: Instant, interval: Seconds, *, is_test: bool
 ) -> None:
-    """Delete a finished request. If pings arrived during the refresh, postpone it by `interval` seconds instead."""
+    """Delete a finished request, or postpone it by `interval` seconds if pings arrived during the refresh."""
     db.execute("DELETE FROM errands WHERE target = ? AND pings = ?", (target, pings))
     db.execute(
         "UPDATE errands SET due = ?, tries = 0, pings = pings - ? WHERE target = ?", (started + interval, pings, target)

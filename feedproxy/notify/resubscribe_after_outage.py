@@ -11,7 +11,7 @@ from feedproxy.store.resource import Resource
 OUTAGE_MIN: Seconds = 300
 """Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine.
 
-After an outage of minutes, some rssCloud servers drop a subscriber: three notifications in a row have failed.
+Some rssCloud servers drop a subscriber after three failed notifications in a row, perhaps within minutes.
 """
 
 CLOCK_STEP_MIN: Seconds = 60

@@ -65,7 +65,7 @@ class Subscription:
 
 
 class Subscriptions:
-    """The subscriptions in the database. Every method raises StoreError."""
+    """The subscriptions in the database. Every method may raise StoreError."""
 
     def __init__(self, database: NotificationDatabase, max_count: int) -> None:
         self._database = database
@@ -73,7 +73,8 @@ class Subscriptions:
         """Maximum number of subscriptions of all protocols."""
 
     async def put(self, new: Subscription) -> Subscription:
-        """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return it.
+        """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return the new
+        one.
 
         A replaced subscription keeps its id, the record of its deliveries, and a pause. Raises SubscriptionsFull.
         """

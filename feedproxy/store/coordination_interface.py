@@ -44,7 +44,7 @@ class Coordination(Protocol):
         """Acquire the fetch lease of `target`. Return False if another process holds the lease.
 
         The lease ends with `release_lease`, `abandon_lease`, or the end of the holder's process. A `local` lease
-        excludes only the processes of this machine. It suffices for changes of a stored resource without a fetch.
+        excludes only the processes of this machine, and suffices for changes of a stored resource without a fetch.
         """
         ...
 

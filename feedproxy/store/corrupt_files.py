@@ -1,7 +1,7 @@
 """Quarantine of broken files and folders of a store, by renaming them.
 
-A path is broken if it has the wrong type (a directory, a FIFO, a dangling symbolic link), or if the process may not
-read and write it. Nothing is opened for this check, because opening a FIFO can block.
+A path is broken if the process may not read and write it, or if it has the wrong type, such as a FIFO or a dangling
+symbolic link. The check opens nothing, because opening a FIFO can block.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The store on disk: eight shards with resources, limited in bytes, and a ninth file with the state of feedproxy's
 parts.
 
-A state is a named value, such as the subscriptions. All methods block and raise StoreError. One thread reads, and
+A state is a named value, such as the subscriptions. All methods block, and may raise StoreError. One thread reads, and
 another thread writes. docs/decisions/store-on-disk.md gives the reasons for this form.
 """
 
@@ -27,12 +27,11 @@ logger = logging.getLogger(__name__)
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 """Codes of write errors after which reading still works, such as that of a full disk."""
 SHARDS = 8
-"""Number of shards. One writing process waited at most 11 ms for another with eight shards, and 432 ms with one
-file."""
+"""Number of shards. A writing process waited at most 11 ms for another with eight shards, and 432 ms with one."""
 CULL_SLICE = 10
 """Maximum number of values that one step of culling removes. The step takes less than a millisecond."""
 HEADER_BLOCK = 256
-"""Multiple of bytes to which a resource's JSON header is padded with spaces.
+"""Number of bytes to a multiple of which a resource's JSON header is padded with spaces.
 
 The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
 """

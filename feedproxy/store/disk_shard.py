@@ -1,10 +1,11 @@
 """One shard of the store on disk: a folder with a SQLite file.
 
 All errors of SQLite, diskcache and the system become StoreError. The writer renames the folder of a corrupt file to
-`NAME.corrupt` and creates an empty folder, so that only the values of this shard are lost. Other processes then open
-the new file. Their connections to the old file do no harm: SQLite checks whether a file has moved before it removes the
-journal. While the shard cannot be opened, for example on a full disk, its reads and writes fail. The writer tries to
-open it again.
+`NAME.corrupt` and creates an empty folder. Only the values of the shard are lost. Other processes then open the new
+file, and their connections to the old file do no harm.
+
+While a shard cannot be opened, for example on a full disk, its reads and writes fail, and the writer tries again to
+open the shard.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """The protocol of every store, in memory or on disk.
 
-Reads block: a resource in memory is returned at once, and a resource on disk (60 KB with its codings) after some 50 µs.
-Writes do not wait for the disk: `put` stores the value in memory and queues the write. A caller that needs durability
-then calls `wait_written`. After opening, no method raises StoreError. A failure counts as a miss and is reported to
-`on_failure`.
+A read from the disk blocks for some 50 µs (60 KB with its codings). A write does not wait for the disk: `put` stores
+the value in memory and queues the write. A caller that needs durability then calls `wait_written`. After opening, no
+method raises StoreError. A failure counts as a miss and is reported to `on_failure`.
 """
 
 from collections.abc import Callable, Iterator
@@ -63,8 +62,8 @@ class Store(Protocol):
         """Return an object that stays the same while memory has the same resource. Return None if memory has no
         resource.
 
-        Callers compare the object to validate what they have derived from the resource. `used` marks the resource as
-        recently used.
+        Callers compare the object to find out whether a value derived from the resource is still valid. `used` marks
+        the resource as recently used.
         """
         ...
 

@@ -73,7 +73,7 @@ class MemoryStore:
         return entry
 
     def put_now(self, resource: Resource, size: int | None = None, header: bytes = b"") -> None:
-        """Store this resource without waiting, unless it is larger than `memory_max`.
+        """Store this resource at once. A resource larger than `memory_max` is not stored.
 
         `size` is the memory of the resource in bytes, or None. `header` is its encoded header (resource_codec.py), or
         b"".

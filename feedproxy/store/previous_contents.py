@@ -1,8 +1,8 @@
 """Previous contents of a feed, each stored as its difference from a newer content.
 
 Clients may name a previous content as dictionary for `dcz`, the dictionary compression of RFC 9842. The difference is a
-Zstandard stream with the newer content as dictionary. The eight contents together take at most the space of the current
-content in gzip.
+Zstandard stream with the newer content as dictionary. All previous contents together take at most the space of the
+current content in gzip.
 """
 
 import struct

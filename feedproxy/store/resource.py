@@ -147,7 +147,7 @@ class Resource:
     - `variants`: shared responses, distinguished by Vary.
     - `parts`: partial contents (cache/partial_content.py), which never answer as the whole content.
     - `keyed`: responses to requests with client-specific fields (refresh/client_keyed_responses.py). They answer only
-    requests with the same fields.
+      requests with the same fields.
     - `changes`: the last 32 instants at which the content changed, newest last: dates of new entries, or times of
       refreshes.
     - `delta_bases`: earlier versions from which deltas are computed, newest last.

@@ -1,8 +1,8 @@
 """Codec of a resource's stored form (docs/reference/store-format.md): an envelope, a header in JSON, and the bodies.
 
-Nothing is pickled, because write access to the store's files must not permit running code. The header has one member
-for each member of the dataclasses, except members with their default. Declared types determine how members are read. A
-member with an unsupported type raises TypeError on import.
+Nothing is pickled, because write access to the store's files must not permit running code. Each member of the
+dataclasses is a member of the header, unless it has its default value. Its declared type determines how it is read. An
+unsupported type raises TypeError on import.
 """
 
 import base64
@@ -182,7 +182,7 @@ _STORED_NAMES: Mapping[str, Mapping[str, str]] = {
     "Relocation": {"kind": "ending"},
     "Failures": {"by_origin": "asked"},
 }
-"""Names in the stored form, where they differ from attribute names. Existing stores contain them: never change them."""
+"""Names in the stored form that differ from attribute names. Never change them: existing stores contain them."""
 
 _DEFAULTS: dict[type, tuple[tuple[str, str, Any], ...]] = {}
 

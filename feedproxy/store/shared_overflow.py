@@ -1,7 +1,7 @@
 """Memory that all workers share, for values that the disk does not have yet.
 
 While the disk is full, read-only or locked, every worker must answer with the latest value. A worker appends such a
-value to a ring buffer in shared memory, and enters its position in a table, which reads search before the disk. The
+value to a ring buffer in shared memory, and enters its position in a table. Reads search the table before the disk. The
 entry is removed when the disk has the value. A value that newer values have overwritten counts as not stored, in all
 workers (docs/decisions/worker-coordination.md).
 """
@@ -79,8 +79,8 @@ class SharedOverflow:
     def put(self, name: str, value: bytes, precondition: Callable[[], bool]) -> int:
         """Append a value, or DELETED, and return its position.
 
-        Call `precondition` under the lock, and return 0 without appending if its result is False. Raises StoreError if
-        no memory is available; the target then counts as not stored.
+        `precondition` is called under the lock. If its result is False, nothing is appended, and 0 is returned. Raises
+        StoreError if no memory is available; the target then counts as not stored.
         """
         key, text = _hash(name), name.encode("utf-8", "surrogatepass")
         if len(value) > VALUE_MAX:

@@ -1,7 +1,6 @@
 """The interval between two requests to a site (option `site_interval`), for all processes that use one store.
 
-`LocalSiteThrottle` serves a single process. The processes of a machine share a file (worker_coordination.py), and the
-machines of a fleet announce their requests to each other (fleet/machine_coordination.py).
+`LocalSiteThrottle` serves a single process.
 """
 
 from typing import Protocol
@@ -57,7 +56,6 @@ class LocalSiteThrottle:
         return max(last_slot + interval if last_slot else 0.0, paused_until)
 
     def reserve(self, site: str, now: Instant, interval: Seconds) -> Instant:
-        """Reserve the site's next slot and return its instant."""
         slot = max(now, self.next_free(site, interval, now))
         _, paused_until, recorded_at = self._times.get(site) or (0.0, 0.0, 0.0)
         self._times.put(site, (slot, 0.0 if is_set_back(recorded_at, now) else paused_until, now))

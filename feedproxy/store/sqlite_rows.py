@@ -1,7 +1,7 @@
 """diskcache without pickle: texts as keys, and bytes as values.
 
-diskcache unpickles values and opens files that a row names, so a program with write access to the file could run code
-in the proxy. This module uses no pickled values, and only files with the names that diskcache gives to files of values.
+diskcache unpickles values, so a program with write access to the file could run code in the proxy. It also opens any
+file that a row names. This module uses no pickled values, and only files with the names that diskcache gives to values.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from feedproxy.store.corrupt_files import make_folder
 FILE_MIN = 256 * 1024
 """Size in bytes from which a value has a file of its own.
 
-With diskcache's default of 32 KiB, most feeds would have a file, and writing would take 5 to 9 times as long. With a
-much larger size, SQLite would copy long chains of pages.
+With diskcache's default of 32 KiB, writing would take 5 to 9 times as long, because most feeds would have a file. With
+a much larger size, SQLite would copy long chains of pages.
 """
 PAGE_CACHE_KIB = 1024
 """Size of the page cache of each connection, in KiB. Nine files have two connections each.
@@ -242,10 +242,10 @@ class Rows(diskcache.Cache):  # type: ignore[misc] # diskcache has no types
         return volume
 
     def cull_slice(self, limit: int) -> int:
-        """Remove at most `limit` of the least recently stored values, if all values exceed `size_max`. Return their
-        number.
+        """Remove at most `limit` of the least recently stored values, if all values together exceed `size_max`.
 
-        diskcache's own `cull` blocks all writes until the values fit, which takes seconds.
+        Return the number of removed values. diskcache's own `cull` blocks all writes until the values fit, which takes
+        seconds.
         """
         if self.size_max is None or self.volume() <= self.size_max:
             return 0

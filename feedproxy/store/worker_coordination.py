@@ -1,21 +1,20 @@
 """Coordination of several processes on one store: one mapped file, and locks that end with their holder.
 
-After its head, the file contains:
+The file contains:
 
-* A ring with the names of changed targets. A writer appends a name once the disk has the new value. Before it answers,
-a process removes from its memory the targets named since its last look, which takes 30 ns if there are none. If the
-ring has overwritten names, the process removes all targets. Therefore no process serves a replaced copy.
+* A ring with the names of changed targets. A writer appends a name when the disk has the new value. Before a process
+  answers, it removes from its memory the targets named since its last check. If the ring has overwritten names, it
+  removes all targets. Therefore no process serves a replaced copy.
 * Counters of invalidations and of completed fetches, by hash of the target. If two targets share a counter, the effect
-is an additional fetch, or a response that is not stored.
+  is an additional fetch, or a response that is not stored.
 * The last request slots of sites, in buckets of eight. In a full bucket, the oldest slot is forgotten.
 * Values that the disk does not have (shared_overflow.py).
 
 The supervisor creates the file in memory (memfd_create), so that no full or damaged disk affects it. Processes without
 a supervisor use a file `common` beside the shards.
 
-A fetch lease is a POSIX record lock on the byte at the target's hash, beyond the end of the file. POSIX locks end when
-their process closes *any* descriptor of the file. Therefore each process has only one SharedMemoryCoordination for a
-file. flock protects ring and tables, for microseconds.
+A fetch lease is a POSIX record lock on a byte beyond the end of the file. POSIX locks end when their process closes
+*any* descriptor of the file. Therefore each process has only one SharedMemoryCoordination for a file.
 """
 
 import contextlib
@@ -251,8 +250,8 @@ class SharedSiteThrottle:
         del self._map
 
     def _find(self, key: int) -> tuple[int, Instant, Instant, Instant]:
-        """Return the offset of the site's record in the table, its last slot, the end of its pause, and the time of
-        recording.
+        """Return four values for a site: the offset of its record, its last slot, the end of its pause, and the
+        recording time.
 
         `key` is the hash of the site. For an unknown site, return the offset of the record to overwrite, and zeros.
         """

@@ -1,10 +1,10 @@
-"""Write-behind queue: a value counts as stored at once, and one thread writes it to the disk.
+"""Write-behind queue: a value counts as stored at once, and one thread writes the value to the disk.
 
 Reads must search the queue before the disk. A later value of a key replaces the queued value.
 
 A value that could not be written stays in the queue for further attempts (write_retries.py). If the queue has no room,
-the value is lost, and its key is added to `failed_keys` until a later value is written. An older value on disk must not
-be used for such a key.
+the value is lost. Its key is then in `failed_keys` until a later value is written, because an older value on disk must
+not be used.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 """Confirmation of the subscriber numbers that fetchers claim.
 
-Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A claim that has grown too fast,
-or is very large from the start, counts only when it is repeated an hour later. Until then the last confirmed claim
-counts. Growth is measured from the claim of an hour ago, so that many small steps do not help. All claims for a feed
-together may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
+Any client can claim `1000000 subscribers` in its User-Agent, so each claim is capped. A very large first claim, or one
+that has grown too fast, counts only when it is repeated an hour later. Until then the last confirmed claim counts.
+Growth is measured from the claim of an hour ago, so that many small steps do not help. All claims for a feed together
+may grow only as fast as one claim, because a client can invent fetchers (`room_for_claims`).
 
-A fetcher may use several machines. The largest confirmed claim within the window counts, never their sum.
+A fetcher may use several machines with different numbers. The largest of its confirmed claims within the window counts.
 """
 
 import math
@@ -27,8 +27,7 @@ PEAKS_MAX = 8
 class ClaimState:
     """The claims of one fetcher for one feed.
 
-    - `peaks`: confirmed claims with the instants of their last requests, each smaller and later than the claim before
-      it.
+    - `peaks`: confirmed claims, each smaller and later than the one before, with the instants of their last requests.
     - `anchor`: the claim from which growth is measured, and its instant.
     - `unconfirmed`: the claim that waits for confirmation, and the instant of its first request.
     - `times`: the number of requests with a claim.
@@ -67,7 +66,8 @@ def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) ->
 def room_for_claims(total: int, anchor: int, jump: float) -> float:
     """Return the number by which all claims of a feed together may grow without confirmation.
 
-    `total` is their present sum, and `anchor` their sum an hour ago. `jump` is that of `update_claim`.
+    `total` is their present sum, and `anchor` their sum an hour ago. `jump` has the meaning that `update_claim` gives
+    it.
     """
     return max(FIRST_MAX, jump * anchor) - total if jump else math.inf
 

@@ -30,9 +30,9 @@ class DistinctReaders:
 
     def __init__(self) -> None:
         self._feeds: dict[str, tuple[int, ...]] = {}
-        """The readers of each feed as one tuple: pseudonym, instant, next pseudonym, and so on.
+        """The readers of each feed in one tuple: pseudonym, instant of last request, next pseudonym, and so on.
 
-        The feed with the oldest change is first. A dictionary for one reader, as most feeds have, would take three
+        The feed with the oldest change is first. Most feeds have one reader, for which a dictionary would take three
         times the memory.
         """
         self.changes = 0
@@ -72,14 +72,13 @@ def _unpack(readers: tuple[int, ...]) -> Readers:
 
 
 def _instant(readers: tuple[int, ...], pseudonym: int) -> int:
-    """Return the instant of this reader's last request, or 0 if unknown."""
     return readers[1] if readers[0] == pseudonym else _unpack(readers).get(pseudonym, 0)
 
 
 def count_distinct(readers: Readers) -> int:
     """Return the number of readers that are certainly distinct: the largest number in one period.
 
-    Pseudonyms of two periods may belong to the same reader.
+    The pseudonyms of two periods may belong to the same reader.
     """
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 

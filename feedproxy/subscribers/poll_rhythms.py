@@ -36,7 +36,7 @@ REPEAT: Seconds = 20
 """Seconds within which two polls of a reader count as one."""
 
 SESSION_BREAK = 2.5
-"""Number of usual intervals that a pause must last to end a session. One missed poll does not end the session."""
+"""Number of usual intervals that a pause must last to end a session. One missed poll does not suffice."""
 
 DAY: Seconds = 86_400
 """Seconds from the beginning of one session to the next, unless another cycle was observed."""
@@ -61,7 +61,7 @@ that has lasted as long as the previous one."""
 PUNCTUAL: Seconds = 90
 """Seconds by which a poll may be early or late without a new plan.
 
-A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
+A plan treats several polls in this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
 """
 
 SWEEP_BATCH = 4
@@ -77,7 +77,7 @@ NAME_MAX = 0xFFFF
 
 
 class ExpectedPoll(NamedTuple):
-    """Polls expected at an instant. `weight` is their expected number, for one reader a probability."""
+    """Polls expected at an instant. `weight` is their expected number, or the probability of a single poll."""
 
     at: Instant
     weight: float
@@ -116,7 +116,7 @@ class PollRhythms:
         return len(self._feeds)
 
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
-        """Record a poll. Return True if it was unexpected, and has changed the expected polls."""
+        """Record a poll. Return True if the poll was unexpected, and has therefore changed the expected polls."""
         surprise = self._record(target, pseudonym, now)
         if surprise and len(self._surprises) < SURPRISES_MAX:
             self._surprises[target] = None
@@ -170,8 +170,10 @@ class PollRhythms:
         return len(self._feeds.get(target, b"")) // _RECORD.size
 
     def count_regular(self, target: str, since: Instant) -> int:
-        """Return the number of sampled readers with a predictable next poll: at least two polls, the last after
-        `since`."""
+        """Return the number of sampled readers with a predictable next poll.
+
+        Such a reader has polled at least twice, the last time after `since`.
+        """
         records = self._feeds.get(target, b"")
         return sum(reader.last >= since and bool(reader.gaps) for reader in _readers(records))
 
@@ -279,7 +281,8 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def finish_sweep(self, now: Instant) -> None:
-        """Forget readers outside the window, with pauses for other tasks, also in a process without polls."""
+        """Forget readers outside the window, with pauses for other tasks. In a process without polls, nothing else
+        does."""
         self._begin_sweep(now)
         async for _ in iterate_in_background(self._sweeps(now)):
             pass
@@ -318,7 +321,7 @@ class PollRhythms:
         return -1
 
     def _poll(self, reader: _Reader, key: int, now: Instant) -> tuple[bytes, bool]:
-        """Return the record of a reader after a further poll, and True if the poll was unexpected."""
+        """Return the record of a reader after a further poll, and True if that poll was unexpected."""
         gap = now - reader.last
         if is_set_back(reader.last, now) or gap >= self._window:
             return _first_poll(key, now), True
@@ -366,7 +369,6 @@ def _first_poll(key: int, now: Instant) -> bytes:
 
 
 def _correct(records: bytes, now: Instant) -> bytes:
-    """Return the records with polls after `now` set to `now`."""
     return b"".join([_pack(reader._replace(last=min(reader.last, now))) for reader in _readers(records)])
 
 
@@ -376,9 +378,10 @@ def _usual(gaps: tuple[Seconds, ...]) -> Seconds:
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the possible next intervals in order: those observed, a shorter one, and a longer one.
+    """Return the possible next intervals, in order: those observed, a shorter one, and a longer one.
 
-    After n observed intervals, the next is the shortest or the longest with a probability of 1 / (n + 1) each.
+    After n observed intervals, the next one is shorter than all, or longer than all, with a probability of 1 / (n + 1)
+    each.
     """
     shortest, longest = min(gaps), max(gaps)
     margin = BEYOND * (longest - shortest)

@@ -1,12 +1,11 @@
 """Pseudonyms of readers, which distinguish readers without storing their identity.
 
-A pseudonym is a hash of the User-Agent with the user name, or without authentication with the address. Its key changes
-with every period, and pseudonyms of different periods cannot be linked without the secret. Protect the secret: with it,
-every IP address can be tested against a pseudonym.
+A pseudonym is a hash of the User-Agent together with the user name, or without authentication, with the address. The
+key of the hash changes with every period. Without the secret, pseudonyms of different periods cannot be linked. Protect
+the secret: with it, every IP address can be tested against a pseudonym.
 
-A `Pseudonym` includes that of the previous period, so that a reader does not count twice when the key changes. The
-period must be at least as long as the window of counting. All processes with the same secret compute the same
-pseudonyms.
+A `Pseudonym` includes that of the previous period, so that a reader does not count twice when the key changes. A period
+must be at least as long as the window of counting. All processes with the same secret compute the same pseudonyms.
 """
 
 import hashlib
@@ -60,8 +59,8 @@ class Identifier:
     def pseudonym(self, address: str, user_agent: str, user: str, now: Instant) -> Pseudonym:
         """Return the pseudonym of a reader. `user` is empty without authentication.
 
-        The user name counts in place of the address. Of an IPv6 address, the network of 64 bits counts, because many
-        machines change the other bits every day (RFC 8981).
+        With a user name, the address does not count. Of an IPv6 address, only the network of 64 bits counts, because
+        many machines change the other bits every day (RFC 8981).
         """
         number = int(now // self._period)
         if number != self._number or int(now // PERIOD) != self._long_period:

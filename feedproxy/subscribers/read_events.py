@@ -45,7 +45,7 @@ class ReadEvents:
 
 
 def is_due(before: Instant | None, now: Instant, interval: Seconds) -> bool:
-    """Return True if a request at `now` causes an event, after the last event at `before`."""
+    """Return True if a request at `now` must cause an event. `before` is the instant of the last event, or None."""
     return before is None or before // interval != now // interval
 
 

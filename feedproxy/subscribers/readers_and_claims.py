@@ -20,7 +20,7 @@ class FeedReaders:
     """The readers and claims of one feed.
 
     A single reader is kept in its stored form (`packed`, subscriber_counts_codec.py), which takes 200 bytes less than a
-    dictionary. After a start, all readers are, until the feed is requested.
+    dictionary. After a start, the readers of every feed stay in their stored form until the feed is requested.
     """
 
     __slots__ = ("_packed", "_readers", "claims")
@@ -77,20 +77,20 @@ class FeedReaders:
         return len(self._packed) // 16 or len(self._readers)
 
     def latest_first(self) -> Iterator[int]:
-        """Yield the values of the readers (`readers`), the latest request first."""
+        """Yield the values of `readers`, the latest request first."""
         if self._packed:
             return reversed(unpack(self._packed[len(self._packed) // 2 :]))
         return reversed(self._readers.values())
 
     def oldest(self) -> int | None:
-        """Return the value of the reader with the oldest last request (`readers`), or None without readers."""
+        """Return the value in `readers` of the reader with the oldest last request, or None without readers."""
         if self._packed:
             middle = len(self._packed) // 2
             return int.from_bytes(self._packed[middle : middle + 8], "little")
         return next(iter(self._readers.values()), None)
 
     def newest(self) -> int | None:
-        """Return the value of the reader with the newest last request (`readers`), or None without readers."""
+        """Return the value in `readers` of the reader with the newest last request, or None without readers."""
         if self._packed:
             return int.from_bytes(self._packed[-8:], "little")
         return next(reversed(self._readers.values()), None)
@@ -112,7 +112,7 @@ def weight_of_name(target: str) -> int:
 
 
 def unpack(data: bytes) -> array[int]:
-    """Return the numbers of 8 bytes each in a part of the stored form (subscriber_counts_codec.py)."""
+    """Return the numbers in `data`, a part of the stored form (subscriber_counts_codec.py). Each number has 8 bytes."""
     numbers = array("Q", data)
     if sys.byteorder == "big":
         numbers.byteswap()

@@ -3,8 +3,8 @@
 The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
 readers within the window. A request with a claim comes from a fetcher, and any other from a reader.
 
-Memory is bounded. A reader takes about 100 bytes. Above the limit, the older half of the readers is removed from a feed
-with by far the most readers, or else the feeds requested longest ago. A flood on one feed therefore does not affect
+Memory is bounded. A reader takes about 100 bytes. Above the limit, the feeds requested longest ago are removed. A feed
+with by far the most readers loses the older half of its readers instead, so that a flood on one feed does not affect
 others. Claims made once are removed before repeated ones.
 """
 
@@ -39,12 +39,11 @@ LATEST: Instant = 10_000_000_000
 """Instant (in 2286) that is later than any instant in the stored counts."""
 
 RECENT_MAX = 1000
-"""Largest result of `count_recent`, which limits its time."""
+"""Largest result of `count_recent`, so that counting stays fast."""
 
 
 SWEEP_BATCH = 128
-"""Maximum number of feeds checked, and of expired readers removed, in one request. Both take a tenth of a
-millisecond."""
+"""Maximum number of feeds checked, and of expired readers removed, in one request, in a tenth of a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +128,10 @@ class SubscriberCounts:
         self.rhythms = PollRhythms(window=window, feeds_max=feeds_max, readers_max=entries_max)
         self._peers = peers or NoPeerCounts()
         self._claim_anchors: dict[str, tuple[int, Instant]] = {}
-        """The sum of a feed's claims from which growth is measured for an hour, and its instant."""
+        """The sum of a feed's claims, from which growth is measured for an hour, and the instant of the sum."""
 
     def record_read(self, target: str, pseudonym: Pseudonym, user_agent: str, now: Instant) -> None:
-        """Record a request: of a fetcher if the User-Agent has a claim, and of a direct reader in all other cases."""
+        """Record a request of a fetcher (if the User-Agent has a claim) or of a direct reader."""
         if self._record(target, pseudonym, user_agent, now):
             self.reader_seen.emit((target, pseudonym, user_agent, now))
 
@@ -209,8 +208,8 @@ class SubscriberCounts:
     def count_with_peers(self, target: str, now: Instant) -> int:
         """Return the number of readers of the feed on all machines within the window.
 
-        The result is at least the `count_recent` of this machine, which includes fetchers. Peers report direct readers
-        only.
+        Peers report direct readers only. The result is at least the `count_recent` of this machine, which includes
+        fetchers.
         """
         return self._peers.direct_count_with_peers(target, self.count_recent(target, now - self._window), now)
 
@@ -427,9 +426,10 @@ class SubscriberCounts:
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
-        """Replace instants in the future by `now`. Such instants occur after the clock was set back.
+        """Replace instants in the future by `now`. Future instants occur after the clock was set back.
 
-        While the clock is not set yet, they stay, because all readers would leave the window when the clock is set.
+        While the clock is not set yet, future instants stay, because all readers would leave the window when the clock
+        is set.
         """
         if is_unset(now):
             return

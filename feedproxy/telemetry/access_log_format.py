@@ -19,8 +19,10 @@ def quote_agent(agent: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AccessLine:
-    """The record of a request in the access log. `reader` is a pseudonym. `upstream` is set if `target` is a public
-    address."""
+    """The record of a request in the access log. `reader` is a pseudonym.
+
+    `upstream` is set if `target` is a public address.
+    """
 
     at: Instant
     reader: str

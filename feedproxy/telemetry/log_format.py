@@ -1,7 +1,7 @@
-"""Formats of the log for the lines of all loggers. access_log_format.py formats a request for the access log.
+"""Formats of the log lines of all loggers. access_log_format.py formats the requests of the access log.
 
-Control characters (`printable`) and secrets in addresses are removed from every line, including lines of other loggers.
-Userinfo is left out, and tokens in a query are written as `…`.
+Control characters and secrets in addresses are removed from every line. Userinfo is left out, and tokens in a query
+become `…`.
 """
 
 import json
@@ -23,7 +23,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2
 
 
 def printable(line: str) -> str:
-    r"""Return a line with control characters written as `\\u001b`, as in JSON."""
+    r"""Return a line with control characters written as in JSON, such as `\u001b`."""
     if line.isprintable():
         return line
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
@@ -57,7 +57,8 @@ class CombinedLines(LineFormatter):
 class JsonLines(logging.Formatter):
     """Formatter that writes every line as a JSON object. Access lines are JSON objects already.
 
-    All other objects have `time`, `level`, and the record's attribute `fields`, or `message` without this attribute.
+    The object of any other line has `time`, `level`, and the members of the record's `fields`, or `message` without
+    fields.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -71,7 +72,6 @@ class JsonLines(logging.Formatter):
 
 
 def _formatter(form: str) -> logging.Formatter:
-    """Return the formatter that writes lines in the form that the option `log_format` names."""
     if form == "json":
         return JsonLines()
     kind = CombinedLines if form == "combined" else LineFormatter
@@ -100,7 +100,6 @@ class LineHandler(logging.StreamHandler[Any]):
         super().close()
 
     def _dropped_line(self, count: int) -> str:
-        """Return a log line in place of `count` dropped lines."""
         message = "log: %d lines dropped while the log was not read"
         return self.format(logging.LogRecord(__name__, logging.WARNING, "", 0, message, (count,), None)) + "\n"
 

@@ -1,7 +1,7 @@
 """Writing of the log to a pipe, a socket or a terminal without waiting for its reader.
 
-A write to a full pipe waits for the program at the other end, such as journald, Docker or a pager. While it does not
-read, a waiting event loop would answer no client.
+A write to a full pipe waits for the program at the other end, such as journald, Docker or a pager. If that program
+stopped reading, the event loop would answer no client.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ class NonBlockingStream:
         return encoded
 
     def _append(self, lines: bytes) -> None:
-        """Add lines to the backlog. If the backlog is full, drop the lines and add their number."""
+        """Add lines to the backlog. If the backlog is full, drop the lines and add only their number."""
         if self._backlog_size + len(lines) <= BACKLOG_MAX:
             self._backlog.append(lines)
             self._backlog_size += len(lines)
@@ -153,7 +153,7 @@ class NonBlockingStream:
 def _end_of_chunk(lines: bytes, start: int) -> int:
     """Return the position after the last line that ends within CHUNK bytes from `start`, or after a longer first line.
 
-    The system does not mix writes of at most PIPE_BUF bytes, so lines of several workers stay whole.
+    Lines of several workers then stay whole, because the system does not mix writes of at most PIPE_BUF bytes.
     """
     end = lines.rfind(b"\n", start, start + CHUNK) + 1 or lines.find(b"\n", start) + 1
     return end or len(lines)

@@ -34,8 +34,8 @@ class PeerMetrics(Protocol):
     """The metrics of the other workers."""
 
     async def families(self) -> Sequence[Plain]:
-        """Return the metric families of each other worker, and record the reads and feed changes that these workers
-        report."""
+        """Return the metric families of each other worker. The reads and feed changes that they report are recorded
+        here."""
         ...
 
     async def readers(self) -> Sequence[ReaderAccount]: ...
@@ -94,7 +94,7 @@ def plain_families(families: Iterable[Metric]) -> Plain:
 
 
 def counters(families: Plain) -> Plain:
-    """Return the counters and histograms, which stay valid after their process has exited."""
+    """Return the counters and histograms, which stay valid after the end of their process."""
     return [family for family in families if family[2] in ("counter", "histogram")]
 
 

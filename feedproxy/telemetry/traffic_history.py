@@ -1,7 +1,7 @@
 """Stored counts of the traffic by hour and by day (UTC).
 
-Each worker has its own history. Once a minute, the growth of its counters is added to the current hour and day, so that
-no request is counted twice after a restart.
+Each worker has its own history. Once a minute, the growth of its counters is added to the current hour and day. No
+request is therefore counted twice after a restart.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Upper limit of the worker numbers for which the store is searched for a history."""
+"""Upper limit of the worker numbers for which a history is looked up in the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TrafficCounts:
     requests: int = 0
     hits: int = 0
     passed: int = 0
-    """Client requests that were streamed through, which no cache can answer."""
+    """Number of client requests that were streamed through, which no cache can answer."""
     fetches: int = 0
     failures: int = 0
     sent: int = 0
@@ -93,8 +93,7 @@ class History:
                 pages[number] = pages.get(number, NO_TRAFFIC) + tally
 
     def last(self, unit: Seconds, count: int, now: Instant) -> Iterator[tuple[Instant, TrafficCounts]]:
-        """Yield the start and the traffic counts of the last `count` hours or days, in order of time, with the current
-        one."""
+        """Yield the start and the traffic counts of each of the last `count` hours or days, the current one last."""
         pages, current = self.hours if unit == HOUR else self.days, int(now // unit)
         for number in range(current - count + 1, current + 1):
             yield number * unit, pages.get(number, NO_TRAFFIC)

@@ -1,4 +1,4 @@
-"""Geometry of bar charts over time, which pages draw as SVG beside a table of the same numbers.
+"""Geometry of bar charts over time. Pages draw a chart as SVG, beside a table of the same numbers.
 
 The drawing is stretched to the width of the page, so it contains no text. Labels are HTML around the drawing.
 """
@@ -98,7 +98,7 @@ def periods_of_span(history: History, span: Span, now: Instant) -> list[TrafficP
 
 
 def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of requests: those that the store answered below those that needed an origin."""
+    """Return the chart of requests. Requests that the store answered are below those that needed an origin."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.hits, tally.requests - tally.hits
@@ -110,7 +110,7 @@ def requests_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
 
 
 def traffic_chart(periods: Sequence[TrafficPeriod], span: Span) -> Chart:
-    """Return the chart of bytes sent to clients: those that origins were spared below those that origins sent."""
+    """Return the chart of bytes sent to clients. Bytes from the store are below those from origins."""
 
     def parts(tally: TrafficCounts) -> tuple[int, int]:
         return tally.bytes_spared, tally.received
@@ -164,7 +164,8 @@ def _label(at: Instant, span: Span) -> str:
 
 
 def _round_number(largest: float) -> float:
-    """Return the top of the scale: 1, 2, 4, 6 or 8 times a power of ten, at least `largest`."""
+    """Return the top of the scale: 1, 2, 4, 6 or 8 times a power of ten, at least `largest` and as small as
+    possible."""
     if largest <= 2:
         return 2.0
     power = 10.0 ** math.floor(math.log10(largest))

@@ -86,7 +86,8 @@ class Dashboard:
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """Return the traffic of the last 72 hours and the last 400 days as JSON, without periods without traffic."""
+        """Return the traffic of the last 72 hours and the last 400 days as JSON. Periods without traffic are
+        omitted."""
         await self._app.peer_metrics.families()
         traffic = self.merged_history()
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))
@@ -187,7 +188,6 @@ def _gateway(settings: Settings) -> str:
 
 
 def _feeds_with_problems(rows: Sequence[View]) -> list[View]:
-    """Return the feeds that need attention, the worst first."""
     troubled = [row for row in rows if row["state"] in TROUBLED_STATES]
     return sorted(troubled, key=lambda row: (SORTS["state"][1](row), -row["subscribers"]))
 

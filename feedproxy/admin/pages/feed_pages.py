@@ -1,4 +1,4 @@
-"""Pages about feeds, as HTML or, for clients that prefer it, as JSON."""
+"""Pages about feeds, as HTML, or as JSON for clients that prefer JSON."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ from feedproxy.web import templates
 PER_PAGE = 50
 """Number of feeds on a page without `per_page` in the query."""
 PER_PAGE_MAX = 1000
-"""Largest value of `per_page`."""
+"""Largest value of the parameter `per_page`."""
 
 OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 """The outcome of the current request's action, for the log."""
@@ -56,7 +56,7 @@ SORTS: Mapping[str, tuple[str, Callable[[View], Any]]] = {
 
 
 class StoreClosed(FeedproxyError):
-    """Error while the proxy is closing its store."""
+    """Error for requests while the proxy is closing its store."""
 
     status_hint = 503
     detail = "drain"
@@ -172,7 +172,7 @@ class FeedPages:
         await self._app.peer_metrics.families()
 
     def service(self) -> Service:
-        """Return the service. Raises StoreClosed after its end, because a page must not open the service again."""
+        """Return the service. Raises StoreClosed when the store is closed, because a page must not open it again."""
         if self._was_open and not self._app.is_open:
             raise StoreClosed("The proxy is shutting down.")
         service = self._app.service
@@ -235,12 +235,12 @@ class FeedPages:
 
 
 def page_tag(body: bytes) -> str:
-    """Return the weak entity tag of a page, which ignores the time when the page was made."""
+    """Return the weak entity tag of a page. The time when the page was made does not matter."""
     return f'W/"{hashlib.sha256(_AS_OF.sub(b"", body)).hexdigest()[:32]}"'
 
 
 def wants_json(request: web.Request) -> bool:
-    """Return True if the client gets JSON: below /api/, if Accept prefers it, or for a POST without Accept."""
+    """Return True if the client gets JSON: below /api/, if Accept prefers JSON, or for a POST without Accept."""
     if request.path.startswith("/api/"):
         return True
     offers = ["text/html", "application/json"]
@@ -268,8 +268,7 @@ def select(rows: Sequence[View], query: str, state: str) -> list[View]:
 
 
 def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple[list[View], dict[str, int]]:
-    """Return the sorted rows that match `query` and `state`, and the number of rows in each state that match
-    `query`."""
+    """Return the sorted rows that match `query` and `state`, and the number of matches of `query` in each state."""
     matches = select(rows, query, "")
     rows_in_state = select(matches, "", state)
     rows_in_state.sort(key=lambda row: (SORTS[sort][1](row), -row["subscribers"], row["title"].casefold()))
@@ -277,7 +276,7 @@ def _find_rows(rows: Sequence[View], query: str, state: str, sort: str) -> tuple
 
 
 def subscribers_of(table: FeedTable) -> list[int]:
-    """Return the subscriber counts of all feeds with subscribers, without addresses that never were feeds."""
+    """Return the subscriber count of each feed with subscribers. Addresses that never were feeds are left out."""
     return [row["subscribers"] for row in table.rows if row["format"] and row["subscribers"]]
 
 

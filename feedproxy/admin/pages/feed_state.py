@@ -42,9 +42,9 @@ _SENTENCES = {str(detail): detail.sentence for detail in Detail}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A feed's state with its reason, and the instant of its next fetch.
+    """A feed's state with its reason, and the instant of its next fetch (`next_at`).
 
-    The schedule causes this fetch, or the first request at `next_at` or later.
+    The next fetch is caused by the schedule, or by the first request at that instant or later.
     """
 
     state: FeedState

@@ -23,7 +23,7 @@ FEEDS_MAX = 20_000
 TARGETS_MAX = 200_000
 """Maximum number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Ratio of the time for which a table is reused and the time for making it: at most a tenth of a core."""
+"""Ratio of the time for which a table is reused to the time for making it. Tables take at most a tenth of a core."""
 
 
 type SettingsFor = Callable[[str], Settings]
@@ -57,7 +57,7 @@ class FeedTableCache:
             self._touched.add(target)
 
     def forget(self, targets: Iterable[str]) -> None:
-        """Mark targets as updated, and discard the table, so that the next table reads them again."""
+        """Mark targets as updated, and discard the table. The next table reads the marked targets again."""
         for target in targets:
             self.touch(target)
         self._good_until = 0.0

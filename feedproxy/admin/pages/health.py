@@ -1,6 +1,6 @@
 """Health of the proxy: findings about its listener, store, disk, workers and network, each with advice.
 
-One failing feed is no finding, but many failures at once are.
+A single failing feed is no finding. Many failures at once are a finding.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ CONNECTIONS_HIGH_SHARE = 0.9
 """Fraction of max_connections above which feedproxy may soon refuse clients."""
 
 FAILURES_MIN = 10
-"""Number of failed fetches below which FAILING_SHARE is ignored, in this hour and the hour before."""
+"""Number of failed fetches below which FAILING_SHARE does not count, in this hour and the hour before."""
 FAILING_SHARE = 0.5
 """Fraction of failed fetches above which this machine's network is the likely cause."""
 
@@ -89,7 +89,7 @@ def verdict(findings: Sequence[Finding]) -> Health:
 def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
     """Return the headline of the dashboard.
 
-    Of `feeds` feeds, `troubled` need attention. `failed` addresses never returned a feed.
+    Of `feeds` feeds, `troubled` need attention. `failed` is the number of addresses that never returned a feed.
     """
     match verdict(findings):
         case Health.BAD:

@@ -42,7 +42,7 @@ class ReaderScores:
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores, at most `age_max` seconds old, while the event loop serves clients."""
+        """Return the scores, at most `age_max` seconds old. The event loop serves clients during the computation."""
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]

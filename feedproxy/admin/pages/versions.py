@@ -9,8 +9,7 @@ type View = dict[str, str | int | None]
 
 
 def version_list(resource: Resource) -> list[View]:
-    """Return the stored versions, the newest first. Must not run in the event loop, because the current version is
-    parsed.
+    """Return the stored versions, the newest first. The call parses a feed, so it must not run in the event loop.
 
     `new`, `changed` and `gone` are numbers of entries compared with the previous version, or None if its entries are
     not stored.

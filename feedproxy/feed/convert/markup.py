@@ -41,7 +41,7 @@ _PLAIN_MAX = 2 * 1024 * 1024
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000
-"""Maximum product of the namespaces of a text and its child elements.
+"""Maximum product of two numbers of a text: its namespaces and its child elements.
 
 Each child is serialised with all namespaces, so the product determines the size of the result.
 """

@@ -1,10 +1,11 @@
 """Delta of a feed: the document without the entries that the client already has.
 
-This is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed. Only
-the known entries are removed, with the white space or comma between them, and in RSS 1.0 the `rdf:li` that name them.
+The delta is the instance manipulation `feed` of RFC 3229: a complete document in the format and encoding of the feed.
+Only the known entries are removed, with the white space or comma between them. In RSS 1.0, the `rdf:li` that name them
+are removed, too.
 
 Two kinds of feeds have no delta. In a complete feed (RFC 5005; Simple List Extensions), a missing entry means that the
-publisher has removed it. A delta of a signed feed would invalidate the signature.
+publisher has removed the entry. A delta of a signed feed would invalidate the signature.
 """
 
 from collections.abc import Collection, Iterator
@@ -33,7 +34,7 @@ def make_delta(
     """Return `body` without the entries in `base`, or None for a complete or signed feed.
 
     `base` has the identities and digests of an earlier version's entries. `channel` is the channel of `body`, and
-    `charset` the parameter of Content-Type, or None. The result is also None if that of `find_entries` is.
+    `charset` the parameter of Content-Type, or None. Return None also if `find_entries` does.
     """
     document_and_outline = find_items(body, channel, charset)
     if document_and_outline is None:

@@ -1,8 +1,8 @@
 """Entries of a feed: identity, digest and byte range of each.
 
-The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. Without a name, it is a
-hash of the content. Of several entries with one name, only the last has the hash of the name. The others have a hash of
-name and content. New entries usually come first, so they leave the identities of older entries unchanged.
+The identity of an entry is a hash of its name: `guid`, `id` or `rdf:about`, or else its link. An entry without a name
+has a hash of its content. If several entries have one name, only the last has the hash of the name. The others have a
+hash of name and content. New entries usually come first, so the identities of older entries do not change.
 
 Identity and digest have eight bytes each, and are stored for later versions (`pack`). A publisher that forces a
 collision hides only its own entry.
@@ -34,7 +34,7 @@ class IdentifiedEntry:
 
 
 def find_entries(body: bytes, channel: Channel, *, charset: str | None = None) -> tuple[IdentifiedEntry, ...] | None:
-    """Return the entries of a feed's document, in order, or None without exact byte ranges.
+    """Return the entries of a feed's document, in order, or None if their byte ranges would not be exact.
 
     `channel` is the channel of `body`, and `charset` the parameter of the origin's Content-Type, or None. The result is
     None for CDF, for more than ENTRIES_MAX items, and for a document that is ill-formed, declares entities, has items

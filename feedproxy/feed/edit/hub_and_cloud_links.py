@@ -1,9 +1,8 @@
 """Addition of feedproxy's hub (`rel="hub"`, WebSub) and cloud (rssCloud) to a publisher's feed.
 
-A hub is added as `atom:link` to RSS 1.0 and 2.0, as `link` to Atom, and as a member of `hubs` to JSON Feed. A cloud is
-added to RSS 0.92 to 2.0, unless the feed has one. The publisher's hubs remain: "subscribers may subscribe to one or
-more of the advertised hubs" (WebSub, section 4). No other byte changes. The field Link names the hub of every format
-(`add_link_fields`).
+Atom, and RSS except 0.90 and 0.91, get a link to the hub. JSON Feed gets a member of `hubs`. RSS 0.92 to 2.0 gets a
+cloud, unless the feed has one. The publisher's hubs remain: "subscribers may subscribe to one or more of the advertised
+hubs" (WebSub, section 4). No other byte changes. The field Link names the hub of every format (`add_link_fields`).
 """
 
 import json

@@ -1,7 +1,7 @@
 """Editing of a document in its own encoding, which leaves all other bytes unchanged.
 
-Offsets in the UTF-8 form are mapped to the document's encoding. The result is decoded and compared with the expected
-text. If they differ, as for encodings with states (ISO-2022-JP), the document is not changed.
+Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
+expected text. If the texts differ, as for encodings with states (ISO-2022-JP), the document is not changed.
 
 If Content-Type and the XML declaration name different encodings, only ASCII is written: feed readers may use either.
 """

@@ -44,9 +44,9 @@ class ChannelOffsets:
     scope: Mapping[str, str]
     """Namespaces by prefix inside the channel. The default namespace has the prefix ""."""
     start: int | None
-    """Offset after the channel's start tag, or None for a channel without content."""
+    """Offset in bytes of UTF-8 after the channel's start tag, or None for a channel without content."""
     own_link: int | None
-    """Offset after the channel's own link, or None without a link."""
+    """Offset in bytes of UTF-8 after the channel's own link, or None without a link."""
     self_links: tuple[LinkTag, ...]
 
 

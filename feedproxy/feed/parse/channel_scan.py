@@ -1,7 +1,7 @@
 """Scan of a feed's channel that skips the items, which take most of the parsing time.
 
-The bytes around the items form a short document, which is parsed alone. The items must follow each other with nothing
-between them; channel_parser.py parses every other document. `well_formed` then says nothing about the items.
+The bytes around the items form a short document, which is parsed alone. `well_formed` then says nothing about the
+items. A document with other content between its items is not scanned: channel_parser.py parses it.
 """
 
 import re

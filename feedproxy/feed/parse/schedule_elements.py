@@ -15,7 +15,7 @@ from feedproxy.http.date import WEEKDAYS
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""Largest number of a hint. Larger numbers are reduced to it, and later limits reduce it further."""
+"""Largest number of a hint. A larger number counts as this one, and later limits apply to both."""
 _QUOTED_MAX = 40
 """Maximum number of characters of an invalid value that a note quotes."""
 

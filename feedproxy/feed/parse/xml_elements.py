@@ -60,7 +60,7 @@ def hubs(links: Iterable[tuple[str, Element]]) -> tuple[str, ...]:
 
 
 def is_itunes(namespace: str) -> bool:
-    """Return True for the namespace of iTunes. It occurs with https, and in several spellings of its path."""
+    """Return True for the namespace of iTunes, with http or https, and in any of the spellings in use."""
     return namespace.partition(":")[2].lower() == _ITUNES
 
 

@@ -16,21 +16,19 @@ class Side(StrEnum):
     """The side of a recording: requests of readers, or requests of feedproxy to origins."""
 
     READER = "reader"
-    """Requests of readers to feedproxy or to a replay."""
     ORIGIN = "origin"
-    """Requests of feedproxy to origins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """A request and its response. The content of the request is not recorded.
 
-    `request.target` is the absolute target URI. Fields are redacted (har_redaction.py).
+    `request.target` is the absolute target URI. Fields have no secrets (har_redaction.py).
     """
 
     side: Side
     at: Instant
-    """Time when the request was received, in a replay by the virtual clock."""
+    """Time when the request was received, by the virtual clock if in a replay."""
     request: Request
     status: int
     """Status of the response, or 0 without a response."""
@@ -50,9 +48,9 @@ class Exchange:
     version: str = "HTTP/1.1"
     """HTTP version of the request."""
     entrance: str = ""
-    """Entrance of the request: gateway, proxy or reverse, or in a replay `origin`. Empty for requests to origins."""
+    """Entrance of the request: gateway, proxy or reverse, or `origin` in a replay. Empty for requests to origins."""
     public: str = ""
-    """The address that the reader requested in reverse mode if it differs from the target, or ""."""
+    """The address that the reader requested in reverse mode, or "" if it equals the target."""
     raw: bool = False
     """True if the content is stored as received, because its Content-Encoding was wrong."""
     faults: tuple[str, ...] = ()

@@ -1,11 +1,11 @@
 """Reader and writer of HAR 1.2, a format that browsers' tools and mitmproxy open.
 
-Only the first of several entries with equal content contains it. Later entries name its digest (`_feedproxy.digest`).
-Contents are decoded, as HAR requires, unless they do not match their Content-Encoding (`_feedproxy.raw`). Content that
-is not ASCII is written as base64.
+If several entries have equal content, the first contains the content, and the others name its digest
+(`_feedproxy.digest`). Contents are decoded, as HAR requires, unless their Content-Encoding is wrong (`_feedproxy.raw`).
+Content that is not ASCII is written as base64.
 
-`_feedproxy` also has the side, the reader, and the faults of a replay. An entry of another tool, without this object,
-is an exchange with an origin.
+`_feedproxy` also has the side, the reader, and the faults of a replay. An entry without this object comes from another
+tool, and counts as an exchange with an origin.
 """
 
 import base64
@@ -48,7 +48,7 @@ _OWN_PREFIX = b'{"log":{"version":"1.2","creator":{"name":"feedproxy",'
 
 
 def closing_tail(until: Instant) -> bytes:
-    """Return the end of a finished file, in place of TAIL. `until` is the end of the recording."""
+    """Return the end of a finished file, which replaces TAIL. `until` is the end of the recording."""
     return f'\n],"{OWN_KEY}":{{"until":"{_format_instant(until)}"}}}}}}\n'.encode()
 
 
@@ -210,7 +210,7 @@ def _build_recording(entries: Iterable[Mapping[str, Any]], name: str) -> Recordi
 
 
 def _has_other_scheme(har_entry: Any) -> bool:
-    """Return True if another tool wrote the entry for a URL that is not http or https, such as data:."""
+    """Return True for an entry of another tool for a URL that is not http or https, such as `data:`."""
     if not isinstance(har_entry, Mapping) or OWN_KEY in har_entry:
         return False
     request = har_entry.get("request")

@@ -2,10 +2,12 @@
 
 Both are keyed hashes, so an address or a secret has the same replacement in all recordings with the same key.
 
-A field with a secret gets the value `redacted`. The content of a response is left out if the request had credentials,
-cookies or a secret in its address, if the address redirects to a secret one, or if the response is private or no-store:
-private feeds often have secret addresses in their items. A placeholder then also replaces the path of the target. For
-error statuses, only credentials count, because feedproxy's own errors are no-store.
+A field with a secret gets the value `redacted`. The content of a private response is left out, because private feeds
+often have secret addresses in their items. A response is private if it is marked private or no-store, if its request
+had credentials, cookies or a secret in its address, or if the address redirects to a secret one.
+
+The path of the target is replaced for a request with credentials, and for a response marked private or no-store. Error
+responses are an exception: all of feedproxy's own errors are no-store.
 """
 
 import hashlib
@@ -45,7 +47,7 @@ _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
 """Pattern of the target of a link in the field Link (RFC 8288, section 3)."""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""Minimum length in characters of an address's secret that is also replaced in fields and error messages.
+"""Minimum length in characters of an address's secret for its replacement in fields and error messages.
 
 A shorter secret may be part of an ordinary word.
 """
@@ -62,8 +64,7 @@ def _is_private(exchange: Exchange) -> bool:
 
 
 def _has_credentials(exchange: Exchange) -> bool:
-    """Return True if the request has credentials, in a field or by a fragment that names stored ones
-    (access/origin_credentials.py)."""
+    """Return True if the request has credentials: in a field, or stored ones (access/origin_credentials.py)."""
     request = exchange.request
     return "#" in request.target or any(_CREDENTIALS.fullmatch(name) for name, _ in request.fields)
 
@@ -74,10 +75,7 @@ def _names_secret_address(fields: Fields) -> bool:
 
 
 class Redactor:
-    """Remover of addresses and secrets from exchanges.
-
-    `key` is the key of the hashes. `keep` has members of KEEP_CHOICES.
-    """
+    """Remover of addresses and secrets. `key` is the key of the hashes, and `keep` has members of KEEP_CHOICES."""
 
     def __init__(self, key: bytes, keep: Collection[str] = ()) -> None:
         self._key = hashlib.blake2b(key, person=b"feedproxy.record").digest()
@@ -87,7 +85,7 @@ class Redactor:
     def is_private(self, exchange: Exchange, *, marked_private: bool = False) -> bool:
         """Return True if the content must not be recorded.
 
-        A caller that knows that the exchange is private sets `marked_private`.
+        `marked_private` is True if the caller knows that the exchange is private.
         """
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
@@ -98,7 +96,7 @@ class Redactor:
     def exchange(self, exchange: Exchange, *, marked_private: bool = False) -> Exchange:
         """Return the redacted exchange. `exchange.reader` must be an address.
 
-        A caller that knows that the exchange is private sets `marked_private`.
+        `marked_private` is True if the caller knows that the exchange is private.
         """
         secrets: set[str] = set()
         is_private = marked_private or _has_credentials(exchange) or (exchange.status < 400 and _is_private(exchange))
@@ -155,7 +153,7 @@ class Redactor:
         return self._redact_text(value, secrets)
 
     def _redact_text(self, text: str, secrets: set[str]) -> str:
-        """Return the text with placeholders for the secrets in `secrets` that are long enough."""
+        """Return the text with placeholders in place of those secrets that are long enough."""
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _REPEATED_SECRET_MIN:
                 text = text.replace(secret, f"{REDACTED}-{self._hash(secret, 4)}")

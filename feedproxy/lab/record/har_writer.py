@@ -3,8 +3,8 @@
 Each write replaces the closing brackets by an exchange and new brackets. A killed process loses at most the exchange
 being written. A power failure may lose more, because the file is not synced.
 
-An existing file is renamed, so that each file contains all contents to which its entries refer. Of several processes
-with `week.har`, the first writes this file, and the others write `week-2.har`, `week-3.har` and so on.
+An existing file is renamed, so that each file contains all contents to which its entries refer. If several processes
+are to write `week.har`, the first does, and the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ class RecordingFailed(FeedproxyError):
 
 
 class HarWriter:
-    """Appends exchanges to a file.
+    """Writer that appends exchanges to a file, and begins a new file above `limit` bytes; 0 means no limit.
 
-    Above `limit` bytes it starts a new file; 0 means no limit. Raises UsageError if no file can be opened.
+    Raises UsageError if no file can be opened.
     """
 
     def __init__(self, path: Path, *, limit: int = 0) -> None:
@@ -151,7 +151,7 @@ def _lock(path: Path) -> int | None:
 
 
 def _is_same_file(path: Path, status: os.stat_result) -> bool:
-    """Return True if `path` still names the file with this status, which another process may have renamed."""
+    """Return True if `path` still names the file with this status. Another process may have renamed the file."""
     try:
         now = path.stat()
     except FileNotFoundError:

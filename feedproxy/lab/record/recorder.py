@@ -73,9 +73,9 @@ class Recorder:
             self._writer = None
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
-        """Return the digest of a body's content, True if the content is stored undecoded, and the content.
+        """Return three values for a body: the digest of its content, True for undecoded content, and the content.
 
-        The content is empty if the file already contains it.
+        The content is empty if the file already has it.
         """
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
         digest_and_raw = self._content_by_body.get(key)
@@ -107,7 +107,7 @@ def _without_hop_fields(exchange: Exchange) -> Exchange:
 
 
 def _decode_body(body: bytes, encoding: str) -> tuple[bytes, bool]:
-    """Return the decoded content and False, or after a failure the body itself and True."""
+    """Return the decoded content and False, or if decoding fails, the body and True."""
     if not layers(encoding):
         return body, False
     try:

@@ -1,7 +1,7 @@
 """Insertion and removal of schedule hints in a feed's document. All other bytes remain.
 
 `ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` stands for the RSS 1.0 syndication module, which may occur
-in any XML feed. OPML, JSON, HTML, and documents in an encoding without ASCII are not changed.
+in any XML feed. OPML, JSON and HTML are not changed, nor are documents in an encoding that does not include ASCII.
 """
 
 import re
@@ -19,10 +19,9 @@ _ELEMENTS = {
     "sy": rb"[A-Za-z_][\w.-]*:update(?:Period|Frequency|Base)",
 }
 NAMES = frozenset(_ELEMENTS)
-"""Names of the hints, in lower case."""
 
 FAULT_NAMES = {"ttl": "ttl", "skiphours": "skip-hours", "skipdays": "skip-days"}
-"""The fault that inserts invalid values of a hint, by hint."""
+"""Names of the faults that insert invalid hints, by hint."""
 
 _PERIOD = re.compile(r"(?:hourly|daily|weekly|monthly|yearly)(?:/[1-9][0-9]{0,5})?")
 _MINUTES = re.compile(r"[1-9][0-9]{0,8}")

@@ -86,7 +86,7 @@ def _field(name: str, value: str) -> Change:
 
 
 def _directive(representation: Representation, directive: str) -> Representation:
-    """Return the representation with this directive in Cache-Control, in place of one with the same name."""
+    """Return the representation with this directive in Cache-Control. A directive of the same name is replaced."""
     name = directive.partition("=")[0]
     directives = (representation.fields.combined("cache-control") or "").split(",")
     others = [text.strip() for text in directives if text.strip() and text.strip().lower().partition("=")[0] != name]

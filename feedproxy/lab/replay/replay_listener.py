@@ -53,7 +53,7 @@ class ReplayListener:
     ) -> None:
         """Create a listener, which `start` opens.
 
-        `observe` is called with each exchange, and `answered` after each response, for a clock that advances with
+        `observe` is called with each exchange. `answered` is called after each response, to advance a clock with the
         requests.
         """
         self._replay = replay

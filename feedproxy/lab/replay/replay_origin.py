@@ -26,7 +26,7 @@ from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResp
 from feedproxy.lab.replay.timeline import ReplayWorld, Version
 
 _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*)*')
-"""Pattern of a valid If-None-Match (RFC 9110, section 13.1.2), strict because the lab tests readers."""
+"""Pattern of a valid If-None-Match (RFC 9110, section 13.1.2). It is strict, because the lab tests readers."""
 
 GZIP_MIN = 256
 """Minimum size of a content that is compressed, in bytes. nginx has 20 by default, and Caddy 512."""
@@ -88,9 +88,9 @@ class ReplayOrigin:
         return self._reply_with_faults(version, incoming)
 
     def _rewrite_location(self, representation: Representation, incoming: ReplayRequest) -> Representation:
-        """Return the representation of a redirect with a Location at the replay.
+        """Return the representation of a redirect, with a Location that leads to the replay.
 
-        The recorded Location remains for a client that uses the replay as a proxy or under the recorded host name.
+        The recorded Location is kept for a client that uses the replay as a proxy or under the recorded host name.
         """
         location = representation.fields.get("location")
         home = self._names.get(urlsplit(incoming.target).path) if incoming.form is Form.ORIGIN else None
@@ -123,7 +123,8 @@ class ReplayOrigin:
         context: FaultContext,
         version: Version,
     ) -> ReplayResponse:
-        """Apply one fault and return the response. A fault that changed the response is added to `faults`."""
+        """Apply one fault and return the response. The names in `faults` are those of faults that changed the
+        response."""
         after = planned.fault.change_response(reply, incoming, context)
         was = Representation.of(version)
         is_changed = after != reply or (
@@ -193,8 +194,7 @@ def _choose_coding(representation: Representation, incoming: ReplayRequest) -> s
 
 
 def _entity_tag(representation: Representation, version: Version, coding: str) -> str:
-    """Return the recorded ETag, weak if the content is sent in another coding than recorded (RFC 9110, section
-    8.8.3.3)."""
+    """Return the recorded ETag. It is weak if the content is sent in another coding (RFC 9110, section 8.8.3.3)."""
     strong = representation.tag.startswith('"')
     return (
         f"W/{representation.tag}"

@@ -36,7 +36,7 @@ class ReplayRequest:
     target: str
     hops: int = 0
     base: str = ""
-    """Prefix of the addresses for a client of the gateway, or ""."""
+    """Prefix of addresses for clients of the gateway, or "" for other clients."""
 
     def moved_address(self, hops: int) -> str:
         """Return the address after `hops` redirects: a gateway address for a client of the gateway, or the target
@@ -45,7 +45,6 @@ class ReplayRequest:
 
     @property
     def is_conditional(self) -> bool:
-        """Return True if the request has a condition."""
         fields = self.request.fields
         return "if-none-match" in fields or "if-modified-since" in fields
 
@@ -58,7 +57,7 @@ def moved_target(target: str, hops: int) -> str:
 
 
 def original_target(target: str) -> tuple[str, int]:
-    """Return the target of an address, and the number of redirects to the address."""
+    """Return the original target of an address, and the number of redirects from the target to the address."""
     start = len(uri.origin_of(target))
     match = _MOVED.match(target, start)
     return (target[:start] + target[match.end() :], int(match[1])) if match else (target, 0)
@@ -74,9 +73,9 @@ class Representation:
     tag: str
     modified: str
     compresses: bool = False
-    """True if clients that accept gzip get gzip."""
+    """True if clients that accept gzip get compressed content."""
     raw: tuple[str, ...] = ()
-    """Codings that the recorded Content-Encoding names, but that the content does not have."""
+    """Codings that the recorded Content-Encoding names wrongly."""
     reason: str = ""
 
     @classmethod

@@ -10,7 +10,7 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.errors import UsageError
 
 LAST: Instant = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
-"""Latest virtual instant, so that expiry dates stay below the year 9999, the end of HTTP dates."""
+"""Latest virtual instant. Expiry dates are later, but must stay below the year 9999, at which HTTP dates end."""
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1, "": 1}
 _LENGTH = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[wdhms])+|[0-9]+(?:\.[0-9]+)?")
@@ -27,7 +27,8 @@ def parse_length(text: str) -> Seconds:
 
 
 def parse_instant(text: str, first: Instant) -> Instant:
-    """Return the instant of ISO 8601 (UTC without a zone), `@` and Unix seconds, or `+LENGTH` after `first`.
+    """Return the instant that a text names: ISO 8601 (UTC without a zone), `@` and Unix seconds, or `+LENGTH` after
+    `first`.
 
     Raises UsageError.
     """
@@ -77,8 +78,7 @@ class FaultSchedule:
 
 
 def parse_when(text: str, start: Instant) -> FaultSchedule:
-    """Return the schedule of a text such as `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%`, `#3` or
-    `#3..5`.
+    """Return the schedule of a text such as `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%` or `#3..5`.
 
     Commas join several conditions, and "" means always. Durations count from `start`. Raises UsageError.
     """

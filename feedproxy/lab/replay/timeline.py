@@ -1,7 +1,7 @@
 """Timelines of addresses. Each version is served until the instant of the next version.
 
-The versions of an address are the recorded responses of its origin, with redirects and errors. A version begins at its
-request, or at its Last-Modified if that lies between the previous request and its request. After a 304, the last
+The versions of an address are the recorded responses of its origin, with redirects and errors. A version begins at the
+time of its request, or at Last-Modified if this lies between the previous request and its own. After a 304, the last
 version with status 200 is current again.
 """
 
@@ -45,7 +45,7 @@ class Version:
     coded: tuple[str, ...] = ()
     """Content codings of the recorded response."""
     raw: bool = False
-    """True if `content` is the recorded body, which lacks the codings in `coded`."""
+    """True if `content` is the recorded body, which does not have the codings in `coded`."""
     reason: str = ""
 
     @property

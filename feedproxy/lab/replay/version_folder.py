@@ -1,7 +1,9 @@
 """Reader of folders with dated versions of feeds.
 
-A feed is an archive `NAME.tar.xz` (or .tar, .tar.gz) with one file for each version, dated by modification times. Or a
-file `NAME.json` with metadata stands beside an archive or folder `NAME`:
+A feed has one of two forms:
+
+- an archive `NAME.tar.xz` (or .tar, .tar.gz) with one file for each version, dated by its modification time
+- an archive or folder `NAME`, and a file `NAME.json` with metadata:
 
     {"source": "owner/repository", "path": "feed.xml", "versions": [
       {"member": "0000.xml", "time": 1780000000, "sha256": "…", "format": "RSS 2.0"}, …]}
@@ -97,9 +99,9 @@ def _manifest_path(archive: Path) -> Path:
 
 
 def _versions_by_file_date(archive: Path) -> list[FeedVersions]:
-    """Return the feed of an archive without metadata, in a list, dated by the modification times of its files.
+    """Return the feed of an archive in a list, or an empty list for an archive without files.
 
-    The list is empty if the archive has no files.
+    The versions have the modification times of the files.
     """
     try:
         with tarfile.open(archive) as tar_file:

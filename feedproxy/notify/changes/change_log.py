@@ -1,7 +1,7 @@
 """The log of feed changes, which contains each change once.
 
 The table `known` has the digest of each feed's content at its last recorded change. A feed that the store evicted and
-fetched again is therefore not reported twice, and a change right before a crash is found at the next start.
+fetched again is therefore not reported twice. A change right before a crash is found at the next start.
 """
 
 import sqlite3
@@ -63,7 +63,7 @@ def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapsh
 
 
 class ChangeLog:
-    """The changes and known feeds in the database. Every method raises StoreError."""
+    """The changes and known feeds in the database. Every method may raise StoreError."""
 
     def __init__(self, database: NotificationDatabase, compute_digest: ComputeDigest) -> None:
         self._database = database
@@ -155,7 +155,7 @@ class ChangeLog:
         return await self._database.run(work)
 
     async def forget(self, targets: Iterable[str]) -> None:
-        """Delete targets that the store no longer has from the table `known`."""
+        """Delete from the table `known` the targets that the store no longer has."""
         await self._database.run(
             lambda db: db.executemany("DELETE FROM known WHERE target = ?", [(target,) for target in targets])
         )

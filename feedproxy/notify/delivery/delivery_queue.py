@@ -59,7 +59,7 @@ class DeliveryOutcome:
 
 
 class DeliveryQueue:
-    """The unfinished deliveries in the database. Every method raises StoreError."""
+    """The unfinished deliveries in the database. Every method may raise StoreError."""
 
     def __init__(self, database: NotificationDatabase) -> None:
         self._database = database

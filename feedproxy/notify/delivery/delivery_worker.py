@@ -35,8 +35,8 @@ SLOW_CALL: Seconds = 5
 MAX_CONCURRENT_SLOW = 8
 """Maximum number of concurrent requests to all slow hosts together.
 
-The limit applies separately to deliveries and to immediate requests (`request_now`). Without it, 16 hosts that do not
-respond would occupy all MAX_CONCURRENT places.
+The limit applies separately to deliveries and to immediate requests (`request_now`). Without the limit, 16 hosts that
+do not respond would occupy all MAX_CONCURRENT places.
 """
 SLOW_HOSTS_MAX = 512
 """Maximum number of hosts remembered as slow. The oldest is removed first."""
@@ -149,7 +149,7 @@ class DeliveryWorker:
     async def resolves_to(self, url: str, address: str) -> bool:
         """Return whether the host of `url` resolves to the client's own `address`.
 
-        Raises Forbidden or BadTarget for a forbidden URL, and Unreachable if the host cannot be resolved.
+        Raises Forbidden or BadTarget for a URL that may not be called, and Unreachable for an unknown host.
         """
         own = _normalise_address(address)
         return own in map(_normalise_address, await self._caller.resolve(url))

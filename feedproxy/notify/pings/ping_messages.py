@@ -17,7 +17,7 @@ TAGS_MAX = 1024
 
 
 class InvalidCall(FeedproxyError):
-    """Error for a call without the parameters of its method. The answer is a fault."""
+    """Error for an invalid call, for example with wrong parameters. The answer is a fault."""
 
     status_hint = 400
     detail = "bad-target"

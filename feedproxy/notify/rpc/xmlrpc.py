@@ -22,7 +22,7 @@ CONTENT_MAX = 65_536
 """Largest call in bytes. A subscription to a hundred feeds has about 10,000."""
 
 CHARACTER_COUNTS_MAX = {b"<": 2_000, b"=": 2_000, b"&": 2_000, b"\n": 8_000, b"\r": 8_000}
-"""Maximum number of occurrences of each character in a call, which limits the time of its parsing in the event loop.
+"""Maximum number of occurrences of each character in a call. More of them would take too long to parse.
 
 A subscription to a hundred feeds has some hundreds of each character.
 """

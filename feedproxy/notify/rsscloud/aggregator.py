@@ -1,7 +1,7 @@
 """The rssCloud aggregator: it registers at the `cloud` of feeds that feedproxy serves, and receives notifications.
 
-It registers again at each start: "It will work for systems with non-fixed IP addresses if the workstation software
-re-registers at startup."
+The aggregator registers again at each start: "It will work for systems with non-fixed IP addresses if the workstation
+software re-registers at startup."
 """
 
 import xmlrpc.client

@@ -51,7 +51,7 @@ class NotificationMethod(StrEnum):
 
 
 class MalformedCall(InvalidCall):
-    """Error for a call without the parameters of its procedure."""
+    """Error for a call with wrong parameters."""
 
     fault_code = FAULT_CODE
 

@@ -1,7 +1,7 @@
 """The WebSub hub at `/-/hub`: it verifies subscription requests, and sends feeds to subscribers.
 
 A subscription request causes one GET of the callback, as a delivery in the queue. An existing subscription stays
-unchanged until the callback has answered the challenge. The content of a delivery is read from the store when it is
+unchanged until the callback has answered the challenge. Deliveries contain the content that the store has when they are
 sent.
 """
 

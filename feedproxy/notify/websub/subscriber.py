@@ -5,8 +5,8 @@ more readers, or names other hubs, the subscriber unsubscribes. Feeds are checke
 their content changes.
 
 Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN` ("changed when subscriptions are renewed"). Only
-the last verified token is valid. A subscription has two secrets for signatures, because the secret for a hub at an http
-URL can be read on the network: `https_secret` goes only to hubs at https URLs.
+the last verified token is valid. Pushes are signed with a secret. Only a hub at an https URL gets `https_secret`,
+because others on the network can read the secret of a hub at an http URL.
 """
 
 from collections.abc import Callable

@@ -96,8 +96,8 @@ def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | P
 def read_callback(text: str) -> str:
     """Return the callback, with percent-encoded unreserved characters decoded. Raises InvalidRequest.
 
-    "Hubs MUST always decode non-reserved characters for these URL parameters". Otherwise "the Hub MUST use the exact
-    callback used by the subscriber".
+    "Hubs MUST always decode non-reserved characters for these URL parameters". All other characters stay: "the Hub MUST
+    use the exact callback used by the subscriber".
     """
     if len(text) > ADDRESS_MAX:
         raise InvalidRequest(f"hub.callback is longer than {ADDRESS_MAX} characters")

@@ -23,7 +23,8 @@ class Interner:
         self._lines: dict[tuple[str, str], tuple[str, str]] = {}
 
     def text(self, text: str) -> str:
-        """Return the cached text equal to `text`, after adding a new text. Raises TypeError if `text` is not a str."""
+        """Return the cached text equal to `text`. A new text is added to the cache. Raises TypeError for another
+        type."""
         if type(text) is not str:
             raise TypeError(f"expected str, not {type(text).__name__}")
         if len(text) > SHARED_LENGTH_MAX:
@@ -43,7 +44,7 @@ class Interner:
         return cached
 
     def line(self, name: str, value: str) -> tuple[str, str]:
-        """Return the cached field line equal to this line, after adding a new line.
+        """Return the cached field line equal to this line. A new line is added to the cache.
 
         Raises TypeError if the name or the value is not a str, and ValueError for an invalid field: other programs may
         write to a shared store.

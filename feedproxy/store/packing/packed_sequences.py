@@ -12,7 +12,7 @@ from feedproxy.clock import Instant
 
 
 class PackedSequence[Value](Sequence[Value]):
-    """A sequence of values in packed form, unpacked on each access. It equals any sequence with equal values."""
+    """A sequence of values in packed form, unpacked on each access. Sequences with equal values are equal."""
 
     __slots__ = ("_data",)
 

@@ -103,7 +103,7 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
 def merge_links(links: Iterable[Link]) -> tuple[Link, ...]:
     """Return each link once, the link to the page first. Pages in HTML precede other pages.
 
-    A link with rel="alternate" to the feed's own address is omitted, because it does not lead to a page.
+    A link with rel="alternate" to the feed's own address does not lead to a page, and is omitted.
     """
     by_meaning: dict[tuple[str, str], Link] = {}
     for link in links:
@@ -131,7 +131,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture without a title or link that equals the channel's, or None without a picture."""
+    """Return the picture, its title and link empty if equal to the channel's. Return None without a picture."""
     if image is None:
         return None
     return replace(
@@ -166,10 +166,10 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use the item's dc:identifier as its id if this is the original id. Return the unused extensions.
+    """Use the item's dc:identifier as its id, if a rendering has written the id there. Return the unused extensions.
 
-    The original id equals the item's IRI (atom:id or rdf:about), unless that IRI is a name-based UUID (RFC 9562,
-    section 5.5), as in feedproxy's renderings. Any other dc:identifier may be that of a book.
+    The item's IRI (atom:id or rdf:about) then equals the dc:identifier, or is a name-based UUID (RFC 9562, section
+    5.5). Any other dc:identifier may be that of a book.
     """
     iri = _DISTINGUISHING_SUFFIX.sub("", statements.strings.get("atom:id") or statements.about)
     if "id" in statements.strings or not iri:
@@ -250,7 +250,7 @@ def _itunes_image(statements: Extract) -> Image | None:
 
 
 def _itunes_text(statements: Extract, name: str) -> str:
-    """Return the text of the first iTunes element with this name, or "", and keep the element as extension."""
+    """Return the text of the first iTunes element with this name, or "". The element stays an extension, too."""
     own = (node.text for node in statements.extensions if (node.namespace, node.name) == (ITUNES, name))
     return next(own, "")
 

@@ -1,7 +1,7 @@
 """Writer of XML elements for all renderings.
 
-Parts that RSS lacks are written as elements of Atom, and parts that Atom lacks as elements of RSS (namespace `RSS2`),
-which many feed readers support in all formats.
+Parts that RSS lacks are written as elements of Atom. Parts that Atom lacks are written as elements of RSS (namespace
+`RSS2`). Many feed readers support both in all formats.
 """
 
 from collections.abc import Iterable

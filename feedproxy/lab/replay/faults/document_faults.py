@@ -1,7 +1,6 @@
 """Faults of documents: a wrong charset or wrong schedule hints.
 
-A changed document gets another ETag and a later Last-Modified. Otherwise a reader with the unchanged document would get
-304.
+A changed document gets another ETag and a later Last-Modified, so that no reader with the unchanged document gets 304.
 """
 
 from dataclasses import replace

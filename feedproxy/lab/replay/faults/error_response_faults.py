@@ -21,7 +21,6 @@ CHALLENGE = b"""<!DOCTYPE html>
 def _replace_reply(
     reply: ReplayResponse, status: int, reason: str, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
 ) -> ReplayResponse:
-    """Return a new response with this status, these fields and this body, and the Date of `reply`."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason)
 

@@ -11,7 +11,7 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
-"""Maximum absolute value of a number in a fault's value: three centuries in seconds, for valid HTTP dates."""
+"""Maximum absolute value of a number in a fault's value: in seconds, three centuries. Dates stay valid in HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Fault:
     def change_representation(
         self, representation: Representation, incoming: ReplayRequest, context: FaultContext
     ) -> Representation:
-        """Return the representation as the fault changes it. Conditions are evaluated against the result."""
+        """Return the representation as the fault changes it. The request's conditions are then evaluated."""
         return representation
 
     def change_response(self, reply: ReplayResponse, incoming: ReplayRequest, context: FaultContext) -> ReplayResponse:
@@ -57,7 +57,7 @@ class Fault:
         return reply
 
     def parse_number(self, least: float | None = None) -> float:
-        """Return the value as a number. Raises UsageError for other text, and below `least`."""
+        """Return the value as a number. Raises UsageError for any other text, and for a number below `least`."""
         try:
             number = float(self.value)
         except ValueError:
@@ -84,7 +84,7 @@ class PlannedFault:
 
 
 def parse_fault(text: str, kinds: dict[str, type[Fault]], start: Instant, seed: str) -> PlannedFault:
-    """Return the fault in the text `NAME[=VALUE][@WHEN]`.
+    """Return the fault that a text names in the form `NAME[=VALUE][@WHEN]`.
 
     Raises UsageError, which suggests a similar name for an unknown name.
     """
