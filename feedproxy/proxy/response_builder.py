@@ -1,6 +1,6 @@
 """Construction of a response from a stored one: content coding, conditions, range, and provenance fields."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from feedproxy.cache.cache_status import CacheStatus, append
@@ -254,28 +254,29 @@ def _fields_in_304(fields: Fields) -> Fields:
 def _with_tag_of_client(
     fields: Fields, stored: StoredResponse, request: Request, selected: SelectedRepresentation
 ) -> Fields:
-    """Return the fields of a 304 with the tag that the client sent, if it has the content in another coding that the
-    request accepts.
+    base = stored.content.tag
+    if base is None or selected.tag is None or "if-none-match" not in request.fields:
+        return fields
+    tags = {coding: own_tag(base, coding, body) for coding, body in stored.content.bodies.items()}
+    return fields.with_field("ETag", tag_for_304(request, tags, selected.tag).text)
 
-    A 304 has the ETag "that would have been sent in a 200 (OK) response to the same request" (RFC 9110, section
-    15.4.5). A 200 might use any accepted coding. A cache uses the 304 only for its response with that tag (RFC 9111,
-    section 4.3.4).
+
+def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: EntityTag) -> EntityTag:
+    """Return the tag of a 304: `selected`, or the tag that the client sent if the request accepts its coding.
+
+    `tags` are the tags of the content by coding. A 304 has the ETag "that would have been sent in a 200 (OK) response
+    to the same request" (RFC 9110, section 15.4.5). A 200 might use any accepted coding. A cache uses the 304 only for
+    its response with that tag (RFC 9111, section 4.3.4).
     """
-    value = request.fields.combined("if-none-match")
-    if value is None or stored.content.tag is None or selected.tag is None:
-        return fields
-    condition_tags = parse_tags(value)
-    if condition_tags == "*":
-        return fields
-    opaque = {tag.opaque for tag in condition_tags}
-    if selected.tag.opaque in opaque:
-        return fields
+    condition_tags = parse_tags(request.fields.combined("if-none-match") or "")
+    opaque = {tag.opaque for tag in condition_tags} if condition_tags != "*" else set()
+    if selected.opaque in opaque:
+        return selected
     accept_encoding = request.fields.combined("accept-encoding")
-    for coding, body in stored.content.bodies.items():
-        tag = own_tag(stored.content.tag, coding, body)
+    for coding, tag in tags.items():
         if tag.opaque in opaque and negotiation.choose_coding(accept_encoding, (coding,)) == coding:
-            return fields.with_field("ETag", tag.text)
-    return fields
+            return tag
+    return selected
 
 
 def _range_response(request: Request, selected: SelectedRepresentation, fields: Fields) -> Response | None:

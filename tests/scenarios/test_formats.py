@@ -110,6 +110,17 @@ async def test_conversion_with_a_current_etag_gets_304(door):
     assert seen.fields.get("cache-control") == first.fields.get("cache-control")
 
 
+async def test_conversion_gets_304_with_the_tag_of_the_clients_coding(door):
+    proxy, origin, _ = await a_stage(door)
+    first = await proxy.ask(as_format(origin, "atom"), accept_encoding="gzip")
+
+    both = await proxy.ask(as_format(origin, "atom"), accept_encoding="br, gzip", if_none_match=first.tag)
+    br = await proxy.ask(as_format(origin, "atom"), accept_encoding="br", if_none_match=first.tag)
+
+    assert both.expect(304).tag == first.tag
+    assert br.expect(304).tag != first.tag
+
+
 async def test_conversion_with_the_etag_of_another_format_gets_200(door):
     proxy, origin, _ = await a_stage(door)
     first = await proxy.ask(as_format(origin, "atom"))

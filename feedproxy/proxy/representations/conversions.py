@@ -23,7 +23,7 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
-from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304
+from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304, tag_for_304
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
@@ -136,6 +136,8 @@ class Conversions:
         fields = _conversion_fields(answer.response.fields, output_format, conversion, name)
         match self._outcome(request, conversion, fields):
             case NotModified():
+                tags = {coding: own_tag(conversion.tag_base, coding) for coding in _codings(settings)}
+                fields = fields.with_field("ETag", tag_for_304(request, tags, tags[name]).text)
                 return Response(304, Fields(line for line in fields if line[0].lower() in FIELDS_IN_304))
             case PreconditionFailed():
                 return Response(
