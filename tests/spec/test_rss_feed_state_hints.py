@@ -87,6 +87,14 @@ def test_skip_hours_extend_the_copy_until_their_end() -> None:
     assert "12:00 GMT" in found.reason
 
 
+def test_skip_hours_and_days_without_child_elements_are_read_or_noted() -> None:
+    single = schedule_of("<skipHours> 5 </skipHours><skipDays>Sunday</skipDays>")
+    several = schedule_of("<skipHours>1,2,3</skipHours><skipDays/>")
+
+    assert single == Schedule(skip_hours=frozenset({5}), skip_days=frozenset({6}))
+    assert several == Schedule(notes=("skipHours '1,2,3' is not an hour from 0 to 23",))
+
+
 def test_skip_hours_do_not_apply_before_they_begin() -> None:
     assert held(SAMPLE, "2026-11-17T05:30", now="2026-11-17T05:59", expires=at("2026-11-17T05:50")) is None
 

@@ -119,7 +119,10 @@ def _add(values_by_name: dict[str, list[str]], key: str, element: Element) -> No
 
 
 def _child_values(element: Element, name: str) -> list[str]:
-    return [_value(child) for _, local, child in children(element) if local.lower() == name][:HINTS_MAX]
+    """Return the texts of the child elements with this name. Without child elements, return the element's own text: it
+    has one possible meaning, or gets a note."""
+    values = [_value(child) for _, local, child in children(element) if local.lower() == name][:HINTS_MAX]
+    return values or list(filter(None, [_value(element)]))
 
 
 def _value(element: Element) -> str:
