@@ -14,7 +14,7 @@ TITLES = {
     403: "Blocked by this proxy",
     404: "Not found",
     405: "Method not allowed for this address",
-    406: "Not found",
+    406: "This document is not a feed",
     410: "This feed has ended",
     413: "The request is too large",
     421: "Unknown host name",

@@ -134,9 +134,10 @@ async def test_conversion_of_a_page_gets_406(door):
 
     seen = await proxy.ask(as_format(origin, "atom", "/page"))
 
-    seen.expect(406)
+    seen.expect(406, cache="fwd=uri-miss; detail=not-a-feed")
+    assert seen.cache.count("feedproxy;") == 1
     told = json.loads(seen.plain)
-    assert told["code"] == "not-a-feed"
+    assert (told["code"], told["title"]) == ("not-a-feed", "This document is not a feed")
     assert "not a feed" in told["detail"]
 
 

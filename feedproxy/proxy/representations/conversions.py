@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from feedproxy.cache.cache_status import Detail
+from feedproxy.cache.cache_status import Detail, append
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, NotFound
@@ -119,8 +119,11 @@ class Conversions:
             return await self.convert(answer, answer.stored, request, output_format, at=at)
         except FeedproxyError as error:
             problem = problem_response(error.status_hint, error.detail, str(error), request=request)
-            provenance = (line for line in answer.response.fields if line[0].lower() in _PROVENANCE_FIELDS)
-            return problem.with_fields(Fields((*problem.fields, *provenance)))
+            provenance = [line for line in answer.response.fields if line[0].lower() in _PROVENANCE_FIELDS]
+            own = ("Cache-Status", answer.status.text())
+            provenance = [line for line in provenance if line != own]
+            fields = Fields((*problem.fields, *provenance))
+            return problem.with_fields(append(fields, replace(answer.status, detail=error.detail)))
 
     async def convert(
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format, *, at: str = ""
