@@ -272,17 +272,17 @@ class Settings:
         "balanced",
         "Price of a request to an origin: off, frugal (2h), balanced (30m), eager (5m), or a duration.",
         "feedproxy refreshes a feed shortly before its readers are expected to poll. It does so only if the"
-        " readers get new items earlier by at least this time, added up over all readers. A lower price causes"
+        " readers get new items earlier by at least the price, added up over all readers. A lower price causes"
         " more requests. The price also decides how long a copy answers if neither HTTP nor the feed states a"
-        " lifetime. `off` disables these refreshes. Copies then answer for as long as with `eager`.",
+        " lifetime. `off` disables refreshes ahead of polls. Copies then answer for as long as with `eager`.",
         per_feed=True,
     )
     stale_while_refreshing: int = option(
         0,
         "Time for which a stale copy still answers while it is refreshed, unless HTTP forbids it.",
         "The reader that gets the stale copy does not wait, and gets new items at its next poll. If the copy"
-        " has probably been outdated for more than two hours, the reader waits for the refresh. If an origin"
-        " itself permits this time (stale-while-revalidate), it applies without this option.",
+        " has probably been outdated for more than two hours, the reader waits for the refresh. The time that"
+        " an origin itself permits (stale-while-revalidate) needs no option.",
         per_feed=True,
         unit="s",
     )

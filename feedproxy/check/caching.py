@@ -74,7 +74,7 @@ class KEPT_BY_NOBODY(Note):
     category = Category.CACHING
     summary = "Cache-Control is `%(directive)s`: shared caches must not store the feed."
     advice = """\
-    Web frameworks send this for pages of logged-in users. A public feed does not need this directive, and without
+    Web frameworks send this directive for pages of logged-in users. A public feed does not need the directive. Without
     shared caches every reader in an office costs a transfer of its own. Send `max-age` with the time that the feed
     allows."""
     reference = "RFC 9111, sections 5.2.2.5 and 5.2.2.7"
@@ -156,8 +156,8 @@ class VARIES_BY_READER(Note):
     category = Category.CACHING
     summary = "Vary lists %(name)s."
     advice = """\
-    This field differs for nearly every reader, so caches store a copy for each. A feed is usually the same for all
-    readers: remove the field from Vary."""
+    The field in Vary differs for nearly every reader, so caches store a copy for each reader. A feed is usually the
+    same for all readers: remove the field from Vary."""
     reference = "RFC 9110, section 12.5.5; RFC 9111, section 4.1"
 
 

@@ -135,8 +135,8 @@ class CERTIFICATE_ENDS_SOON(Note):
     category = Category.SECURITY
     summary = "The certificate of %(host)s expires in %(days)s days."
     advice = """\
-    After it has expired, nearly all readers fail to get the feed, often without an explanation. Check why it has not
-    been renewed yet."""
+    After the certificate has expired, nearly all readers fail to get the feed, often without an explanation. Check
+    why the certificate has not been renewed yet."""
     reference = "RFC 5280, section 4.1.2.5"
 
 
@@ -144,7 +144,7 @@ class TLS_OLD(Note):
     level = Level.WARN
     category = Category.SECURITY
     summary = "The highest TLS version that the server supports is %(version)s."
-    advice = "Most current TLS libraries refuse this version by default. Enable TLS 1.2 and 1.3."
+    advice = "Most current TLS libraries refuse such an old version by default. Enable TLS 1.2 and 1.3."
     reference = "RFC 8996"
 
 

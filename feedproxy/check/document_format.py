@@ -160,7 +160,7 @@ class VERSION_UNSAID(Note):
     category = Category.FORMAT
     summary = "The feed does not state its version of %(format)s."
     advice = """\
-    Strict readers do not recognise it as a feed. RSS has `version="2.0"` in the root element, Atom
+    Strict readers do not recognise a feed without a version. RSS has `version="2.0"` in the root element, Atom
     `xmlns="http://www.w3.org/2005/Atom"`, and JSON Feed the address of version 1.1."""
     reference = "RSS 2.0; RFC 4287, section 1.2; JSON Feed 1.1, version"
 

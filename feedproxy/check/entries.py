@@ -274,7 +274,7 @@ class TITLES_MISSING(Note):
     level = Level.INFO
     category = Category.CONTENT
     summary = "%(count)s of %(total)s entries have no title."
-    advice = "RSS allows this, and many readers show `(untitled)`. Atom requires a title in each entry."
+    advice = "RSS allows such entries, and many readers show `(untitled)`. Atom requires a title in each entry."
     reference = "RSS 2.0, item; RFC 4287, section 4.1.2"
 
 

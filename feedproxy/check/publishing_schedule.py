@@ -51,7 +51,7 @@ class HINT_WITHOUT_SENSE(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "A schedule hint is invalid: %(detail)s."
-    advice = "Readers ignore or misinterpret such a hint. Correct or remove it."
+    advice = "Readers ignore or misinterpret an invalid hint. Correct or remove the hint."
     reference = "RSS 2.0; RSS Feed State; RSS 1.0, syndication module"
 
 
@@ -97,7 +97,7 @@ class TTL_VERY_SHORT(Note):
     level = Level.WARN
     category = Category.SCHEDULE
     summary = "The ttl, %(ttl)s minutes, is shorter than the polling interval of nearly all readers."
-    advice = "Readers that honour it poll needlessly often. To notify readers at once, use WebSub or rssCloud."
+    advice = "Readers that honour such a ttl poll needlessly often. To notify readers at once, use WebSub or rssCloud."
     reference = "RSS Feed State, TTL; WebSub"
 
 
@@ -105,7 +105,7 @@ class TTL_VERY_LONG(Note):
     level = Level.INFO
     category = Category.SCHEDULE
     summary = "The ttl, %(ttl)s minutes, is longer than a day."
-    advice = "Many programs, including feedproxy, honour it for a day at most, so that a mistake does not last long."
+    advice = "Many programs, including feedproxy, honour a ttl for a day at most, so that a mistake does not last long."
     reference = "RSS Feed State, TTL"
 
 

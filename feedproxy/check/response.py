@@ -94,7 +94,7 @@ class ABOVE_THE_CAP(Note):
     level = Level.BAD
     category = Category.CONTENT
     summary = "The feed is larger than feedproxy and many readers accept."
-    advice = "Send only the newest entries. Older ones can be in archive documents that the feed links to."
+    advice = "Send only the newest entries. Older entries can be in archive documents that the feed links to."
     reference = "RFC 5005, section 4"
 
 
@@ -102,7 +102,7 @@ class STATUS_OF_NO_FEED(Note):
     level = Level.BAD
     category = Category.FAILURES
     summary = "The status is %(status)s instead of 200."
-    advice = "Readers treat this as a failure, and many of them then poll less and less often."
+    advice = "Readers treat every status but 200 as a failure, and many of them then poll less and less often."
     reference = "RFC 9110, section 15"
 
 
@@ -112,7 +112,7 @@ class REFUSED(Note):
     summary = "The server refuses the feed to feed readers: %(status)s."
     advice = """\
     A rule against bots that admits only browsers also refuses the subscribers. Allow the feed's address
-    for every User-Agent. If the feed is private, the status is right: check it with an address that has access."""
+    for every User-Agent. If the feed is private, the status is right: check the feed from a permitted address."""
     reference = "RFC 9110, section 15.5.4"
 
 
@@ -131,7 +131,7 @@ class ENDED(Note):
     category = Category.MOVES
     summary = "The feed is gone (410)."
     advice = """\
-    If the feed has ended, the status is right, and good readers stop polling. If it has not ended, correct the
+    If the feed has ended, the status is right, and good readers stop polling. If the feed has not ended, correct the
     status: otherwise readers lose a feed that still exists."""
     reference = "RFC 9110, section 15.5.11"
 
@@ -215,7 +215,7 @@ class PAGE_INSTEAD_OF_FEED(Note):
     category = Category.FORMAT
     summary = "The document is an HTML page, not a feed."
     advice = """\
-    If it is the site's page, the command `discover` finds its feeds. If it is an error page, its status should not
+    If the page is a page of the site, the command `discover` finds its feeds. The status of an error page should not
     be 200."""
     reference = "RFC 9110, section 15.3.1"
 
@@ -289,7 +289,7 @@ class MEDIA_TYPE_WRONG(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The media type, %(type)s, does not match the format."
-    advice = "Send `%(proper)s`: readers, browsers and caches depend on it."
+    advice = "Send `%(proper)s`: readers, browsers and caches depend on the media type."
     reference = "RFC 9110, section 8.3; Universal Subscription Mechanism, Content-Type"
 
 

@@ -151,7 +151,7 @@ class SELF_LINK_RELATIVE(Note):
     level = Level.WARN
     category = Category.SUBSCRIBING
     summary = "The self link is relative: `%(href)s`."
-    advice = "A reader cannot resolve it if the feed was saved as a file. Write the absolute address."
+    advice = "A reader cannot resolve a relative link if the feed was saved as a file. Write the absolute address."
     reference = "Universal Subscription Mechanism, Atom Link Construct"
 
 

@@ -65,7 +65,7 @@ class LAST_MODIFIED_UNREADABLE(Note):
     level = Level.WARN
     category = Category.CONDITIONS
     summary = "Last-Modified is not a valid HTTP-date: `%(value)s`."
-    advice = "Write it in the form `Sat, 21 Nov 2026 08:00:00 GMT`: in GMT, in English, with two digits for the day."
+    advice = "Write Last-Modified as `Sat, 21 Nov 2026 08:00:00 GMT`: in GMT, in English, with two digits for the day."
     reference = "RFC 9110, sections 8.8.2 and 5.6.7"
 
 
@@ -106,7 +106,7 @@ class TAG_IGNORED(Note):
     summary = "The ETag is ignored in If-None-Match: clients that return it get the whole feed, not 304."
     advice = """\
     The response to `If-None-Match: %(tag)s` was 200 with the same tag. A program that creates the feed must compare
-    the tags itself. A CDN or proxy in front of it may also remove If-None-Match from requests."""
+    the tags itself. A CDN or proxy in front of the program may also remove If-None-Match from requests."""
     reference = "RFC 9110, section 13.1.2"
 
 
@@ -125,7 +125,7 @@ class CONDITION_BREAKS(Note):
     level = Level.BAD
     category = Category.CONDITIONS
     summary = "A request with %(field)s fails: %(status)s."
-    advice = "Nearly every reader sends this field and gets an error instead of the feed. Answer 304 or 200."
+    advice = "Nearly every reader sends such a condition and gets an error instead of the feed. Answer 304 or 200."
     reference = "RFC 9110, section 13.2.2"
 
 

@@ -37,7 +37,7 @@ def register(subparsers: Any) -> None:
     adding.set_defaults(run=add, parser=parser)
     listing = actions.add_parser("list", parents=[location_options], help="list the addresses with their users")
     listing.set_defaults(run=show, parser=parser)
-    revoking = actions.add_parser("revoke", parents=[location_options], help="take back")
+    revoking = actions.add_parser("revoke", parents=[location_options], help="revoke secret addresses")
     revoking.add_argument("names", metavar="ID|USER", nargs="+", help="one token, or all tokens of a user")
     revoking.set_defaults(run=revoke, parser=parser)
 

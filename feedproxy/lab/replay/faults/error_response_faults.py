@@ -163,7 +163,7 @@ class GoneResponse(Fault):
 
 
 class XmlGone(Fault):
-    """The response is 200 with a redirect document that names no address. In RSS Feed State, this means 410.
+    """The response is 200 with a redirect document that names no address. In RSS Feed State, such a document means 410.
 
     A good reader stops polling. A reader that does not support redirect documents must not treat the document as a feed
     without entries.
