@@ -10,7 +10,11 @@ from feedproxy.errors import FeedproxyError
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser("addons", help="print the folder of the addon scripts, for mitmdump -s")
+    parser = subparsers.add_parser(
+        "addons",
+        help="print the folder of the addon scripts, for mitmdump -s",
+        description="Print the folder of the addon scripts, for mitmdump -s.",
+    )
     parser.set_defaults(run=run, parser=parser)
 
 

@@ -18,9 +18,9 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "check",
         help="show what a feed does well, and what its publisher could improve",
-        description="Checks a feed as readers and caches see it: its transfer, conditional requests, the document, and "
-        "whether a click subscribes. For a file, only the document is checked. Exits with 1 on warnings and "
-        "faults; information and praise give 0.",
+        description="Check a feed as readers and caches see it: its transfer, conditional requests, the document, and "
+        "whether a click subscribes. For a file, only the document is checked. The exit code is 1 if "
+        "there are warnings or faults.",
     )
     parser.add_argument("source", metavar="URL|FILE", help="a feed's address, or a saved feed")
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")

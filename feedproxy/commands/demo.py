@@ -16,9 +16,9 @@ def register(subparsers: Any) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
         "demo",
-        help="play a small week with many readers and show the savings; needs no network",
-        description="Plays four feeds and their readers twice: directly to the origins, and through feedproxy. All "
-        "traffic stays on this machine, no files remain, and the demo ends by itself.",
+        help="simulate a week with many readers, and show the savings, without a network",
+        description="Simulate four feeds and their readers twice: directly, and through feedproxy. All traffic stays "
+        "on this machine, and no files remain.",
     )
     parser.add_argument(
         "--seed",

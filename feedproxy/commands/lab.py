@@ -12,15 +12,15 @@ from feedproxy.errors import UsageError
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    lab = subparsers.add_parser("lab", help="play virtual days to a reader and grade it")
+    lab = subparsers.add_parser("lab", help="simulate days for a feed reader, and grade the reader")
     actions = lab.add_subparsers(title="actions", metavar="ACTION", required=True)
     parser = actions.add_parser(
         "run",
         help="run a plan with a reader's own command",
-        description="Starts a replay at a new address and runs the command against it over the plan's virtual days, "
+        description="Start a replay at a new address and run the command against it over the plan's virtual days, "
         "either for each poll or once. In the command, {url} is replaced by the feed's address; {host}, "
-        "{port}, {home}, {poll} and {time} are replaced, too. Prints the score, and exits with 1 if it misses "
-        "the plan's expectations.",
+        "{port}, {home}, {poll} and {time} are replaced, too. Print the score. The exit code is 1 if the "
+        "reader does not meet the plan's requirements.",
     )
     parser.add_argument("plan", metavar="PLAN.yaml", help="the plan; examples are in conf/")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="the reader's command, after --")

@@ -11,7 +11,11 @@ from feedproxy.settings import Settings, format_value
 
 def register(subparsers: Any) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser("options", help="print every option with its text and default, as YAML")
+    parser = subparsers.add_parser(
+        "options",
+        help="print every option with its text and default, as YAML",
+        description="Print every option with its text and default, as YAML that can be used as a configuration.",
+    )
     parser.set_defaults(run=run, parser=parser)
 
 

@@ -21,8 +21,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "replay",
         help="serve recorded traffic as an origin with a virtual clock",
-        description="Serves the answers that origins gave at a virtual instant: by Host, as an explicit proxy (http), "
-        "and as a gateway. No request is sent to origins; an unknown target is answered 504.",
+        description="Serve the answers that origins gave at a virtual instant: by Host, as an explicit proxy (http), "
+        "and as a gateway. No request is sent to origins. An unknown target gets 504.",
     )
     parser.add_argument("source", metavar="FILE.har|DIR", nargs="?", help="a recording, or a folder of dated versions")
     parser.add_argument("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", help="the address for readers")

@@ -15,8 +15,8 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "score",
         help="grade the behaviour of readers in a recording",
-        description="Grades every reader in a recording (HAR, or a flow file of mitmproxy's): its faults, what it does "
-        "well, the requests that show it, and a grade. Exits with 1 if a grade is below --min.",
+        description="Grade every reader in a recording (HAR, or a flow file of mitmproxy's): its faults, what it does "
+        "well, the requests that show it, and a grade. The exit code is 1 if a grade is below --min.",
     )
     parser.add_argument("file", metavar="FILE.har", nargs="+", help="a recording; several are merged")
     parser.add_argument("--format", choices=FORMATS, default="text", help="output format (default: text)")
