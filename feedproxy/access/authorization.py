@@ -85,8 +85,9 @@ class Authorizer:
     ) -> AuthorizationDecision:
         """Decide whether the client may read the feed, and return the decision.
 
-        `readers` contains the permitted users. `user` is the user of a secret address or of a CONNECT tunnel, or "". If
-        `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is accepted.
+        `readers` contains the permitted users. `user` is a user that a secret address or a CONNECT has already
+        authenticated, or "". If `proxy` is true, the credentials are expected in Proxy-Authorization, and only Basic is
+        accepted.
         """
         if not readers:
             return Authorized(user)
@@ -150,7 +151,7 @@ def _prefix_errors(option: str) -> Iterator[None]:
 
 
 class AccessControl:
-    """Authorizer of clients' requests, and selector of credentials for origins.
+    """Authorizer of clients, and selector of credentials for origins.
 
     `nonces` is the folder of used WSSE proofs, which all processes share. The constructor raises UsageError if a file
     cannot be used.
@@ -200,8 +201,7 @@ class AccessControl:
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
 
-        With a credential for the origin, the key is the target with the credential's name. Without one, the key is the
-        target.
+        The key is the target. If the origin gets a credential for this user, the name of the credential is added.
         """
         if self._origin_credentials is None:
             return target
@@ -209,14 +209,14 @@ class AccessControl:
         return cache_key(target, credential) if credential is not None else target
 
     def keys_for(self, target: str) -> tuple[str, ...]:
-        """Return the keys of all copies of the target that are fetched with a credential for the origin."""
+        """Return the keys of all copies of the target that are fetched with a credential."""
         if self._origin_credentials is None:
             return ()
         return tuple(cache_key(target, credential) for credential in self._origin_credentials.all_for(target))
 
     def with_credentials(self, request: Request) -> Request:
-        """Return the request with the credential for its origin. Raises FetchError if the operator removed the
-        credential."""
+        """Return the request with the credential that its target names. Raises FetchError if the credential was
+        removed."""
         target, name = split_key(request.target)
         if not name:
             return request

@@ -21,8 +21,8 @@ class BasicCredentials:
 def parse(value: str) -> BasicCredentials | None:
     """Return the credentials in `Authorization: Basic …`, or None for other schemes and malformed values.
 
-    Control characters are malformed (RFC 7617, section 2). Bytes that are not UTF-8 are decoded as ISO-8859-1, which
-    old feed readers send.
+    A value with control characters is malformed (RFC 7617, section 2). Bytes that are not UTF-8 are decoded as
+    ISO-8859-1, which old feed readers send.
     """
     scheme, _, token = value.strip().partition(" ")
     if scheme.lower() != "basic" or len(token) > CREDENTIALS_MAX:

@@ -1,4 +1,4 @@
-"""Rate limit for wrong passwords and tokens. Credentials from a network beyond the limit are not checked."""
+"""Rate limit for wrong passwords and tokens. While a network exceeds the limit, its credentials are not checked."""
 
 from feedproxy.client_network import client_network
 from feedproxy.clock import Clock, Instant, Seconds
@@ -8,12 +8,14 @@ GUESSES_MAX = 20
 """Maximum number of wrong passwords or tokens from one network within GUESS_WINDOW seconds."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
-"""Maximum number of networks in memory, some 500 bytes each. The oldest is forgotten first."""
+"""Maximum number of networks that are remembered, some 500 bytes each. The oldest is forgotten first."""
 
 
 class FailedLoginLimit:
-    """Limit of wrong passwords and tokens from a client network: an IPv4 address, or the first 64 bits of an IPv6
-    address."""
+    """Limit of the wrong passwords and tokens from each client network.
+
+    A network is an IPv4 address, or the first 64 bits of an IPv6 address.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -11,7 +11,7 @@ from feedproxy.errors import UsageError
 logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL: Seconds = 1
-"""Minimum time between two checks of a file for changes, in seconds."""
+"""Minimum time between two checks whether a file has changed, in seconds."""
 
 
 class ReloadingFile[T]:
@@ -66,6 +66,6 @@ class ReloadingFile[T]:
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers, without empty lines and comments."""
+    """Return the lines with their numbers. Empty lines and comments are left out."""
     numbered = enumerate(text.splitlines(), start=1)
     return [(number, line.strip()) for number, line in numbered if line.strip() and not line.lstrip().startswith("#")]

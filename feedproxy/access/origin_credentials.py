@@ -10,9 +10,9 @@ for its users: one user, every authenticated user (`user: "*"`), or every client
       user: bob
       query: {token: …}
 
-Content that is fetched with a credential is a separate resource. Its key is the target with the credential's name as
-fragment, which no client can request. A new password gives the credential a new name, so copies from the time of the
-old password are not used again.
+Content that is fetched with a credential is a separate resource. Its key is the target with the name of the credential
+as fragment. No client can request a target with a fragment. The name of a credential changes with its password, so that
+copies made with the old password are not used again.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class CredentialEntry:
 
 
 class CacheKeyParts(NamedTuple):
-    """The parts of a resource's key: the target, and the name of its credential, or an empty name."""
+    """The parts of a resource's key: the target, and the name of its credential, which may be empty."""
 
     target: str
     credential: str
@@ -131,15 +131,15 @@ class OriginCredentials:
 
 
 def request_with(request: Request, fields: Fields) -> Request:
-    """Return the request with other fields."""
+    """Return the request with `fields` in place of its fields."""
     return Request(request.method, request.target, fields)
 
 
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
     """Return the entries of a wallet file.
 
-    `seed` is the secret of this installation. With it, a credential's name does not reveal the password. Raises
-    UsageError; its message names the position and never contains a secret.
+    `seed` is the secret of this installation. The names of credentials are hashes keyed with it, so that they do not
+    reveal passwords. Raises UsageError. Its message names the position and never contains a secret.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -1,7 +1,7 @@
 """Users and their passwords in the form that `htpasswd -B` writes: `name:hash`, with bcrypt or Argon2.
 
-A check is slow by design. Verified passwords are therefore remembered for VERIFIED_FOR seconds, as keyed hashes in
-memory.
+The check of a password is slow by design. A verified password is therefore remembered for VERIFIED_FOR seconds, as a
+keyed hash in memory.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ BCRYPT_BYTES = 72
 """Number of bytes of a password that bcrypt uses. Longer passwords are refused."""
 
 CHECKS_WAITING_MAX = 32
-"""Maximum number of passwords that wait to be checked. Further requests are refused."""
+"""Maximum number of passwords that wait to be checked. Requests with further passwords are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash with which passwords are compared if the file has no users. Its cost is 5, as in hashes of `htpasswd -B`.
+"""The hash with which passwords are compared if the file has no users.
 
-The duration of the response then does not reveal that the user is unknown.
+The comparison takes as long as for a known user. The cost of the hash is 5, as in hashes of `htpasswd -B`.
 """
 
 
@@ -54,7 +54,7 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 def parse_secrets(text: str, name: str) -> dict[str, str]:
     """Return the plain passwords in a file for WSSE, by user.
 
-    Raises UsageError; its message has the line number and never a password.
+    Raises UsageError. Its message has the line number and never a password.
     """
     passwords: dict[str, str] = {}
     for number, line in significant_lines(text):
@@ -78,7 +78,10 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, credentials: BasicCredentials) -> bool | None:
-        """Return True if the password is the user's, or None if too many passwords wait to be checked."""
+        """Return True if the password is the user's, else False.
+
+        Return None if too many passwords wait to be checked.
+        """
         hashed = self._file.value.get(credentials.user)
         if self._version != self._file.version:
             self._version = self._file.version
@@ -106,8 +109,8 @@ class PasswordFile:
     def _hash_for_unknown(self, user: str) -> str:
         """Return a hash with which the password of an unknown user is compared.
 
-        It is a known user's hash, the same one for each unknown name. The duration of the check then does not reveal
-        whether the name is known.
+        It is the hash of a known user, always the same for the same unknown name. The duration of the check then does
+        not reveal whether a name is known.
         """
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()

@@ -1,7 +1,7 @@
-"""Secret addresses. An address authenticates its user for the feeds that match its pattern, until it is revoked.
+"""Secret addresses. Each authenticates its user for the feeds that match its pattern, until it is revoked.
 
-Secret addresses are for feed readers without support for passwords. The file stores only hashes of tokens. A fast hash
-is enough for a token, because a token has 144 random bits.
+Secret addresses are for feed readers without support for passwords. The file stores only hashes of their tokens. The
+hash may be a fast one, because a token has 144 random bits.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from feedproxy.http.target_uri.target_pattern import TargetPattern
 TOKEN_BYTES = 18
 
 PREFIX = "fp1"
-"""Prefix of all tokens. Logs recognise tokens by the mix of letters and digits, and redact them."""
+"""Prefix of all tokens. Its mix of letters and digits makes logs redact the token."""
 
 HEADER = (
     "# Secret addresses: id, user, pattern, hash. `feedproxy token` edits this file; removing a line revokes one.\n"
@@ -32,7 +32,7 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True)
 class SecretToken:
-    """The record of a secret address, without the secret. The operator identifies the record by `id`."""
+    """The record of a secret address, without the secret. `id` is its name for the operator."""
 
     id: str
     user: str
@@ -41,7 +41,7 @@ class SecretToken:
 
 
 def hash_of(token: str) -> str:
-    """Return the hash of a token. The file stores the hash."""
+    """Return the hash under which the file stores a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -67,7 +67,7 @@ class TokenFile:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
 
     def user_of(self, token: str, target: str) -> str | None:
-        """Return the user of a token that is valid for the target, or None for an invalid token."""
+        """Return the user of a token, or None if the token is not valid for the target."""
         secret_token = self._file.value.get(hash_of(token))
         return secret_token.user if secret_token is not None and secret_token.pattern.matches(target) else None
 
@@ -104,7 +104,7 @@ def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
 
 
 def list_tokens(path: Path) -> list[SecretToken]:
-    """Return the records of a file, or an empty list without a file. Raises UsageError."""
+    """Return the records of a file, or an empty list if the file does not exist. Raises UsageError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def list_tokens(path: Path) -> list[SecretToken]:
 
 @contextlib.contextmanager
 def _locked_folder(path: Path) -> Iterator[None]:
-    """Lock the folder of a file during a change of the file, if the file system supports locks.
+    """Lock the folder of a file while a command changes the file, if the file system supports locks.
 
     The file itself cannot be locked, because each change replaces it.
     """
@@ -135,9 +135,9 @@ def _locked_folder(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Replace the file atomically, with the owner and mode of the old file.
+    """Replace the file atomically. The new file has the owner and mode of the old file.
 
-    With another owner, the proxy could not read a file that root has written, and would accept revoked tokens.
+    A file of another owner could be unreadable for the proxy, which would then accept revoked tokens.
     """
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:

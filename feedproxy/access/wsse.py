@@ -1,11 +1,10 @@
-"""WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without the password.
+"""WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without sending it.
 
 `digest = base64(sha1(nonce + created + password))`. The specification does not say whether SHA-1 is raw or hexadecimal,
-and whether the nonce is hashed as sent or decoded. All four forms are accepted.
+and clients hash the nonce as sent or decoded. All four forms are accepted.
 
-A proof is valid once, within TOKEN_LIFETIME of Created. Used proofs are remembered by their SHA-1 sums, because one sum
-can be sent in many spellings. The server must know the plain password, so a WSSE password should differ from the
-password for Basic.
+A proof is valid once, and only near the time at which it was made. Used proofs are remembered by their SHA-1 sums. The
+server must know the plain password, so a WSSE password should differ from the password for Basic.
 """
 
 import base64
@@ -30,7 +29,7 @@ TOKEN_LIFETIME: Seconds = 300
 """Maximum difference between Created and the current time, in seconds, in both directions."""
 
 PROOFS_MAX = 100_000
-"""Maximum number of unexpired proofs in memory. Beyond the maximum, new proofs are refused."""
+"""Maximum number of unexpired proofs that are remembered. If it is reached, new proofs are refused."""
 
 FIELD_MAX = 2_048
 
@@ -106,15 +105,18 @@ class WsseVerifier:
     def __init__(
         self, *, window: Seconds = TOKEN_LIFETIME, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None
     ) -> None:
-        """`window` is the maximum difference between Created and the current time, in seconds. `shared` contains the
-        proofs that other processes have accepted."""
+        """Create a verifier.
+
+        `window` is the maximum difference between Created and the current time, in seconds. `shared` contains the
+        proofs that other processes have accepted.
+        """
         self._window = window
         self._shared = shared
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> TokenVerdict:
-        """Return the result of verifying a token. An accepted token is recorded and refused from then on."""
+        """Return the result of verifying a token. An accepted token is recorded, and is not accepted again."""
         password = passwords.get(token.user)
         # The check takes the same time for unknown users as for known users.
         accepted_sums = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))

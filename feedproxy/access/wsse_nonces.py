@@ -30,7 +30,7 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof until the instant `until`. Return False if the proof was already recorded.
+        """Record a proof as used until the instant `until`. Return False if it was recorded before.
 
         If the folder is not accessible, the result is True.
         """
