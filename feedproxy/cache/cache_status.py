@@ -183,9 +183,9 @@ class CacheStatus:
 
 
 def append(fields: Fields, status: CacheStatus, name: str = "feedproxy") -> Fields:
-    """Return the fields with this proxy's member appended (RFC 9211, section 2).
+    """Return the fields with this proxy's member of Cache-Status appended (RFC 9211, section 2).
 
-    The member is a separate field line, so that malformed members of earlier caches do not affect the member.
+    The member is a separate field line, so that malformed members of other caches do not affect it.
     """
     # "The first member represents the cache closest to the origin server, and the last member represents
     # the cache closest to the user."

@@ -1,11 +1,11 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
 
 An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). Without an explicit lifetime,
-the lifetime of a feed comes from the feed's schedule, or else from the feed's rate of change (section 4.2.2). The last
-choice is a tenth of the time since Last-Modified, or a default.
+the lifetime of a feed comes from its schedule, or else from its rate of change (section 4.2.2). If both are unknown, it
+is a tenth of the time since Last-Modified, or a default.
 
-The schedule comes from a function, the *hint*. A hint may end later than the explicit lifetime. The response is then
-*held* after its lifetime: feedproxy still serves the response until the hint ends (section 4.2.4).
+The function that returns the schedule's permission is the *hint*. If the permission ends later than the explicit
+lifetime, the response may be used in the meantime, although it is stale (section 4.2.4). It is then *held*.
 """
 
 import math
@@ -45,8 +45,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The permission to use a stale response until an instant. The permission comes from a feed or an option, not from
-    HTTP.
+    """The permission to use a stale response until an instant, given by a feed or an option.
 
     `detail` is a token of Cache-Status.
     """
@@ -57,11 +56,10 @@ class Allowance:
 
 
 type Hint = Callable[[StoredResponse, Instant, Instant | None, Instant], Allowance | None]
-"""A function that returns until when a feed's schedule permits the use of a stored response, or None without a
-schedule.
+"""A function that returns a feed's permission to use a response, according to the feed's schedule, or None.
 
 Its arguments are `stored`, `base`, `expires` and `now`. `base` is the instant at which the response was generated or
-last validated. `expires` is the end of the explicit lifetime, or None without an explicit lifetime.
+last validated. `expires` is the end of the explicit lifetime, or None if there is no explicit lifetime.
 """
 
 
@@ -69,9 +67,12 @@ last validated. `expires` is the end of the explicit lifetime, or None without a
 class Freshness:
     """The freshness of one stored response at one instant.
 
-    `age` and `lifetime` are in seconds, never negative. `expires` is the instant at which the lifetime ends.
-    `allowance` is the permission to use the response after `expires`, or None. `control` contains the directives of the
-    response. `reason` explains the lifetime in words. `limit` is the reason for a shortened lifetime.
+    * `age` and `lifetime` are in seconds, never negative.
+    * `source` is the rule for the lifetime. `reason` explains the lifetime further, if necessary.
+    * `expires` is the instant at which the lifetime ends.
+    * `allowance` is the permission to use the response after `expires`, or None.
+    * `control` contains the directives of the response.
+    * `limit` is the reason why the lifetime was shortened, or None.
     """
 
     age: Seconds
@@ -99,15 +100,17 @@ class Freshness:
         return self.description_at(self.age)
 
     def description_at(self, age: Seconds) -> str:
-        """Return the freshness as a sentence for the operator, at an age of `age` seconds."""
+        """Return the freshness as a sentence for the operator, as it would be at an age of `age` seconds."""
         return describe(self.source, self.lifetime, self.expires, self.allowance, self.reason, age)
 
 
 def describe(
     source: Source, lifetime: Seconds, expires: Instant, allowance: Allowance | None, reason: str, age: Seconds
 ) -> str:
-    """Return a freshness as a sentence for the operator, at an age of `age` seconds. Freshness explains the
-    arguments."""
+    """Return a freshness as a sentence for the operator, at an age of `age` seconds.
+
+    The arguments are attributes of Freshness.
+    """
     ttl, since = lifetime - age, f"{reason or _reason(source, lifetime)}, fetched {span(age)} ago"
     if ttl > 0:
         return f"fresh for another {span(ttl)}: {since}"
@@ -180,7 +183,7 @@ def _date(stored: StoredResponse) -> Instant:
 
 
 def explicit_lifetime(stored: StoredResponse, *, targeted: bool = False) -> tuple[Seconds, Source] | None:
-    """Return the explicit lifetime in seconds and its source, or None if the response has none (section 4.2.1).
+    """Return the explicit lifetime in seconds and its source, or None (section 4.2.1).
 
     `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
@@ -214,12 +217,11 @@ def _expires(values: list[str], stored: StoredResponse) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return a lifetime in seconds and its source, for a response without an explicit lifetime (section 4.2.2).
+    """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (section 4.2.2).
 
-    The lifetime of a feed is `learned`, which comes from the feed's history of changes. Without `learned`, the lifetime
-    is a tenth of the time since Last-Modified, and without Last-Modified, it is `default`. A feed's lifetime is at
-    least `minimum`. The lifetime of other content is a tenth of the time since Last-Modified, and without
-    Last-Modified, it is 0. No lifetime exceeds `maximum`.
+    For a feed, the lifetime is the first known of these, and at least `minimum`: `learned` from the feed's history, a
+    tenth of the time since Last-Modified, `default`. For other content, the lifetime is a tenth of the time since
+    Last-Modified, or 0. No lifetime exceeds `maximum`.
     """
     feed = stored.content.feed
     if feed and learned is not None:
@@ -250,8 +252,8 @@ def assess(
 ) -> Freshness:
     """Return the freshness of a stored response at `now`.
 
-    `hint` gives the permission of the feed's schedule. `heuristic_lifetime` explains `learned`, `default`, `minimum`
-    and `maximum`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
+    `hint` returns the permission of the feed's schedule. `learned`, `default`, `minimum` and `maximum` are those of
+    `heuristic_lifetime`. `targeted` is true if targeted fields apply to this cache (RFC 9213).
     """
     initial = initial_age(stored)
     age = current_age(stored, now, initial)

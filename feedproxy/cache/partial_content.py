@@ -1,8 +1,8 @@
 """Storage, extraction and combination of partial responses.  RFC 9111, sections 3.3 and 3.4
 
-A part is a StoredResponse with status 206 and without a content coding. Parts are never stored for feeds. A part
-answers range requests for its bytes. For more bytes, feedproxy requests only the missing bytes from the origin. Two
-parts are combined only if they have the same strong validator.
+A part is a StoredResponse with status 206 and without a content coding. No parts of feeds are stored. A part answers
+range requests for its bytes. If bytes are missing, only these are requested from the origin. Two parts are combined
+only if they have the same strong validator.
 """
 
 import re
@@ -17,7 +17,10 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""Maximum number of stored parts of one target: media players and unpackers first request the beginning and the end."""
+"""Maximum number of stored parts of one target.
+
+Media players and unpackers first request the beginning and the end of a file.
+"""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
@@ -50,7 +53,7 @@ class Missing:
     """A range to request instead of the whole representation.
 
     `range` and `condition` are the values of Range and If-Range. `condition` is None if the part has no strong
-    validator. `part` is the stored part that is combined with the response.
+    validator. `part` is the stored part with which the response will be combined.
     """
 
     part: StoredResponse
@@ -67,7 +70,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Two parts combined into one response, with status 200 if they are the whole representation, else 206."""
+    """Two parts combined into one response. The status is 200 if they are the whole representation, else 206."""
 
     response: Response
 
@@ -80,7 +83,10 @@ class NotCombinable:
 
 
 def extent_of(fields: Fields, size: int) -> Extent | None:
-    """Return the extent of a 206 with these fields and `size` bytes of content, or None if the extent is unknown."""
+    """Return the extent of a 206 with these fields, or None if the extent is unknown.
+
+    `size` is the size of the 206's content in bytes.
+    """
     values = fields.get_all("content-range")
     content_range = _CONTENT_RANGE.fullmatch(values[0].strip()) if len(values) == 1 else None
     if content_range is None or not size:
@@ -126,7 +132,7 @@ def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool =
 
 
 def with_part(parts: tuple[StoredResponse, ...], new: StoredResponse) -> tuple[StoredResponse, ...]:
-    """Return the parts with `new` as the last, without parts of another version and parts that `new` contains."""
+    """Return the parts with `new` added as the last. Parts of another version, and parts within `new`, are dropped."""
     extent = _extent(new)
     new = replace(new, fields=new.fields.with_field("Content-Range", extent.content_range))
     others = [part for part in parts if not _supersedes(new, extent, part)]
@@ -144,7 +150,7 @@ def _supersedes(new: StoredResponse, extent: Extent, old: StoredResponse) -> boo
 
 
 def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse | None:
-    """Return the response from a part to a request with these fields, or None if the part lacks a requested byte.
+    """Return the response to these request fields that a part gives, or None if the part lacks a requested byte.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
     request is partial and specifies a range wholly within the incomplete response." -- section 3.3
@@ -177,11 +183,10 @@ def _requested_extent(part: StoredResponse, extent: Extent, request: Fields) -> 
 
 
 def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_max: int) -> Missing | Nothing:
-    """Return the range that is missing from the stored part to answer a request, or the reason why the part does not
-    help.
+    """Return the range that a request needs in addition to the stored part, or the reason why the part does not help.
 
-    `size_max` limits the size of part and range together, in bytes. `fresh` is true if the part is fresh. A stale part
-    needs a strong validator.
+    `size_max` limits the size of the part and the range together, in bytes. `fresh` is true if the part is fresh. A
+    stale part must have a strong validator.
     """
     stored_extent = _extent(part)
     requested = (
@@ -253,7 +258,7 @@ def _join_parts(one: bytes, first: int, other: bytes, other_first: int) -> bytes
 
 
 def strong_validator(fields: Fields) -> str | None:
-    """Return the strong validator for If-Range (RFC 9110, section 13.1.5), or None without a strong validator."""
+    """Return the strong validator in the form for If-Range (RFC 9110, section 13.1.5), or None if there is none."""
     tags, dates = fields.get_all("etag"), fields.get_all("last-modified")
     if tags:
         tag = parse_tag(tags[0]) if len(tags) == 1 else None

@@ -18,7 +18,8 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse:
     """The decision to answer with the stored response.
 
-    `detail` is a token of Cache-Status: the reason for using a stale response or for a shortened lifetime.
+    `detail` is a token of Cache-Status. It names the permission to use the response although it is stale, or the rule
+    that shortened its lifetime.
     """
 
     stored: StoredResponse
@@ -32,7 +33,8 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class ReuseAndRevalidate:
-    """The decision to answer with the stored response and to refresh it in the background (RFC 5861, section 3)."""
+    """The decision to answer with the stored response and to refresh the response in the background (RFC 5861, section
+    3)."""
 
     stored: StoredResponse
     freshness: Freshness
@@ -86,8 +88,9 @@ def decide(
 ) -> Decision:
     """Decide whether `stored` answers the request, and return the decision (section 4).
 
-    `known_uri` is true if any response is stored for the target URI. `stale_limit` limits max-stale, in seconds.
-    `stale_while_refreshing` limits how long a stale response is served during its refresh, in seconds.
+    * `known_uri` is true if any response is stored for the target URI.
+    * `stale_limit` is the upper limit of max-stale, in seconds.
+    * `stale_while_refreshing` is the time for which a stale response may answer while it is refreshed, in seconds.
 
     no-store in a request does not prevent the use of a stored response (section 5.2.1.5).
     """

@@ -30,10 +30,10 @@ def may_serve_stale(
     request: CacheControl,
     limit: Seconds,
 ) -> bool:
-    """Return True if the response may be used at `now`, although it may be stale.
+    """Return True if the response may be used at `now`, even if it is stale.
 
-    `limit` is the operator's limit of staleness in seconds (the "configuration" of section 4.2.4). A longer
-    stale-if-error or stale-while-revalidate of the origin replaces `limit`.
+    `limit` is the operator's limit of staleness in seconds (the "configuration" of section 4.2.4). If the origin states
+    stale-if-error or stale-while-revalidate as well, the longer time counts.
     """
     if (
         stored.invalid

@@ -15,9 +15,9 @@ _NAME = "set-cookie"
 
 
 def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: bool = False) -> bool:
-    """Return True if the cookies of a response may be sent to all clients. For feeds, the result is False.
+    """Return True if the cookies of a message may be sent to all clients. The result is False for feeds.
 
-    `received` has only the fields of the message that contains the cookies.
+    `received` has only the fields of the message.
     """
     if received.content.feed or "authorization" in request.fields or "cookie" in request.fields:
         return False
@@ -33,10 +33,10 @@ def is_for_all_clients(request: Request, received: StoredResponse, *, targeted: 
 def with_cookies(
     stored: StoredResponse, received: Fields, request: Request, *, targeted: bool = False
 ) -> StoredResponse:
-    """Return the stored response with those cookies of a message that may be sent to all clients.
+    """Return the stored response with the cookies of a message, if they may be sent to all clients.
 
-    `received` contains the fields of the message that stored or updated the response. Without Set-Cookie in `received`,
-    the stored cookies remain (section 3.2).
+    `received` contains the fields of the message that stored or updated the response. If it has no Set-Cookie, the
+    stored cookies remain (section 3.2).
     """
     values = received.get_all(_NAME)
     control = governing_directives(received, targeted=targeted).control

@@ -50,16 +50,17 @@ class Bodies(Mapping[str, bytes]):
         return plain
 
     def length(self, name: str) -> int:
-        """Return the length of a body in bytes without decoding the body, or 0 without a body in this coding."""
+        """Return the length of a body in bytes without decoding it, or 0 if there is no body in this coding."""
         return _length(dict(self.stored).get(name, 0))
 
     @property
     def stored(self) -> Iterator[tuple[str, bytes | int]]:
-        """Yield pairs of a coding and a body. A body that is not decoded yet is replaced by its length in bytes."""
+        """Yield pairs of a coding and a body. In place of a body that is not decoded yet, its length in bytes is
+        given."""
         return zip(self._codings, self._bodies, strict=True)
 
     def is_gzip_of_identity(self) -> bool:
-        """Return True if both bodies are in memory and the gzip body decodes to the identity body.
+        """Return True if both bodies are in memory, and the gzip body decodes to the identity body.
 
         Only the checksum and the length at the end of the gzip body are compared (RFC 1952, section 2.3.1).
         """
@@ -95,10 +96,11 @@ def _length(body: bytes | int) -> int:
 class Content:
     """The bytes that clients get, keyed by content coding.
 
-    The keys of `bodies` are `identity`, `gzip`, `br`, `zstd`, or an origin's Content-Encoding. `tag` is the base of
-    this proxy's entity tags, or None if clients get the origin's ETag. `media_type` and `last_modified` replace the
-    origin's fields unless they are None. `feed` is true for feeds of all formats. `edited_by` is a digest of the
-    settings for the editing of the feed, empty for the default settings.
+    * `bodies` has the keys `identity`, `gzip`, `br`, `zstd`, or an origin's Content-Encoding.
+    * `tag` is the base of this proxy's entity tags, or None if clients get the origin's ETag.
+    * `media_type` and `last_modified` replace the origin's fields unless they are None.
+    * `feed` is true for a feed of any format.
+    * `edited_by` is the digest of the settings with which a feed was edited, empty for the defaults.
     """
 
     bodies: Mapping[str, bytes]
@@ -117,7 +119,7 @@ class Content:
 
     @property
     def main_body(self) -> tuple[str, bytes]:
-        """Return the identity body with its coding, or else the first body with its coding."""
+        """Return a coding and its body: identity if it is stored, else the first body."""
         label = "identity" if "identity" in self.bodies else next(iter(self.bodies), "identity")
         return label, self.bodies.get(label, b"")
 
@@ -149,12 +151,11 @@ class StoredResponse:
     invalid: bool = False
     """True if the response was invalidated (section 4.4). feedproxy must validate the response before its next use."""
     final_target: str | None = None
-    """The target that sent the response after redirects.
-
-    Empty means that no redirect was followed. None means unknown.
-    """
+    """The target that sent the response after redirects. It is empty without redirects, and None if it is unknown."""
     key: Fields = field(default_factory=Fields)
-    """Client-specific fields of the request that Vary does not nominate. Only a request with equal fields selects the
-    response."""
+    """Client-specific fields of the request that Vary does not nominate.
+
+    Only a request with equal fields selects the response.
+    """
     has_client_language: bool = False
     """True if the request had a client's Accept-Language that is neither in `key` nor in `vary_request`."""

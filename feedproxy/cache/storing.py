@@ -131,7 +131,7 @@ def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
 
 
 def without_withheld_fields(fields: Fields, *, targeted: bool) -> Fields:
-    """Return the fields without those that private="…" or no-cache="…" names."""
+    """Return the fields except those that private="…" or no-cache="…" names."""
     control = governing_directives(fields, targeted=targeted).control
     # "a shared cache MUST NOT store the listed header fields" (private="…"); for no-cache="…" reuse is
     # allowed "if the listed header fields are excluded from the subsequent response".

@@ -1,7 +1,7 @@
 """The directives that govern a response: Cache-Control, or CDN-Cache-Control.
 
-In reverse mode, feedproxy is part of the site and obeys CDN-Cache-Control (RFC 9213). In other modes, CDN-Cache-Control
-is for the site's own caches, and feedproxy obeys only with the option `targeted_fields`.
+In reverse mode, feedproxy is part of the site and obeys CDN-Cache-Control (RFC 9213). In other modes, feedproxy obeys
+CDN-Cache-Control only with the option `targeted_fields`, because the field is for the site's own caches.
 """
 
 from typing import NamedTuple

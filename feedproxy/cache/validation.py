@@ -28,8 +28,8 @@ _OF_A_FEED = ("content-type",)
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates the stored response.
 
-    The result is empty if the response has no validator, or if it was requested with a client's Accept-Language. Some
-    origins use the same validators for the documents of all languages.
+    The result is empty if the response has no validator. It is also empty if the response was requested with a client's
+    Accept-Language, because some origins use the same validators for the documents of all languages.
     """
     if stored.has_client_language:
         return Fields()
@@ -44,7 +44,7 @@ def conditional_fields(stored: StoredResponse) -> Fields:
 
 
 def _single(fields: Fields, name: str) -> str | None:
-    """Return the value of the only line of this name, or None if the name has no line or several."""
+    """Return the value of the only line of this name, or None if there is no such line or several."""
     values = fields.get_all(name)
     return values[0].strip() or None if len(values) == 1 else None
 
@@ -58,10 +58,11 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2), or None if its validators differ.
+    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2).
 
-    `request` contains the fields of the request that received the 304. Without `request`, the stored Vary remains. The
-    caller must call `may_store` again, because the 304 may contain no-store.
+    Return None if the 304 has other validators. `request` contains the fields of the request that received the 304.
+    Without `request`, the stored Vary remains. The caller must call `may_store` again, because the 304 may contain
+    no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -106,10 +107,10 @@ def apply_head(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by the 200 to a HEAD (section 4.3.5).
+    """Return the stored response updated by the response to a HEAD (section 4.3.5).
 
-    Return None if the HEAD describes another representation: the caller must then invalidate the stored response. A
-    HEAD with another status than 200 leaves the stored response unchanged.
+    Return None if the HEAD describes another representation. The caller must then invalidate the stored response. A
+    status other than 200 changes nothing.
     """
     if head.status != 200:
         return stored

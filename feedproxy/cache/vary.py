@@ -3,10 +3,10 @@
 Values are compared after the normalisations that section 4.1 permits. Cookie and Authorization are compared verbatim,
 because they identify users. Three fields have their own rules:
 
-* Accept-Encoding is not compared if this proxy compresses the content. Unchanged content of the origin is selected if
-the request accepts its coding.
-* User-Agent is not compared if feedproxy sends its own User-Agent to the origin.
-* Accept-Language also selects the response with the language that it prefers.
+* Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
+request must accept their coding.
+* User-Agent is not compared if feedproxy sent its own User-Agent to fetch the response, and would send it again.
+* Accept-Language also selects a response in the language with the highest weight.
 """
 
 from collections.abc import Iterable
@@ -77,8 +77,7 @@ def _normalise(value: str) -> tuple[str, ...]:
 
 @memoize_short()
 def _languages(value: str) -> tuple[str, ...]:
-    """Return the language ranges in lower case, sorted (RFC 4647, section 2). Their order in the field has no
-    meaning."""
+    """Return the language ranges in lower case, sorted (RFC 4647, section 2). The order in the field has no meaning."""
     return tuple(sorted("".join(member.split()).lower() for member in split_list(value)))
 
 
@@ -128,9 +127,9 @@ def _date_of(stored: StoredResponse) -> Instant:
 def with_variant(
     variants: Iterable[StoredResponse], new: StoredResponse, request: Fields, *, own_agent: bool, limit: int
 ) -> tuple[StoredResponse, ...]:
-    """Return the variants with `new` as the last, at most `limit` of them.
+    """Return the variants with `new` added as the last, at most `limit` variants.
 
-    `new` is the response to these request fields. Other variants that the request selects are left out.
+    `new` is the response to these request fields. It replaces all variants that the request selects.
     """
     others = [variant for variant in variants if not selects(variant, request, own_agent=own_agent)]
     return (*others, new)[-limit:]
