@@ -58,7 +58,8 @@ def _check_lifetime(
 
 
 def stated_lifetime(fields: Fields, now: Instant) -> Seconds | None:
-    """Return the freshness lifetime that HTTP states for shared caches, in seconds, or None. RFC 9111, section 4.2.1"""
+    """Return the freshness lifetime that HTTP states for shared caches, in seconds, or None (RFC 9111, section
+    4.2.1)."""
     control = CacheControl.from_fields(fields)
     for lifetime in (control.s_maxage, control.max_age):
         if lifetime is not None:

@@ -18,7 +18,7 @@ from feedproxy.web import templates
 from feedproxy.web.templates import plain_text
 
 WIDTH = 100
-"""Maximum length of a line of advice in the text, in characters."""
+"""Maximum length of a line of advice, in characters."""
 
 _COLOURS = {Level.BAD: "31", Level.WARN: "33", Level.INFO: "34", Level.GOOD: "32"}
 _LEVEL_NAMES = {
@@ -57,8 +57,10 @@ class CheckReport:
 
 
 def as_json(report: CheckReport) -> str:
-    """Return the report as JSON: `{"source", "checked_at", "requests", "verdict", "counts", "notes": […]}`, the
-    worst Note first."""
+    """Return the report as JSON, the worst Note first.
+
+    The keys are `source`, `checked_at`, `requests`, `verdict`, `counts` and `notes`.
+    """
     values = {
         "source": text_without_secrets(report.source),
         "checked_at": templates.iso(report.at),
@@ -75,10 +77,7 @@ def _in_json(note: Note) -> dict[str, Any]:
 
 
 def as_text(report: CheckReport, *, coloured: bool = False) -> str:
-    """Return the report as text for a terminal.
-
-    Findings come first with their advice, the worst at the top. A line for each praise follows.
-    """
+    """Return the report as text for a terminal: findings with advice, the worst first, then praise."""
 
     def paint(text: str, level: Level, *, bold: bool = False) -> str:
         return f"\033[{'1;' if bold else ''}{_COLOURS[level]}m{text}\033[0m" if coloured else text

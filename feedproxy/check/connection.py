@@ -9,10 +9,13 @@ from feedproxy.notes import Category, Level, Note
 
 DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
-"""Seconds before the expiry of a certificate from which a Note warns. A certificate of 90 days is usually renewed after
-60 days, with 30 days left. With 14 days left, the renewal is probably failing."""
+"""Seconds before the expiry of a certificate from which a Note warns.
+
+A certificate of 90 days is usually renewed 30 days before its expiry. With 14 days left, the renewal is probably
+failing.
+"""
 SLOW_RESPONSE = 3.0
-"""Seconds that the first response may take. A user waits for the response when subscribing."""
+"""Maximum seconds for the first response. A user waits for the response when subscribing."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

@@ -1,7 +1,6 @@
 """A feed's document as the checks need it: the parsed channel, and details that lenient parsers ignore.
 
-Texts and dates are stored as written, because checks compare them with the specifications. The limits of
-feed/xml_parser.py apply.
+Texts and dates are stored as written. The limits of feed/xml_parser.py apply.
 """
 
 import json
@@ -24,7 +23,7 @@ from feedproxy.http.field_values import charset_of
 ENTRIES_MAX = 10_000
 """Maximum number of entries that are checked in a document."""
 _GAPS_MAX = 20
-"""Maximum number of gaps between entries from which the publishing interval is computed. The latest gaps are used."""
+"""Maximum number of gaps between entries from which the publishing interval is computed, the latest gaps first."""
 _TEXT_LENGTH_MAX = 20_000
 """Maximum length of the part of a text that is checked, in characters."""
 _CHUNK_SIZE = 64 * 1024
@@ -35,10 +34,7 @@ _CONTENT = "http://purl.org/rss/1.0/modules/content/"
 
 @dataclass(frozen=True, slots=True)
 class WrittenDate:
-    """A date as written: the element's name, its text, and the instant.
-
-    `instant` is None if even lenient parsing fails.
-    """
+    """A date as written: the element's name, its text, and the instant, or None if the text is no date."""
 
     name: str
     text: str
@@ -113,7 +109,7 @@ class CheckedDocument:
 
 
 def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
-    """Parse a document, which need not be a feed, and return the result. Raises no exception."""
+    """Return the parsed document, which need not be a feed. Raises no exception."""
     charset = charset_of(content_type)
     text = to_utf8(body, charset)
     kind, channel = detect_utf8_kind(text.data), read(body, content_type)
@@ -146,7 +142,7 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error or None, and True if there is a document type declaration."""
+    """Return the first syntax error or None, and True if the document has a document type declaration."""
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)
@@ -263,8 +259,7 @@ def _wrong_namespaces(channel_element: xml_parser.Element) -> Iterator[str]:
 
 
 def _text_with_markup(element: xml_parser.Element) -> str:
-    """Return the text of an element. If the element contains XHTML elements (`type="xhtml"`), `<xhtml>` precedes the
-    text, so that checks recognize the text as markup."""
+    """Return the text of an element, after `<xhtml>` if the element contains XHTML elements (`type="xhtml"`)."""
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml_parser.text_of(element)
 

@@ -12,11 +12,11 @@ from feedproxy.http import uri
 from feedproxy.notes import Category, Level, Note
 
 LARGE_SIZE = 250_000
-"""Size of a decoded feed, in bytes, from which it counts as large. Nine of ten known feeds are smaller."""
+"""Minimum size of a large feed after decoding, in bytes. Nine of ten known feeds are smaller."""
 MONTH = 30 * 86_400.0
-"""Age in seconds up to which an entry counts as new."""
+"""Maximum age of a new entry, in seconds."""
 _CLOCK_TOLERANCE = 600.0
-"""Seconds by which the date of an entry may be ahead of this machine's clock."""
+"""Maximum seconds by which the date of an entry may be ahead of this machine's clock."""
 _EXAMPLE_LENGTH_MAX = 120
 """Maximum length of a text that a Note quotes, in characters."""
 
@@ -68,10 +68,7 @@ def _has_guids(channel: Channel) -> bool:
 
 
 def _has_dates(channel: Channel) -> bool:
-    """Return True if the format has dates of entries.
-
-    RSS has them from version 0.93. Earlier versions allow no extensions.
-    """
+    """Return True if the format has dates of entries. RSS has dates from version 0.93."""
     if channel.kind in (Kind.RSS, Kind.RDF):
         return not channel.version.startswith(("0.90", "0.91", "0.92")) and channel.version != "0.9"
     return True

@@ -28,7 +28,7 @@ class ProbeExchange:
     """Decoded content of the response, or None if it cannot be decoded."""
     error: str = ""
     detail: str = ""
-    """Short name of the error (errors.py), `too-large` for a response above the size limit, or "" without an error."""
+    """Short name of the error (errors.py), `too-large` for a response above the size limit, or ""."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     at: Instant = 0.0
@@ -55,10 +55,9 @@ class FeedObservations:
     address: str
     """The address to check, normalised."""
     hops: tuple[ProbeExchange, ...]
-    """The exchanges from the address along its redirects. The last response should be the feed, and may be
-    compressed."""
+    """The exchanges from the address along its redirects. The last response should be the feed."""
     redirect_error: str = ""
-    """Reason why the last redirect could not be followed, or "" if it was followed or there was no redirect."""
+    """Reason why the last redirect could not be followed, or ""."""
     plain: ProbeExchange | None = None
     """Request for the feed without a content coding."""
     head: ProbeExchange | None = None

@@ -1,8 +1,7 @@
-"""The requests of a check. At most REQUESTS_MAX are sent one after another, with pauses.
+"""The requests of a check, at most REQUESTS_MAX, one after another with pauses.
 
-The feed is requested first. If the response is not a feed, the check sends no further request. Addresses in the feed,
-such as page, self link, hub and cloud, are subject to the address policy: private addresses are requested only if the
-operator allows them.
+The feed is requested first. If the response is not a feed, the check sends no further request. The address policy
+applies to addresses in the feed, such as page, self link, hub and cloud.
 """
 
 import asyncio
@@ -35,14 +34,16 @@ from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.parent_proxy import parent_of
 
 REQUESTS_MAX = 12
-"""Maximum number of requests in a check. A feed reader may send each of these requests, too."""
+"""Maximum number of requests in a check."""
 
 PAUSE: Seconds = 0.5
-"""Seconds between two requests. The first request is repeated at least a second later, so that content and
-validators derived from the time differ."""
+"""Seconds between two requests.
+
+The first request is repeated at least a second later, so that content and validators derived from the time differ.
+"""
 
 TIME_MAX: Seconds = 60
-"""Seconds that all responses of a check may take together. After this time, no further request is sent."""
+"""Maximum seconds for all responses of a check together. After this time, no further request is sent."""
 
 _LIMITS = FetchLimits(connect=10, first_byte=20, total=30)
 _CODINGS = ("Accept-Encoding", "gzip, br, zstd")
@@ -64,8 +65,8 @@ async def probe_feed(
 ) -> FeedObservations:
     """Send the requests of a check and return all exchanges.
 
-    Before each request, `report_progress` is called with a description of the request. Raises BadTarget or Forbidden if
-    `address` must not be requested. Other failures are part of the result.
+    Before each request, `report_progress` is called with a description. Raises BadTarget or Forbidden if `address` must
+    not be requested. Other failures are part of the result.
     """
     target = uri.normalise(address)
     policy = AddressPolicy(settings.allow_private, settings.allow_networks, ports(settings, settings.allow_ports))
@@ -85,7 +86,7 @@ async def probe_feed(
 
 
 class _Probe:
-    """The requests of one check, with the number of requests and the seconds that remain."""
+    """The requests of one check, with the numbers of requests and seconds that remain."""
 
     def __init__(
         self,
@@ -124,10 +125,8 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Request the feed with conditions, without compression, and once more unchanged.
-
-        Return the observations with these exchanges.
-        """
+        """Return the observations with requests for the feed with conditions, without compression, and once more
+        unchanged."""
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -144,10 +143,7 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Request the addresses in the feed, and the feed itself by HEAD and by https.
-
-        Return the observations with these exchanges.
-        """
+        """Return the observations with requests for the addresses in the feed, and for the feed by HEAD and https."""
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         feed_addresses = {uri.without_fragment(target) for target in (observations.address, observations.target)}
         page_response = await self._fetch_linked("its page", page) if page and page not in feed_addresses else None
@@ -180,10 +176,8 @@ class _Probe:
         )
 
     async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[ProbeExchange], str]:
-        """Request an address and follow its redirects.
-
-        Return the exchanges, and the reason why the last redirect was not followed, or "".
-        """
+        """Return the exchanges from an address along its redirects, and the reason why the last was not followed, or
+        ""."""
         hops = [await self._fetch("GET", target, codings)]
         chain = [target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
@@ -200,7 +194,7 @@ class _Probe:
         return hops, ""
 
     async def _fetch_linked(self, description: str, target: str) -> ProbeExchange | None:
-        """Request an address from the feed and return the last exchange.
+        """Return the last exchange from an address in the feed along its redirects.
 
         Return None if the limits are reached or the address is forbidden.
         """
@@ -213,10 +207,7 @@ class _Probe:
     async def _request(
         self, description: str, method: str, target: str, *lines: tuple[str, str]
     ) -> ProbeExchange | None:
-        """Send a request and return the exchange.
-
-        Return None if the limits are reached or the address is forbidden.
-        """
+        """Send a request and return the exchange, or None if the limits are reached or the address is forbidden."""
         return await self._fetch_within_limits(description, lambda: self._fetch(method, target, *lines))
 
     async def _fetch_within_limits(
@@ -316,6 +307,6 @@ def _cloud_target(cloud: Cloud | None) -> str:
 
 
 def _https_target(address: str) -> str:
-    """Return an address with the scheme replaced by https, or "" if the address has a port."""
+    """Return an address with the scheme https, or "" for an address with a port."""
     parts = urlsplit(address)
     return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())

@@ -13,8 +13,7 @@ TTL_MIN = 5
 """Lowest useful ttl, in minutes: an estimate of the shortest interval at which feed readers poll."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
-"""Minimum number of hours in a week that skipHours and skipDays should leave for polling. It is less than two hours a
-day."""
+"""Minimum number of hours in a week that skipHours and skipDays should leave for polling."""
 
 _MINUTES = {
     Period.HOURLY: 60,
@@ -42,8 +41,7 @@ def check(document: CheckedDocument, channel: Channel, subject: str) -> Iterator
 
 
 def _update_minutes(schedule: Schedule) -> float:
-    """Return the minutes between two updates according to the RSS 1.0 syndication module, or 0 if the feed does not use
-    the module."""
+    """Return the minutes between two updates by the RSS 1.0 syndication module, or 0 if the feed does not use it."""
     return _MINUTES[schedule.period] / schedule.frequency if schedule.period is not None else 0.0
 
 

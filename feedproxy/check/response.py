@@ -14,8 +14,7 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Category, Level, Note
 
 SMALL_SIZE = 1400
-"""Size of content, in bytes, below which compression has no benefit, because the content fits into one packet in any
-case."""
+"""Maximum size of content that fits into one packet, in bytes. Compression of such content has no benefit."""
 
 _MEDIA_TYPES = {
     Kind.RSS: ("application/rss+xml",),

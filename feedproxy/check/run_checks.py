@@ -18,8 +18,7 @@ from feedproxy.clock import Instant
 from feedproxy.notes import Note
 
 CHECKS = (connection, response, validators, caching, document_format, entries, publishing_schedule, subscription_links)
-"""The modules with checks, in the order in which a feed reader meets their subjects: first the connection, last the
-links."""
+"""The modules with checks, in the order of their subjects: first the connection, last the links."""
 
 
 def check_document(body: bytes, now: Instant, subject: str = "") -> tuple[Note, ...]:
