@@ -1,7 +1,7 @@
 """The client of the admin listener, for commands that talk to a running proxy.
 
 The address comes from the option `--admin`, the environment (FEEDPROXY_ADMIN), or the proxy's configuration file
-(`--config`, FEEDPROXY_CONFIG), in this order. The default is 127.0.0.1:8081. The token is found in the same way.
+(`--config`, FEEDPROXY_CONFIG), in this order. The default is 127.0.0.1:8081. The token has the same sources.
 """
 
 import argparse
@@ -25,8 +25,10 @@ from feedproxy.settings import Settings, from_options, listen_address
 DEFAULT = Settings().admin
 
 TIMEOUT: Seconds = 330
-"""Maximum seconds to wait for an answer: five times the default of `fetch_timeout`, plus half a minute. A refresh may
-send several requests, because it follows redirects, and each of them may take `fetch_timeout` seconds."""
+"""Maximum seconds to wait for an answer: five times the default of `fetch_timeout`, plus half a minute.
+
+A refresh follows redirects, and each request may take `fetch_timeout` seconds.
+"""
 
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
@@ -48,10 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings of the running proxy, as far as `--config` and the environment state them.
-
-    Raises UsageError.
-    """
+    """Return the settings of the running proxy that `--config` and the environment state. Raises UsageError."""
     specs = option_specs()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
     options = dict(load(file, specs, foreign=True).options) if file else {}
@@ -59,10 +58,9 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def request_settings(allow_private: bool) -> Settings:
-    """Return the settings for a command's requests to other servers.
+    """Return the settings for a command's requests to other servers. Raises UsageError.
 
-    The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine. Raises
-    UsageError.
+    The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine.
     """
     settings = settings_of(argparse.Namespace(config=None))
     return Settings(
@@ -91,7 +89,7 @@ def ask(
     parameters: Mapping[str, str] | None = None,
     content: bytes | None = None,
 ) -> Any:
-    """Send a request to the admin listener and return the JSON of its answer. `content` is sent unchanged.
+    """Send a request to the admin listener and return the JSON of its answer.
 
     Raises UsageError if the listener cannot be reached, and AdminRefused if it refuses the request.
     """
@@ -122,8 +120,7 @@ def ask(
 
 
 def address_or_pattern(text: str) -> dict[str, str]:
-    """Return the query parameter that names the feeds for a command: `url` for an address, `pattern` for a text with
-    asterisks.
+    """Return the query parameter that names a command's feeds: `url` for an address, `pattern` for a glob.
 
     Raises UsageError if the text is neither.
     """
@@ -141,8 +138,7 @@ def print_json(result: object) -> None:
 
 
 def _base(admin: str) -> str:
-    """Return the URL of the admin listener. If the listener accepts connections on every interface, the URL has a
-    loopback address."""
+    """Return the URL of the admin listener. A listener on every interface gets a loopback address."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):

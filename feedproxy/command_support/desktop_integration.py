@@ -1,9 +1,9 @@
-"""Registration of feedproxy as the desktop's program for feeds: a click on a feed opens it in the user's own reader.
+"""Registration of feedproxy as the desktop's program for feeds: a click on a feed opens the user's own reader.
 
 The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
-Association between MIME types and applications; XDG Base Directory Specification). It records the previous state, so
-that `uninstall` can restore it exactly. If another program has changed the list since the installation, `uninstall`
-only replaces feedproxy's entry by the previous program.
+Association between MIME types and applications; XDG Base Directory Specification). `uninstall` restores the recorded
+previous state. In a list that another program has changed, `uninstall` only replaces feedproxy's entry by the previous
+program.
 """
 
 import json
@@ -37,8 +37,8 @@ class Folders:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> "Folders":
-        """Return the folders that the environment names. Relative paths are ignored, because the specification forbids
-        them."""
+        """Return the folders that the environment names. Relative paths are ignored (XDG Base Directory
+        Specification)."""
         home = Path(environment.get("HOME") or Path.home())
 
         def folder(name: str, default: str) -> Path:
@@ -71,8 +71,8 @@ class Folders:
 class InstallationRecord:
     """The record of an installation.
 
-    `before` and `after` are the list of default programs before and after the installation; `before` is None if there
-    was no list. `made` lists the folders that the installation created.
+    `before` is the list of default programs before the installation, or None without a list. `after` is the list after
+    the installation. `made` contains the folders that the installation created.
     """
 
     reader: str = ""
@@ -83,7 +83,7 @@ class InstallationRecord:
 
 
 def read_record(folders: Folders) -> InstallationRecord | None:
-    """Return the record of the installation, or None if feedproxy is not installed.
+    """Return the record of the installation, or None without an installation.
 
     Raises FeedproxyError if the record cannot be read.
     """
@@ -96,8 +96,10 @@ def read_record(folders: Folders) -> InstallationRecord | None:
 
 
 def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "", through: str = "") -> None:
-    """Register feedproxy, and record the options `reader` and `through` for later use. An earlier registration is
-    removed first. Raises FeedproxyError if a file cannot be written."""
+    """Register feedproxy, and record the options `reader` and `through` for later use.
+
+    An earlier registration is removed first. Raises FeedproxyError if a file cannot be written.
+    """
     if read_record(folders) is not None:
         uninstall(folders)
     try:
@@ -115,8 +117,10 @@ def install(folders: Folders, environment: Mapping[str, str], *, reader: str = "
 
 
 def uninstall(folders: Folders) -> bool:
-    """Remove the installation. Return False if feedproxy was not installed. Raises FeedproxyError if a file cannot be
-    written."""
+    """Remove the installation. Return False if feedproxy was not installed.
+
+    Raises FeedproxyError if a file cannot be written.
+    """
     record = read_record(folders)
     if record is None:
         return False
@@ -144,8 +148,7 @@ def own_command() -> list[str]:
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command by which the registered reader opens an address with the scheme `feed:`, or an empty list if
-    no reader is registered."""
+    """Return the command with which the registered reader opens a `feed:` address, or an empty list without one."""
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
@@ -178,8 +181,7 @@ def _entry(command: Sequence[str]) -> str:
 
 
 def _quote(argument: str) -> str:
-    """Return an argument in the form for the key Exec of a desktop entry. "Quoting must be done by enclosing the
-    argument between double quotes"; % becomes %%."""
+    """Return an argument in the form for the key Exec of a desktop entry, quoted if necessary."""
     argument = argument.replace("%", "%%")
     if _PLAIN.fullmatch(argument):
         return argument
@@ -188,7 +190,8 @@ def _quote(argument: str) -> str:
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If that fails, edit the list."""
+    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, edit the
+    list."""
     tool = shutil.which("xdg-mime")
     if tool is not None:
         done = subprocess.run(  # noqa: S603 -- found on PATH
@@ -223,8 +226,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
 
 
 def _default(text: str, kind: str) -> list[str]:
-    """Return the programs that the list `text` names for the media type `kind`. The desktop uses the first of them that
-    exists."""
+    """Return the programs that the list `text` names for the media type `kind`, the preferred first."""
     lines, at = text.splitlines(), _line_of(text, kind)
     return [program for program in lines[at].partition("=")[2].strip().split(";") if program] if at is not None else []
 
@@ -253,14 +255,14 @@ def _line_of(text: str, kind: str) -> int | None:
 
 
 def _make_folders(folder: Path) -> list[Path]:
-    """Create a folder and the folders above it. Return the created folders, the topmost first."""
+    """Create a folder and its parents. Return the created folders, the topmost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
 
 
 def _read(path: Path) -> str | None:
-    """Return the text of a file with its line ends unchanged, or None if the file does not exist."""
+    """Return the text of a file with its line ends unchanged, or None without a file."""
     return path.read_bytes().decode("utf-8") if path.exists() else None
 
 

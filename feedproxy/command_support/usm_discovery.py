@@ -1,9 +1,7 @@
-"""Discovery of the address at which to subscribe, in the order of USM. The input is a feed or a page, named by its
-address or by the path of a file.
+"""Discovery of the address at which to subscribe, in the order of USM.
 
-The feed's self link comes first. If the feed has no self link, its page is requested: "the algorithm falls back and
-performs a second HTTP GET on the Webpage in the channel/link element". The feeds of a page are those that the page
-names by autodiscovery.
+The input is the address or file of a feed or page. The feed's self link comes first. Without a self link, the feed's
+page is requested, and its feeds by autodiscovery are the result.
 """
 
 import re
@@ -30,8 +28,7 @@ from feedproxy.settings import Settings
 
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
 _SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
-"""Matches a host name with a dot, followed by a path or nothing. `feed.xml` alone is a file, and so is
-`./feeds/a.xml`."""
+"""Pattern of a host name with a dot, followed by a path or nothing."""
 
 
 class NothingFound(FeedproxyError):
@@ -43,7 +40,7 @@ class NothingFound(FeedproxyError):
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryResult:
-    """The feeds that were found, the preferred feed first, and a text that says how they were found."""
+    """The feeds that were found, the preferred feed first, and a text that explains how they were found."""
 
     feeds: tuple[DiscoveredFeed, ...]
     description: str
@@ -52,7 +49,7 @@ class DiscoveryResult:
 async def discover(source: str, settings: Settings) -> DiscoveryResult:
     """Return the feeds to which an address or a file leads.
 
-    `source` is an address (http, https, feed), a file: address, or a path. Raises NothingFound, and the errors of
+    `source` is an address (http, https, feed), a `file:` address, or a path. Raises NothingFound, and the errors of
     `fetch_document` and `from_file`.
     """
     address = parse_source(source)
@@ -74,10 +71,9 @@ async def discover(source: str, settings: Settings) -> DiscoveryResult:
 
 
 async def verification_failure(address: str, settings: Settings) -> str:
-    """Return the reason why the feed is not verified to belong to its page, or "" if it is.
+    """Return the reason why the feed is not verified to belong to its page, or "" if the feed is verified.
 
-    The feed is verified if its document names a page, and this page names the feed. "This can also serve as
-    verification that the feed content actually belongs to the blog specified in its channel/link."
+    A feed is verified if its document names a page that names the feed.
     """
     try:
         document = await fetch_document(address, settings)
@@ -97,8 +93,8 @@ async def verification_failure(address: str, settings: Settings) -> str:
 def parse_source(source: str) -> str | None:
     """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
 
-    Without a scheme, `source` is an address if no such file exists and it begins with a host name that has a dot:
-    `example.com/feed.xml` is https://example.com/feed.xml.
+    Without a scheme, an existing file comes first. Otherwise a host name with a dot begins an address, as in
+    `example.com/feed.xml`.
     """
     text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):
