@@ -1,1 +1,1 @@
-"""Demonstration: the same polls of simulated readers are sent directly to origins and through feedproxy."""
+"""Demonstration: the same polls of simulated readers, sent directly to origins and through feedproxy."""

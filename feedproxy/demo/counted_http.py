@@ -1,7 +1,4 @@
-"""A minimal HTTP client on a persistent connection that counts every byte.
-
-A client library would add its own fields and hide the number of bytes.
-"""
+"""A minimal HTTP client on a persistent connection that counts every byte."""
 
 import asyncio
 from dataclasses import dataclass
@@ -25,7 +22,7 @@ class CountedResponse:
 
 
 class CountingConnection:
-    """A persistent connection to one address. It is opened at the first request."""
+    """A persistent connection to one address, opened at the first request."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)

@@ -1,6 +1,6 @@
-"""An origin on loopback. It serves a feed's version at the simulated time and counts requests.
+"""An origin on loopback that serves a feed's version at the simulated time and counts requests.
 
-Each feed has its own origin and port, because the four publishers are four sites.
+Each feed has its own origin and port, like a site of its own.
 """
 
 import asyncio

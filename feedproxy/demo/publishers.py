@@ -5,8 +5,7 @@
     links     RSS 1.0 with sy:hourly/2; Last-Modified alone
     status    JSON Feed; no validators, no hints, and an origin that never compresses
 
-Each feed has a self link (USM). Therefore feedproxy adds none, and the content that readers receive can be compared
-with the published content byte for byte.
+Each feed has a self link, so feedproxy need not add one, and the published content is compared byte for byte.
 """
 
 from bisect import bisect_right
@@ -21,10 +20,10 @@ from feedproxy.feed.convert import model
 from feedproxy.feed.convert.formats import FORMATS
 
 START: Instant = datetime(2026, 1, 7, 7, tzinfo=UTC).timestamp()
-"""Start of the demo: a Wednesday at 07:00 GMT. Even a run of one day contains office hours."""
+"""Start of the demo: a Wednesday at 07:00 GMT. A run of one day contains office hours."""
 
 ITEMS_MAX = 15
-"""Number of items of a feed, as many as most feeds have."""
+"""Number of items of a feed."""
 
 PAST: Seconds = 60 * 86_400
 """Seconds from the first created item to START, so that every feed is full at START."""
@@ -65,7 +64,7 @@ class PublisherProfile:
     name: str
     title: str
     format: str
-    """Name of a format to which feeds can be converted."""
+    """Name of the feed's format (feed/convert)."""
     pause: Seconds
     """Mean time between two items, in seconds."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -73,7 +72,7 @@ class PublisherProfile:
     last_modified: bool = False
     compresses: bool = True
     lifetime: Seconds = 0
-    """Seconds for which the feed's hints permit using a copy; 0 without hints."""
+    """Seconds for which the feed's hints permit using a copy, or 0 without hints."""
 
     @property
     def content_type(self) -> str:
@@ -120,8 +119,10 @@ class DemoFeed:
         return version
 
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
-        """Return True if the feed's hints permit the use of a copy at `now` that was fetched at `fetched`. They do if
-        the copy is younger than ttl or sy:* permits, or if `now` is in skipHours."""
+        """Return True if the feed's hints permit the use of a copy at `now` that was fetched at `fetched`.
+
+        The hints permit it for the time of ttl or sy:*, and in skipHours.
+        """
         return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 
     def find_version_number(self, body: bytes) -> int | None:

@@ -26,13 +26,12 @@ class Figures:
     delays: int
     """Number of polls after which the reader lacked a published item."""
     delays_by_hint: int
-    """Number of the polls in `delays` that the feed's hints explain: the copy was younger than its ttl or sy:* permits,
-    or the time was in its skipHours."""
+    """Number of the polls in `delays` that the feed's hints explain: ttl, sy:* or skipHours."""
     delay_median: Seconds
     """Median age of the oldest missing item, in seconds."""
     delay_max: Seconds
     failed: int
-    """Number of answers with a status other than 200 or 304, or with content that was never published."""
+    """Number of answers with another status than 200 or 304, or with content that was never published."""
     response_median: Seconds
     """Median of the real time that an answer took, in seconds."""
     response_max: Seconds

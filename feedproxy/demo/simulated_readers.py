@@ -12,8 +12,7 @@ from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
 POLLS_MAX = 15_000
-"""Maximum number of polls in a run, so that the demo ends within a minute on a slow machine. Beyond this number, polls
-are left out evenly."""
+"""Maximum number of polls in a run. Beyond this number, polls are left out evenly."""
 
 
 class Hours(Enum):
@@ -104,8 +103,7 @@ class SimulatedPoll:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """The polls to send, in order. `planned` is the number of polls before some were left out, which happens above
-    POLLS_MAX."""
+    """The polls to send, in order. `planned` is the number of polls before some were left out (POLLS_MAX)."""
 
     polls: Sequence[SimulatedPoll]
     planned: int

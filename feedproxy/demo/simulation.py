@@ -29,8 +29,7 @@ CONNECTIONS = 6
 """Number of connections that the readers share."""
 
 ITERATIONS = 8
-"""Number of iterations of the event loop after each change of the clock. In these iterations, tasks that the clock has
-woken start their refreshes."""
+"""Number of iterations of the event loop after each change of the clock, in which woken tasks start."""
 
 SETTLE_MAX: Seconds = 0.5
 """Maximum seconds of real time to wait for scheduled refreshes to end."""
@@ -39,10 +38,10 @@ ANSWER_TIMEOUT: Seconds = 30
 """Maximum seconds of real time to wait for the answers to all polls of one simulated instant."""
 
 type Progress = Callable[[str, int, int], None]
-"""Callback that gets the name of the run, the number of finished polls, and the number of all polls."""
+"""Function that gets the name of the run, the number of finished polls, and the number of all polls."""
 
 type SendPoll = Callable[[SimulatedSubscription, int], Awaitable[CountedResponse]]
-"""A function that sends a poll over the connection with this index."""
+"""Function that sends a poll over the connection with this index."""
 
 
 @dataclass
@@ -55,10 +54,9 @@ class ReaderTally:
     durations: list[Seconds] = field(default_factory=list)
     """Seconds of real time that each answer took."""
     delays: list[Seconds] = field(default_factory=list)
-    """Age in seconds of the oldest published item that the answer lacked, for each answer that lacked one."""
+    """Age of the oldest published item that an answer lacked, in seconds, for each answer that lacked one."""
     delays_by_hint: int = 0
-    """Number of the answers in `delays` that the feed's hints explain. Its ttl or sy:* still permitted the copy, or the
-    answer was given in one of its skipHours."""
+    """Number of the answers in `delays` that the feed's hints explain: ttl, sy:* or skipHours."""
     unpublished: int = 0
     """Number of answers with content that was never published."""
 
