@@ -1,14 +1,11 @@
-"""The public feed list: feeds that the operator imported, and feeds that feed readers requested in the last 30 days.
+"""The public feed list: feeds that the operator imported, and feeds that readers requested in the last 30 days.
 
-Both kinds of feeds are stored as state, so that all workers and machines with one store have the same list. Requested
-feeds are saved periodically, each with the pseudonyms of a few readers (subscribers/distinct_readers.py). A feed
-becomes public after `list_readers_min` different readers have requested it. URLs that contain a secret are never
-recorded. Visibility is checked each time the list is built (public_feeds.py), because a rule may have made a feed
-private.
+All workers and machines with one store have the same list. A requested feed becomes public after `list_readers_min`
+different readers have requested it. URLs that contain a secret are never recorded. Visibility is checked each time the
+list is built (public_feeds.py), because a rule may have made a feed private.
 
-Imported feeds are fetched in the background, one at a time for each site, at the site's interval. The refresh schedule
-counts an import as one request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with
-the import. A client's request for a feed never causes decryption.
+Imported feeds are fetched in the background, one at a time for each site. The refresh schedule counts an import as one
+request by a reader. TLS to the feeds' hosts is decrypted only if the operator asks for it with the import.
 """
 
 import asyncio
@@ -45,11 +42,11 @@ LISTED_FOR = PERIOD
 """Seconds for which a feed stays in the list after the last request for it."""
 
 SMALL_LIST_MAX = 500
-"""Maximum number of feeds in a list that is rebuilt after each change. Building a list of this length takes some
-milliseconds."""
+"""Maximum number of feeds in a list that is rebuilt after each change, in some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Ratio of two times: for how long a list of more than SMALL_LIST_MAX feeds is reused, and how long building it took.
+"""Seconds for which a longer list than SMALL_LIST_MAX is reused, per second that its building took.
+
 Building lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never
 after a change of rules.
 """
@@ -62,13 +59,13 @@ CONCURRENT_SITES_MAX = 4
 """Maximum number of sites from which imported feeds are fetched concurrently."""
 
 IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
-"""Names under which the store keeps the imports and the requested feeds."""
+"""Names of the imports and the requested feeds in the store."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All imports as they are stored: a title, the feeds, the instant of each feed's import, and the hosts to which TLS
-    is decrypted."""
+    """All imports as they are stored: a title, the feeds, the instant of each feed's import, and the decrypted
+    hosts."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -78,8 +75,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import: the new feeds, the numbers of known and of skipped feeds, and the hosts to which TLS is
-    newly decrypted."""
+    """The result of an import: the new feeds, the numbers of known and skipped feeds, and the newly decrypted hosts."""
 
     added: tuple[str, ...]
     known: int
@@ -90,8 +86,7 @@ class ImportOutcome:
 class ImportedFeeds:
     """The imports of all processes with one store.
 
-    The object is also a source of demand (proxy/service_collaborators.py): the schedule counts the import of a feed as
-    one request by a reader.
+    The refresh schedule counts the import of a feed as one request by a reader (proxy/service_collaborators.py).
     """
 
     def __init__(self, store: Store) -> None:
@@ -102,18 +97,18 @@ class ImportedFeeds:
 
     @property
     def current(self) -> Imported:
-        """Return the imports, at most STATE_CHECK_INTERVAL old."""
+        """Return the imports, at most STATE_CHECK_INTERVAL seconds old."""
         if time.monotonic() - self._checked_at >= STATE_CHECK_INTERVAL:
             self.reload()
         return self._imported
 
     @property
     def stored_form(self) -> bytes | None:
-        """Return the stored form of the imports, which changes with each import."""
+        """Return the stored form of the imports, or None without imports."""
         return self._raw
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return 1 if the feed was imported after the instant `since`, and 0 otherwise."""
+        """Return 1 if the feed was imported after the instant `since`, else 0."""
         imported = self.current.since.get(target)
         return int(imported is not None and imported >= since)
 
@@ -133,7 +128,7 @@ class ImportedFeeds:
 
 
 class FeedList:
-    """The feed list of one process. Only one event loop may use it."""
+    """The feed list of one process, for one event loop."""
 
     def __init__(
         self,
@@ -163,7 +158,7 @@ class FeedList:
 
     @property
     def imported(self) -> Imported:
-        """Return the imported feeds, including those that other processes have imported."""
+        """Return the imported feeds of all processes."""
         return self.imports.current
 
     async def import_list(
@@ -206,7 +201,7 @@ class FeedList:
     # -- the list
 
     async def public(self) -> SubscriptionList:
-        """Return the public list: the public feeds that were imported, or were requested in the last 30 days."""
+        """Return the public list."""
         async with self._lock:
             self.imports.reload()
             token = (
@@ -232,11 +227,11 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts to which TLS is decrypted because of an import, if they serve a feed of the public list."""
+        """Return the hosts of feeds in the public list to which an import permits the decryption of TLS."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:
-        """Continue fetching imported feeds that are not stored, after a restart."""
+        """Continue fetching imported feeds after a restart."""
         if self.imported.feeds:
             self._prefetch_imported()
 
@@ -266,8 +261,7 @@ class FeedList:
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
         """Return an entry with its feed's title and current address, or None if the feed is not public or has ended.
 
-        A feed that was not imported is listed only while it is stored, because the stored copy proves that the feed is
-        public.
+        A feed that was not imported is listed only while a stored copy proves that the feed is public.
         """
         if not is_imported and self._store.peek(entry.address) is None:
             return None

@@ -22,17 +22,17 @@ from feedproxy.request.url_mapping import displayed_url, rebase
 from feedproxy.settings import Settings
 
 DEFAULT_TITLE = "Feeds read here"
-"""Title of the list if no title was imported."""
+"""Title of the list without an imported title."""
 
 DOCUMENTS_MAX = 8
-"""Maximum number of cached documents: one for each base URL that clients use, in each form."""
+"""Maximum number of cached documents, one for each form and each base URL that clients use."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
     """A document, the list from which it was made, and the instant of its last change.
 
-    `digest` is the digest of the content. It does not cover the instant.
+    `digest` is the digest of the content without the instant.
     """
 
     listing: SubscriptionList
@@ -42,7 +42,7 @@ class _Document:
 
 
 class FeedListDocuments:
-    """Builder of `feeds.opml` and `proxy.pac`. It caches these documents until the list changes."""
+    """Builder of `feeds.opml` and `proxy.pac`, cached until the list changes."""
 
     def __init__(self, office: FeedList, settings: Callable[[], Settings], clock: Clock) -> None:
         self.feed_list = office
@@ -67,8 +67,7 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """Return `proxy.pac`. Browsers then send requests to the hosts of listed feeds, and to hosts with decrypted
-        TLS, through the proxy. They send all other requests directly.
+        """Return `proxy.pac`, by which browsers send only requests to listed or decrypted hosts through the proxy.
 
         Raises NotFound in reverse mode, where clients use no proxy.
         """
@@ -119,8 +118,7 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """Return the document. The instant of its last change is that at which this process first made equal
-        content."""
+        """Return the document. Its last change is the instant at which this process first made equal content."""
         cached = self._documents.get(form)
         if cached is not None and cached.listing is listing:
             return cached

@@ -1,7 +1,7 @@
 """The gateway's page for people at `/`, and the files that browsers and crawlers request beside it.
 
-The page names none of the feeds that are read through the proxy. For a pasted address it shows the gateway address, a
-link to subscribe, and title and entries of the feed as plain text.
+For a pasted address, the page shows the gateway address, a link to subscribe, and title and entries of the feed. The
+page names no other feeds.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,11 @@ from feedproxy.http.target_uri.gateway_address import gateway_path
 from feedproxy.web import templates
 
 ROBOTS = "User-agent: *\nDisallow: /\n"
-"""Content of robots.txt. The gateway shows other sites' pages under its own name, which search engines must not
-index."""
+"""Content of robots.txt. Search engines must not index other sites' pages under the gateway's name."""
 
 
 SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-protocols"
-"""Sandbox policy of the page. It runs no script. Its link to subscribe has the scheme `feed:`, which the system passes
-to a feed reader."""
+"""Sandbox policy of the page. It runs no script. Its link to subscribe has the scheme `feed:`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,7 @@ def preview_page(preview: Preview, base: str, prefix: str = "/-/") -> Response:
 
 
 def gateway_redirect(path: str, base: str) -> Response:
-    """Return the redirect from an unusual form of a gateway address to its usual form, which is `base` + `path`."""
+    """Return the redirect from an unusual form of a gateway address to its usual form, `base` + `path`."""
     answer = _response(301, "text/plain; charset=utf-8", b"", "max-age=86400", base)
     return answer.with_fields(answer.fields.with_added("Location", base + path))
 
@@ -100,8 +98,7 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """Return a complete response. Its Content-Security-Policy marks the response as feedproxy's own, so that it is sent
-    unchanged."""
+    """Return a complete response. Its Content-Security-Policy marks it as feedproxy's own, to be sent unchanged."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),

@@ -1,7 +1,6 @@
 """Proxy auto-configuration: a JavaScript function that tells browsers which requests to send to the proxy.
 
-The function runs in the oldest engines in use (ECMAScript 3) and uses only built-in functions of the language. Host
-names are written as JSON strings, which are also JavaScript strings.
+The function is written for the oldest engines in use (ECMAScript 3).
 """
 
 import json
@@ -57,6 +56,6 @@ def document(base: str, hosts: Iterable[str], patterns: Iterable[str]) -> str:
 
 
 def _expression(pattern: str) -> str:
-    """Convert a glob to a regular expression of JavaScript: `*` is any text, `?` is one character."""
+    """Return a regular expression of JavaScript for a glob: `*` is any text, `?` is one character."""
     wildcards = {"*": ".*", "?": "."}
     return "^" + "".join(wildcards.get(char) or _PLAIN.sub(r"\\\g<0>", char) for char in pattern) + "$"
