@@ -45,9 +45,10 @@ _QUALIFIED = {"no-cache": ("no_cache", "no_cache_fields"), "private": ("private"
 class CacheControl:
     """The directives of a message's Cache-Control.
 
-    Durations are in seconds, at most 2**31, and None if absent. `no_cache` and `private` are true if the directive has
-    no argument. `no_cache_fields` and `private_fields` contain the field names in their arguments, in lower case. A
-    max-stale without an argument is math.inf. `present` is true if the message has Cache-Control.
+    Durations are in seconds, at most 2**31, and None if absent. A max-stale without an argument is math.inf. `no_cache`
+    and `private` are true if the directive occurs without an argument. `no_cache_fields` and `private_fields` contain
+    the field names in the arguments of these directives, in lower case. `present` is true if the message has
+    Cache-Control.
     """
 
     no_store: bool = False
@@ -71,7 +72,7 @@ class CacheControl:
 
     @classmethod
     def from_fields(cls, fields: Fields, name: str = "cache-control") -> "CacheControl":
-        """Return the directives in all lines of a field."""
+        """Return the directives in the field `name`, all its lines together."""
         if name == "cache-control":
             return _cache_control(fields)
         combined = fields.combined(name)
@@ -91,7 +92,7 @@ class CacheControl:
 
 
 def without_directives(fields: Fields, *names: str) -> str:
-    """Return the text of Cache-Control without the directives `names`. The names are in lower case."""
+    """Return the text of Cache-Control without the directives `names`, which must be in lower case."""
     combined = fields.combined("cache-control") or ""
     return ", ".join(match[0] for match in _DIRECTIVE.finditer(combined) if match[1].lower() not in names)
 

@@ -1,8 +1,8 @@
 """Evaluation of conditional requests, in the order of RFC 9110, section 13.2.2.
 
-A representation has one tag for each content coding, and the origin's tag. If-None-Match is compared with all of them,
-because a client that has the content in one coding needs it in no other. If no tag matches, only the bases of the tags
-are compared (etag.py), because other software may have changed a tag.
+A representation has one tag for each content coding, and the origin's tag. If-None-Match is compared with all tags,
+because a client that has the content in one coding does not need it in another. If no tag matches, only the bases of
+the tags are compared (etag.py), because other software may have changed a tag.
 """
 
 import math
@@ -37,8 +37,10 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The outcome that the response is 304, because the client has the representation. `by` names the deciding
-    field."""
+    """The outcome that the response is 304, because the client has the representation.
+
+    `by` names the field that decided.
+    """
 
     by: str
 
@@ -69,15 +71,14 @@ def evaluate(
 ) -> Outcome:
     """Return the outcome of a request's preconditions for the current representation.
 
-    `tags` are the representation's tags in all codings. `own_base` is the base of this proxy's own tags. `date` is the
-    stored response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2). `exists` is false without
-    a current representation.
+    * `tags` contains the representation's tags in all codings.
+    * `own_base` is the base of this proxy's own tags.
+    * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
+    * `exists` is false if the target has no current representation.
+    * `earlier_versions` is a pair of instants, at which the first and the current version were stored. A client's date
+    between them shows that the client has an earlier version, even if Last-Modified is older.
 
-    Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified, because
-    a 304 would hide versions that are published before that time.
-
-    `earlier_versions` is the time of storing of the first known version and of the current version. A date between the
-    two times shows that the client has an earlier version, even if Last-Modified is older.
+    Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified.
     """
     conditions = _conditions(fields)
     if not conditions or method in _UNCONDITIONAL:
@@ -104,10 +105,10 @@ def evaluate(
 def range_applies(
     fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
 ) -> bool:
-    """Return True if If-Range permits the Range, or is absent (section 13.1.5).
+    """Return True if the request has no If-Range, or if If-Range permits the Range (section 13.1.5).
 
-    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified, and Last-Modified
-    must be a strong validator: at least one second before the response's `date` (section 8.8.2.2).
+    `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified. Last-Modified must
+    then be at least one second before the response's `date` (section 8.8.2.2).
     """
     condition = fields.combined("if-range")
     if condition is None:

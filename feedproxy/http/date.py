@@ -1,7 +1,7 @@
 """Parsing and formatting of HTTP-date.  RFC 9110, section 5.6.7
 
-A date in another form, or in another zone than GMT, is invalid (RFC 9111, section 4.2). Names of months are
-case-insensitive. The name of the day is ignored, because servers often get it wrong.
+A date in another form, or in another zone than GMT, is invalid (RFC 9111, section 4.2). Names are case-insensitive. The
+name of the day is ignored, because servers often get it wrong.
 """
 
 import math
@@ -30,7 +30,7 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Default time for the century of two-digit years, in Unix seconds."""
+"""Time by which the century of a two-digit year is chosen if the caller gives no time, in Unix seconds."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
@@ -56,7 +56,7 @@ def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:
 def _parse(value: str) -> Instant | tuple[int, int, int, int, int, int] | None:
     """Return the instant of a date, or None if the date is invalid.
 
-    For a two-digit year, return the six numbers of date and time, because the century depends on the current time.
+    If the year has two digits, return the six numbers of date and time. The caller then chooses the century.
     """
     value = value.strip(" \t")
     for form in _FORMS:

@@ -1,7 +1,7 @@
 """Entity tags of origins and of this proxy.  RFC 9110, section 8.8.3
 
-A tag of this proxy has a base, which identifies the content, and the content coding: `"base"`, `"base~5a3c90fe-gzip"`.
-The mark after `~` is a checksum of the coded bytes.
+A tag of this proxy has a base, which identifies the content: `"base"`. For coded content, a checksum of the coded bytes
+and the coding follow: `"base~5a3c90fe-gzip"`.
 
 Other software changes tags: Apache's mod_deflate appends `-gzip`, nginx makes the tag weak, and some clients drop the
 quotation marks. The base remains recognisable.
@@ -30,7 +30,7 @@ class EntityTag:
 
     @property
     def text(self) -> str:
-        """Return the tag in the form in which it is written in a field."""
+        """Return the tag as written in a field."""
         return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
 
 
@@ -80,7 +80,7 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (section 8.8.3.3).
 
-    `coded` are the coded bytes. The tag depends on them if different encoders or levels may code the same content.
+    `coded` contains the coded bytes. They are needed if different encoders or levels may code the same content.
     """
     if coding == "identity":
         return EntityTag(base)

@@ -21,7 +21,8 @@ def is_token(value: str) -> bool:
 def split_list(value: str) -> list[str]:
     """Return the members of a list without empty members and surrounding white space (section 5.6.1).
 
-    A comma in a quoted string does not separate members. A quotation mark without its pair is an ordinary character.
+    A comma in a quoted string does not separate members. A quotation mark that is never closed is an ordinary
+    character.
     """
     return _split(value, ",", _QUOTED_OR_COMMA)
 
@@ -65,8 +66,8 @@ def quote(text: str) -> str:
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
     """Return a value in lower case and its parameters, as in `text/html; charset="x"` (section 5.6.6).
 
-    Names are in lower case, and values are unquoted. Of repeated names, the first counts. A parameter without `=` has
-    the value "".
+    Names are in lower case, and values are unquoted. If a name is repeated, the first value counts. A parameter without
+    `=` has the value "".
     """
     parts = split_parameters(value)
     if not parts or value.lstrip(" \t").startswith(";"):
@@ -79,7 +80,7 @@ def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
 
 
 def charset_of(content_type: str | None) -> str | None:
-    """Return the parameter `charset` of a Content-Type, or None without it."""
+    """Return the parameter `charset` of a Content-Type, or None if the parameter is absent."""
     return _charset_of(content_type) if content_type else None
 
 

@@ -23,10 +23,10 @@ HOP_BY_HOP = frozenset(
 )
 
 _NEVER_HOP_BY_HOP = frozenset({"cache-control", "content-length", "content-type", "host", "date", "etag", "vary"})
-"""Fields that a message needs end to end. They are forwarded even if Connection names them."""
+"""Fields that a message needs end to end. A proxy forwards them even if Connection names them."""
 
 
 def hop_by_hop_names(connection: Iterable[str]) -> frozenset[str]:
-    """Return the names in HOP_BY_HOP and the names in Connection, in lower case."""
+    """Return the names of all hop-by-hop fields: those in HOP_BY_HOP and those in Connection, in lower case."""
     listed = {token.strip().lower() for value in connection for token in value.split(",")}
     return HOP_BY_HOP | (listed - _NEVER_HOP_BY_HOP - {""})

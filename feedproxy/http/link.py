@@ -15,7 +15,8 @@ _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link in the field Link. `href` is relative to the response's target. `rels` are in lower case.
+    """A link in the field Link. `href` is relative to the response's target. `rels` contains its relations in lower
+    case.
 
     `type` and `title` describe the linked resource.
     """
@@ -27,7 +28,7 @@ class Link:
 
 
 def parse_links(fields: Fields) -> list[Link]:
-    """Return the links of a response in order, without malformed links and links from another resource (`anchor`)."""
+    """Return the valid links of a response in order. Links that start from another resource (`anchor`) are left out."""
     links: list[Link] = []
     for value in fields.get_all("link"):
         for member in _members(value):

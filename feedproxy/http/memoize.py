@@ -1,7 +1,7 @@
 """Memoization of parsers with bounded memory.
 
-`functools.lru_cache` limits the number of entries, but not their size. Clients choose the field values, so long values
-are not cached.
+`functools.lru_cache` limits the number of entries, but not their size. Clients can send long field values, so results
+for long values are not cached.
 """
 
 from collections.abc import Callable
@@ -29,9 +29,9 @@ def memoize_short[T](*, entries: int = 4096, longest: int = 512) -> Callable[[Ca
 def memoize_by_identity[Value, Result](
     *, entries: int = 64
 ) -> Callable[[Callable[[Value], Result]], Callable[[Value], Result]]:
-    """Return a decorator that caches a pure function of one immutable object for the last `entries` objects.
+    """Return a decorator that caches the results of a function of one immutable object.
 
-    An object is recognised by its identity, not by its value.
+    The cache has the results for the last `entries` objects, and recognises an object by its identity.
     """
 
     def decorate(function: Callable[[Value], Result]) -> Callable[[Value], Result]:
@@ -56,9 +56,9 @@ def memoize_by_identity[Value, Result](
 def memoize_last[First, Second, Result](
     function: Callable[[First, Second], Result],
 ) -> Callable[[First, Second], Result]:
-    """Return a pure function of two immutable objects with a cache for the last result.
+    """Return a function of two immutable objects with a cache for its last result.
 
-    The objects are recognised by their identity.
+    The cached result is returned if both objects are identical to the last ones.
     """
     last: tuple[First, Second, Result] | None = None
 

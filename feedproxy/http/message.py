@@ -9,7 +9,7 @@ from typing import Self
 from feedproxy.http.hop_by_hop import HOP_BY_HOP, hop_by_hop_names
 
 NAMES_MAX = 2048
-"""Maximum number of cached lower-case forms of field names."""
+"""Maximum number of field names with a cached lower-case form."""
 NAME_LONGEST = 64
 """Maximum length of a field name with a cached lower-case form, in characters."""
 
@@ -19,11 +19,11 @@ LINE_SIZE = 78
 Three of five lines share their objects with other responses.
 """
 SHARED_LENGTH_MAX = 128
-"""Maximum length of a field value that responses with an equal value share, in bytes."""
+"""Maximum length, in bytes, of a field value for which responses with an equal value share one object."""
 USUAL_LINES_MAX = 32
-"""Number of lines of a message that count as LINE_SIZE bytes each. Each further line counts in full."""
+"""Number of lines of a message that count as LINE_SIZE bytes each. The size of each further line is computed."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory of a line that shares no object with other messages, in bytes, without the bytes of its name and value."""
+"""Memory of a field line without shared objects, in bytes. The bytes of its name and value are counted in addition."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 
@@ -93,7 +93,7 @@ class Fields:
         return type(self), (self._lines,)
 
     def get(self, name: str) -> str | None:
-        """Return the value of the first line with this name, or None without such a line."""
+        """Return the value of the first line with this name, or None if there is no such line."""
         lowered, names = _lower(name), self._lowered or self._names
         return self._lines[names.index(lowered)][1] if lowered in names else None
 
@@ -107,7 +107,7 @@ class Fields:
         return [value for key, (_, value) in zip(names, self._lines, strict=True) if key == lowered]
 
     def combined(self, name: str) -> str | None:
-        """Return all values of a field joined by commas (RFC 9110, section 5.3), or None without the field."""
+        """Return all values of a field joined by commas (RFC 9110, section 5.3), or None if the field is absent."""
         lowered, names = _lower(name), self._lowered or self._names
         if lowered not in names:
             return None
@@ -116,7 +116,7 @@ class Fields:
         return ", ".join(self.get_all(name))
 
     def with_field(self, name: str, value: str) -> Self:
-        """Return a copy with a single line of this name, in place of the first such line or at the end."""
+        """Return a copy with one line of this name. The line replaces the first such line, or is added at the end."""
         lowered, names = _lower(name), self._names
         if lowered not in names:
             return self.with_added(name, value)

@@ -1,8 +1,7 @@
 """The grammar of a message's head: request line, status code, and field lines.
 
-The grammar is that of RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113, sections 8.2 and 8.3. A
-request that violates the grammar raises BadRequest. In a response, harmless mistakes are corrected, and others raise
-MalformedResponse.
+The functions check RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113, sections 8.2 and 8.3. Invalid
+requests raise BadRequest. In responses, harmless mistakes are corrected, and other mistakes raise MalformedResponse.
 """
 
 import re
@@ -17,7 +16,7 @@ type Line = tuple[bytes, bytes]
 
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
-"""Pattern of a target without white space and control characters. Bytes beyond ASCII are encoded later."""
+"""Pattern of a target without white space and control characters."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)?")
 """Pattern of an absolute-form with an empty path. The second group is the query."""
@@ -45,7 +44,7 @@ Methods are case-sensitive (RFC 9110, section 9.1), but some recipients take `he
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The checked head of a request. Fields have their original order and case; folded lines are joined."""
+    """The checked head of a request. Fields have their original order and case. Folded lines are joined."""
 
     method: bytes
     target: bytes
@@ -66,7 +65,7 @@ class RequestHead:
 
 
 def read_request(lines: Sequence[bytes]) -> RequestHead:
-    """Return the head of an HTTP/1 request from its lines. Raises BadRequest."""
+    """Parse the lines of an HTTP/1 request's head, and return the head. Raises BadRequest."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
         raise BadRequest("invalid request line: expected method, one space, target, one space, version")
@@ -202,5 +201,5 @@ def is_status(status: int) -> bool:
 
 
 def is_well_formed(head: bytes) -> bool:
-    """Return True if the bytes are the complete head of one HTTP/1.1 response, with its empty line."""
+    """Return True if the bytes are the complete head of one HTTP/1.1 response, including its empty line."""
     return _WHOLE.fullmatch(head) is not None

@@ -16,14 +16,14 @@ _QVALUE = re.compile(r"(?:0?\.[0-9]+|[01](?:\.[0-9]*)?)")
 _ALIASES = {"x-gzip": "gzip", "x-compress": "compress"}
 """Old names of codings, with their present names (RFC 9110, section 8.4.1)."""
 _UNLISTED = 0.0001
-"""Weight of `identity` if Accept-Encoding does not list it: acceptable, but after every listed coding."""
+"""Weight of `identity` if Accept-Encoding does not list it: any listed coding is preferred."""
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """Return the available coding with the greatest weight, or None if none is acceptable (section 12.5.3).
+    """Return the available coding with the greatest weight, or None if no coding is acceptable (section 12.5.3).
 
-    Of several codings with equal weights, the first in `available` is chosen. Without Accept-Encoding, only `identity`
-    is acceptable, because most clients without the field cannot decode.
+    If several codings have the same weight, the first in `available` is chosen. Without Accept-Encoding, only
+    `identity` is acceptable, because most clients that do not send the field cannot decode.
     """
     codings = tuple(available)
     if accept_encoding is None:
@@ -61,10 +61,10 @@ def weights_in(value: str) -> dict[str, float]:
 
 
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
-    """Return the offered media type with the greatest weight in Accept, or None if none is acceptable (section 12.5.1).
+    """Return the offered media type with the greatest weight in Accept, or None if no type is acceptable.
 
-    The most specific range for an offer determines its weight. Of equal weights, and without Accept, the first offer is
-    chosen.
+    The most specific range for an offer determines its weight (section 12.5.1). If several offers have the same weight,
+    or without Accept, the first offer is chosen.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -115,7 +115,7 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight, 1 without a weight, or None if the weight is invalid (section 12.4.2)."""
+    """Return the weight in the parameters, by default 1, or None if the weight is invalid (section 12.4.2)."""
     text = parameters.get("q")
     if text is None:
         return 1.0
@@ -123,7 +123,10 @@ def _weight(parameters: dict[str, str]) -> float | None:
 
 
 def vary_names(fields: Fields) -> tuple[str, ...]:
-    """Return the names in Vary, in lower case and without repetition (section 12.5.5), or `("*",)` if one is `*`."""
+    """Return the names in Vary, in lower case and without repetition (section 12.5.5).
+
+    If one of the names is `*`, the result is `("*",)`.
+    """
     value = fields.combined("vary")
     return () if value is None else _vary_members(value)
 

@@ -1,6 +1,6 @@
 """Validators of an origin, carried inside the entity tag that a client gets.
 
-For content with no-store, the proxy cannot store which tag of the origin belongs to a client's tag. The client's tag
+Content with no-store must leave nothing in the store, not even the origin's tag for a client's tag. The client's tag
 therefore contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url.
 `HASH.dNUMBER` carries Last-Modified in Unix seconds.
 """
@@ -18,7 +18,7 @@ TAG_MAX = 96
 """Maximum length of an origin's tag that a client's tag can carry, in characters."""
 
 TAGS_MAX = 8
-"""Maximum number of a client's tags that are parsed. Their validators are sent to the origin."""
+"""Maximum number of a client's tags that are parsed."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names of fields that feedproxy itself writes into requests for feeds, in lower case.
@@ -27,14 +27,15 @@ A response that varies only by these fields is the same for all clients.
 """
 
 _CARRIED = re.compile(r"[0-9a-f]+\.(?:(?P<kind>[ew])(?P<tag>[A-Za-z0-9_-]+)|d(?P<date>[0-9]{1,11}))")
-"""Pattern of a tag base that carries a validator. At most eleven digits keep a date before the year 5139."""
+"""Pattern of a tag base that carries a validator. A date has at most eleven digits."""
 
 
 def carry_validators(base: str, fields: Fields) -> str:
-    """Return a tag base that carries the ETag or Last-Modified of a response, or `base` unchanged.
+    """Return a tag base that carries the ETag or Last-Modified of a response.
 
-    `base` is unchanged without a validator, or with an ETag longer than TAG_MAX. Last-Modified is carried only if the
-    response does not vary by a client's fields, because documents in several languages may have the same date.
+    Return `base` unchanged if the response has no validator, or an ETag longer than TAG_MAX. Last-Modified is carried
+    only if the response does not vary by a client's fields, because documents in several languages may have the same
+    date.
     """
     tag = parse_tag(fields.get("etag") or "") if len(fields.get_all("etag")) == 1 else None
     if tag is not None and len(tag.opaque) <= TAG_MAX and tag.opaque.isascii():
@@ -52,9 +53,10 @@ def content_base(base: str) -> str:
 
 
 def conditions_for_origin(fields: Fields) -> Fields:
-    """Return the conditions for the origin in place of the client's conditions, or empty fields.
+    """Return the conditions for the origin in place of the client's conditions.
 
-    A client's date counts only without a tag (RFC 9110, section 13.1.3).
+    The result is empty if no condition can be sent. A client's date counts only if the client sends no tag (RFC 9110,
+    section 13.1.3).
     """
     carried = list(_carried_validators(fields))
     if tags := [origin.text for _, origin in carried if isinstance(origin, EntityTag)]:
@@ -68,8 +70,10 @@ def conditions_for_origin(fields: Fields) -> Fields:
 
 
 def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None:
-    """Return the fields of an origin's 304 with the client's own tag, or None if the 304 does not fit the client's
-    tag."""
+    """Return the fields of an origin's 304 with the client's own tag.
+
+    Return None if the 304 does not show which of the client's versions is current.
+    """
     carried = list(_carried_validators(conditions))
     confirmed = parse_tag(not_modified.get("etag") or "")
     fields = not_modified.without("etag")
@@ -87,7 +91,7 @@ def fields_for_client(conditions: Fields, not_modified: Fields) -> Fields | None
 
 
 def _carried_validators(fields: Fields) -> Iterator[tuple[EntityTag, EntityTag | int]]:
-    """Yield each tag of the client that carries a validator, with the validator."""
+    """Yield each tag of the client that carries a validator, together with the validator."""
     tags = parse_tags(fields.combined("if-none-match") or "")
     for tag in tags[:TAGS_MAX] if tags != "*" else ():
         match = _CARRIED.fullmatch(tag_base(tag))

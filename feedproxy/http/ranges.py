@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]*)-([0-9]*)[ \t]*", re.IGNORECASE)
 _BEYOND = 10**18
-"""A position beyond any content, in bytes. It replaces longer numbers, which Python refuses to parse."""
+"""A position beyond any content, in bytes. It replaces numbers that are too long for Python to parse."""
 
 
 @dataclass(frozen=True, slots=True)

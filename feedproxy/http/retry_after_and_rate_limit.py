@@ -11,16 +11,16 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields
 
 DEFER_MAX: Seconds = 172_800
-"""Longest deferral in seconds, because some origins send absurd values, such as years."""
+"""Maximum deferral in seconds, because some origins send absurd values, such as years."""
 
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
-    """Return the instant from which the origin permits the next request after a failure, or None if it states none.
+    """Return the instant from which the origin permits the next request after a failure, or None without an instant.
 
-    The instant comes from Retry-After (RFC 9110, section 10.2.3) or from the reset of an exhausted rate limit. The
-    later one applies, at most DEFER_MAX seconds from now.
+    The instant is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit. It is
+    at most DEFER_MAX seconds from now.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)
@@ -32,8 +32,7 @@ def rate_limit_reset(fields: Fields, now: Instant) -> Instant | None:
 
     Three forms are read: `RateLimit: "policy";r=0;t=30` (draft-ietf-httpapi-ratelimit-headers-10), `RateLimit:
     remaining=0, reset=30` (version 05 of the draft), and `x-ratelimit-remaining: 0` with `x-ratelimit-reset`, also
-    without `x-`. Reddit sends fractions (`0.0`) and a reset in seconds; other origins send a Unix time. Such a limit
-    applies to the whole site (refresh/origin_rate_limits.py).
+    without `x-`. The reset is in seconds from now or in Unix time.
     """
     resets = [_reset_of(fields, prefix, now) for prefix in ("x-ratelimit-", "ratelimit-")]
     if (value := fields.combined("ratelimit")) is not None:

@@ -7,10 +7,10 @@ import base64
 import re
 
 type Bare = bool | int | float | str | bytes
-"""A bare item. A token is a Token, and a string is a str."""
+"""A bare item. A token is a Token, a string is a plain str."""
 
 type Value = Bare | tuple[Bare, ...]
-"""A member of a dictionary or list: a bare item, or a tuple for an inner list."""
+"""The value of a member of a dictionary or list: a bare item, or a tuple for an inner list."""
 
 
 class Token(str):
@@ -36,9 +36,9 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Return a dictionary without parameters, or None if it is invalid (section 4.2.2).
+    """Return a dictionary without parameters, or None if the text is invalid (section 4.2.2).
 
-    Of repeated keys, the last counts.
+    If a key is repeated, the last value counts.
     """
     parser = _Parser(value.strip(" "))
     try:
@@ -81,7 +81,7 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 
 
 def decode_bytes(encoded: bytes) -> bytes | None:
-    """Return the bytes of a byte sequence in base64, or None if the base64 is invalid.
+    """Return the bytes that base64 encodes, or None if the base64 is invalid.
 
     Missing padding and pad bits other than zero are accepted (section 4.2.7).
     """
@@ -92,8 +92,7 @@ def decode_bytes(encoded: bytes) -> bytes | None:
 
 
 def string_text(value: str) -> str:
-    """Return a string in the form of a structured field (section 4.1.6). Raises ValueError unless it is printable
-    ASCII."""
+    """Return a string in the form of a structured field (section 4.1.6). Raises ValueError for non-ASCII characters."""
     if not (value.isascii() and value.isprintable()):
         raise ValueError(f"not printable ASCII: {value!r}")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,8 +1,8 @@
 """Target URIs and their normal form.  RFC 3986
 
 Resources are stored and requested under the normal form. Normalisation is idempotent and never changes the resource
-that a URI identifies. The input is bytes of the wire decoded as ISO-8859-1, or Unicode from a document. Both become
-percent-encoded UTF-8.
+that a URI identifies. The input is bytes of the wire, decoded as ISO-8859-1, or Unicode from a document. The normal
+form is percent-encoded UTF-8.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ _URI = re.compile(r"(?:([^:/?#]+):)?(?://([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#.*
 _PORTS = {"http": 80, "https": 443}
 
 _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
-"""Pattern of host names that resolvers accept. Some have an underscore, although the standards forbid underscores."""
+"""Pattern of host names that resolvers accept, including names with an underscore."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _HOST_MAX = 253
 """Maximum length of a host name, in characters: 255 octets on the wire.  RFC 1035, section 2.3.4"""
@@ -84,7 +84,10 @@ def resolve(base: str, reference: str) -> str:
 
 
 def query_value(query: str, name: str) -> str:
-    """Return the first value of a query parameter, or an empty text if it is absent or the query is invalid."""
+    """Return the first value of a query parameter.
+
+    The value is empty if the parameter is absent or the query is invalid.
+    """
     try:
         return parse_qs(query, keep_blank_values=True, max_num_fields=20).get(name, [""])[0]
     except ValueError:
@@ -257,7 +260,7 @@ def _a_labels(name: str) -> str:
 def _normalise_text(text: str) -> str:
     """Return a path or query with unreserved characters decoded (sections 6.2.2.1 and 6.2.2.2).
 
-    All other encodings remain, with upper-case digits.
+    All other percent-encodings remain, in upper case.
     """
     if "%" in text:
         text = _PERCENT.sub(_percent, text)

@@ -1,11 +1,11 @@
 """User-Agent: product names, claims of subscribers, and feedproxy's own value.  RFC 9110, section 10.1.5
 
-A service that fetches a feed for many people claims their number in its product comment or after dashes: `457
-subscribers`, `2 readers`, `users 2`, `15 subscriber(s)`, `subscribers 1`. Some services add their own id of the feed.
+A service that fetches a feed for many people claims their number in its User-Agent: `457 subscribers`, `2 readers`,
+`users 2`, `15 subscriber(s)`, `subscribers 1`. Some services add their own id of the feed.
 subscribers/claim_confirmation.py decides which claims are believed.
 
-One service may use several User-Agent strings. Claims are therefore counted under the part that its strings have in
-common. Claims with different ids for one feed are added. A number in an address is not taken for an id.
+One service may use several User-Agent strings. Its claims are counted under the part that its strings have in common.
+Claims of one service with different ids for one feed are added.
 """
 
 import re
@@ -17,7 +17,7 @@ LENGTH_MAX = 512
 """Maximum length of a User-Agent that is parsed, in characters. Real values have less than 400."""
 
 COUNT_MAX = 10**12
-"""Upper limit for the number of a claim. Greater numbers are reduced to the limit."""
+"""Maximum number in a claim. A greater number is reduced to the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ _NAMES = {
     "opr": "Opera",
     "theoldreader": "The Old Reader",
 }
-"""Displayed names of services, by the name in their User-Agent in lower case."""
+"""Displayed names of services, keyed by the names in their User-Agent in lower case."""
 
 
 def parse_claim(user_agent: str) -> Claim | None:
@@ -117,7 +117,7 @@ def _count(user_agent: str) -> re.Match[str] | None:
 
 
 def _fetcher(name: str) -> str:
-    """Return the part of a product name that all User-Agent strings of a service share, or `unknown`."""
+    """Return the common part of the product names in a service's User-Agent strings, or `unknown` if it is empty."""
     parts = name.lower().split()
     distinctive = [part for part in parts if part not in _COMMON_WORDS] or parts
     return re.sub(r"\.(com|net|org)$", "", "".join(distinctive)) or "unknown"
@@ -139,8 +139,8 @@ def _name(user_agent: str) -> str:
 def _mozilla_product(text: str) -> str:
     """Return the product in a User-Agent that begins with `Mozilla/`.
 
-    In order of preference, the product is the name after `compatible;`, a product that is no browser engine, a name
-    with a version in the comment, or the browser.
+    The candidates, in order of preference: the name after `compatible;`, a product that is no browser engine, a name
+    with a version in the comment, the browser.
     """
     comment = _COMMENT.search(text)
     members = [member.strip() for member in comment[1].split(";")] if comment else []

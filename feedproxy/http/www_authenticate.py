@@ -10,8 +10,8 @@ _CONNECTION_SCHEMES = frozenset({"ntlm", "negotiate", "kerberos", "credssp"})
 _UNUSABLE_AT_GATEWAY = _CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
-A Digest response contains the realm and the target as the client sees them, which differ at the gateway. The other
-schemes authenticate a connection.
+A response to Digest depends on the realm and the target, which differ at the gateway. Browsers may answer the other
+schemes with the user's intranet account, and the gateway would send this answer to any site.
 """
 
 _NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -24,20 +24,21 @@ _TOKEN68 = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 def authenticates_connection(credentials: str) -> bool:
     """Return True if this value of Authorization authenticates the connection.
 
-    On such a connection, the origin would answer another client's request as one of the first client.
+    The origin would take a later request on the connection, from another client, as a request of the first client.
     """
     scheme = _SCHEME.match(credentials)
     return scheme is not None and scheme[1].lower() in _CONNECTION_SCHEMES
 
 
 def gateway_challenges(value: str, owner: str) -> str:
-    """Return the challenges that the gateway passes on, with `owner` at the beginning of each realm.
+    """Return the challenges that the gateway passes on, with `owner` before each realm.
 
-    At the gateway, all origins share one web origin. `owner` is the origin of the challenges. With `owner` in the
-    realm, a browser does not send the credentials for one origin to another.
+    For a browser, all origins at the gateway are one web origin. `owner` is the origin of the challenges. With `owner`
+    in the realm, a browser does not send one origin's credentials to another origin.
 
-    A challenge for Basic without a realm gets the realm `owner`. Of several realms, the first counts. `domain` is
-    dropped, because it would extend the realm to other paths (RFC 7616, section 3.3). Malformed parameters are dropped.
+    If the realm of Basic is missing, `owner` becomes the realm. If a challenge has several realms, the first counts.
+    `domain` is dropped, because it extends the realm to other paths (RFC 7616, section 3.3). Malformed parameters are
+    dropped.
     """
     challenges: list[tuple[str, list[str]]] = []
     for member in split_list(value):

@@ -1,9 +1,8 @@
 """Decoding of content codings with limits against decompression bombs: small messages that expand to a large content.
 
-The decoded content exceeds the caller's limit by at most one piece before the decoder stops. Truncated content and
-content with a wrong checksum raise an error.
-
-Content labelled gzip or zstd is taken as uncoded if it lacks the format's magic number and looks like XML or JSON.
+Decoders work in pieces and stop at the caller's limit. Truncated content and content with a wrong checksum raise an
+error. Content labelled gzip or zstd is taken as uncoded if it lacks the format's magic number and looks like XML or
+JSON.
 """
 
 import io
@@ -17,24 +16,24 @@ from feedproxy.http.coding.content_coding import GZIP_MAGIC, ZSTD_MAGIC, Unknown
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
-"""Maximum number of codings of one content. Servers use two at most, to compress the transfer of a gzip file."""
+"""Maximum number of codings of one content. Servers apply at most two, for example to a file that is already gzip."""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
-"""Maximum ratio of decoded to coded bytes, for content above 16 MB. A higher ratio indicates a decompression bomb.
+"""Maximum ratio of decoded to coded bytes, for decoded content above 16 MB.
 
-The most repetitive of 352 feeds has a ratio of 12.
+A higher ratio indicates a decompression bomb. The most repetitive of 352 feeds has a ratio of 12.
 """
 
 _PIECE = 4 * 1024
 """Number of input bytes for each call of a decoder.
 
-At the end of a gzip member, the decoder copies the rest of the input. With more input, a body of many empty members
+The decoder copies all input after the end of a gzip member. With more input for each call, a body of many empty members
 would take seconds.
 """
 
 _ONE_CALL_MAX = 256 * 1024
-"""Maximum size, in bytes, of the content of a gzip body that is decoded in one call."""
+"""Maximum size of the decoded content of a gzip body that is decoded in one call, in bytes."""
 
 _OUTPUT = 64 * 1024
 """Maximum output of one call of a decoder, in bytes."""
@@ -43,17 +42,20 @@ _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
 """Maximum window of zstd, in bytes. The content coding zstd permits at most 8 MB.  RFC 9659"""
 
 _ZSTD_EXPANSION = 32 * 1024
-"""Maximum number of output bytes for each input byte of a zstd block (RFC 8878, section 3.1.1.2.3)."""
+"""Maximum number of decoded bytes for each byte of a zstd block (RFC 8878, section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
-"""Maximum output of one call of a zstd decoder, in bytes. The size of the input enforces the maximum."""
+"""Maximum output of one call of a zstd decoder, in bytes.
+
+The decoder has no limit for its output. Each call therefore gets only as much input as can expand to this size.
+"""
 
 
 def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
-    """Return the content of a coded body. An empty body is returned unchanged for any `content_encoding`.
+    """Return the decoded content of a body. An empty body is returned unchanged.
 
-    `limit` is the maximum size of the content in bytes. Raises TooLarge above `limit`, UnknownCoding for an unknown
-    coding, and Undecodable for truncated, damaged or mislabelled content.
+    `limit` is the maximum size of the decoded content in bytes. Raises TooLarge above `limit`, UnknownCoding for an
+    unknown coding, and Undecodable for truncated, damaged or mislabelled content.
     """
     codings = layers(content_encoding)
     for coding in codings:
@@ -74,12 +76,15 @@ def decode(body: bytes, content_encoding: str | None, *, limit: int) -> bytes:
 
 
 def decoding_limit(length: int, limit: int) -> int:
-    """Return the maximum size of the content of `length` coded bytes, in bytes: at most `limit`."""
+    """Return the maximum size to which `length` coded bytes may be decoded, in bytes.
+
+    The result is `limit`, or less if a content of the size `limit` would indicate a decompression bomb.
+    """
     return min(limit, max(_ALWAYS_ACCEPTED, _EXPANSION * length))
 
 
 def _is_mislabelled(body: bytes, coding: str) -> bool:
-    """Return True if the body looks like text although Content-Encoding states a coding with a magic number."""
+    """Return True if a body lacks the magic number of the stated coding and looks like XML or JSON."""
     if coding == "gzip":
         return not body.startswith(GZIP_MAGIC) and _is_text(body)
     if coding == "zstd":
@@ -150,8 +155,7 @@ def _gunzip(body: bytes, limit: int) -> Generator[bytes]:
 
 
 def _inflate(body: bytes, limit: int) -> Generator[bytes]:
-    """Yield the content of zlib data, or of the bare deflate stream that some servers send (RFC 9110, section
-    8.4.1.2)."""
+    """Yield the content of zlib data, or of a bare deflate stream, which some servers send (RFC 9110, 8.4.1.2)."""
     is_zlib = len(body) > 1 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
     decoder, offset = zlib.decompressobj(wbits=15 if is_zlib else -15), 0
     while offset < len(body) and not decoder.eof:
@@ -191,7 +195,7 @@ def zstd_frames(
 ) -> Generator[bytes]:
     """Yield the content of consecutive zstd frames (RFC 8878, section 3).
 
-    Data after the last frame is dropped, or raises Undecodable if `strict` is true.
+    Data after the last frame is dropped. If `strict` is true, such data raises Undecodable.
     """
     decoder, offset, remaining = decompressor.decompressobj(), 0, limit
     while offset < len(body):

@@ -1,7 +1,7 @@
 """Compression dictionaries: earlier responses as dictionaries, and the content coding `dcz`.  RFC 9842
 
 A response offers itself as a dictionary with Use-As-Dictionary. A client that has stored the response sends the SHA-256
-of its content in Available-Dictionary, and `dcz` in Accept-Encoding. feedproxy then compresses a later response with
+of its content in Available-Dictionary, and `dcz` in Accept-Encoding. The server may then compress a later response with
 the dictionary. An invalid field counts as absent.
 """
 
@@ -22,7 +22,7 @@ RAW = "raw"
 """The only defined type of dictionaries: raw bytes (section 2.1.4)."""
 
 MAGIC = bytes.fromhex("5e 2a 4d 18 20 00 00 00")
-"""First bytes of a `dcz` stream, as a skippable Zstandard frame of 32 bytes (section 5)."""
+"""First bytes of a `dcz` stream: the start of a Zstandard frame that decoders skip (section 5)."""
 
 HASH_BYTES = 32
 HEADER_BYTES = len(MAGIC) + HASH_BYTES
@@ -32,7 +32,7 @@ ID_MAX = 1024
 
 WINDOW_MIN = 8 * 1024 * 1024
 WINDOW_MAX = 128 * 1024 * 1024
-"""Maximum window that every client must be able to decode with a large dictionary, in bytes (section 5)."""
+"""Upper limit, in bytes, of the window that every client must be able to decode with a large dictionary (section 5)."""
 
 LEVEL = 9
 """Compression level of Zstandard: the smallest result at about 5 ms for 250 KB of content.
@@ -42,7 +42,7 @@ for 250 KB.
 """
 
 _PATTERN_SIGNS = frozenset("*+?{}()\\")
-"""Characters with a special meaning in a URL pattern, without the colon."""
+"""Characters with a special meaning in a URL pattern, except the colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class UseAsDictionary:
     match: str
     """The URL pattern of the requests that may use the dictionary, relative to the URL of the response."""
     match_dest: tuple[str, ...] = ()
-    """Destinations of the requests that may use the dictionary, as browsers name them. Empty permits all
+    """Destinations of the requests that may use the dictionary, as browsers name them. Empty stands for all
     destinations."""
     id: str = ""
     type: str = RAW
@@ -119,9 +119,9 @@ def without_dictionary(request: Fields) -> Fields:
 
 
 def exact_pattern(path: str) -> str | None:
-    """Return a URL pattern that matches only this path and its query, or None if no pattern can express the path.
+    """Return a URL pattern that matches only this path with its query, or None if no pattern can express the path.
 
-    A pattern without a query matches any query.
+    A pattern from a path without a query matches any query.
     """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
@@ -131,8 +131,10 @@ def exact_pattern(path: str) -> str | None:
 
 
 def window_limit(dictionary_size: int) -> int:
-    """Return the largest window that a client must be able to decode with a dictionary of this size, in bytes (section
-    5)."""
+    """Return the largest window that a client must be able to decode with a dictionary of this size.
+
+    Both sizes are in bytes (section 5).
+    """
     return min(max(WINDOW_MIN, dictionary_size * 5 // 4), WINDOW_MAX)
 
 
@@ -161,7 +163,7 @@ def stream_dictionary_hash(body: bytes) -> bytes | None:
 
 
 def compress(content: bytes, dictionary: bytes, *, level: int) -> bytes:
-    """Return the content as a Zstandard stream that needs the dictionary, without the header of `dcz`."""
+    """Return the Zstandard stream of a content that is compressed with a dictionary, without the header of `dcz`."""
     parameters = zstandard.ZstdCompressionParameters.from_level(
         level,
         window_log=_window_log(len(content), len(dictionary)),
@@ -190,11 +192,9 @@ def _raw_dictionary(dictionary: bytes) -> zstandard.ZstdCompressionDict:
 
 
 def _window_log(size: int, dictionary_size: int) -> int:
-    """Return the binary logarithm of a window for the whole content.
+    """Return the binary logarithm of a window that covers the whole content, as far as `window_limit` permits.
 
     A client can use the dictionary only "until the size of the input exceeds the compression window" (section 5).
-    Zstandard writes content that fits into the window as one segment, with a window of the size of the content (RFC
-    8878, section 3.1.1.1.2).
     """
     limit = window_limit(dictionary_size)
     if size < limit:

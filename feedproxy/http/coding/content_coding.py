@@ -42,8 +42,8 @@ def is_exact(body: bytes, coding: str, content: bytes) -> bool:
     """Return True if every decoder gives this content for the coded bytes.
 
     `content` is the result of `bounded_decompression.decode`, which ignores data after the last gzip member or zstd
-    frame. Other decoders fail at such data. For zstd, the function returns False, because only a second decoding could
-    find the data.
+    frame. Other decoders may fail at such data. For zstd, the result is always False, because only another decoding
+    could find such data.
     """
     match coding:
         case "gzip":

@@ -1,8 +1,8 @@
 """Delta encoding: A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.  RFC 3229
 
-The only supported instance manipulation is `feed`: the entries that were added or changed since the base. The base is
-the version that the client has. Tags or a date in the client's conditional request identify the base. RFC 3229 defines
-only tags, but feed readers also send dates.
+The only supported instance manipulation is `feed`. It removes the entries that are already in the base. The base is the
+version that the client has, named by tags or by a date in the conditional request. RFC 3229 defines only tags, but feed
+readers also send dates.
 """
 
 import re
@@ -24,12 +24,13 @@ _TARGETED = re.compile(r"(?:.+-cache|surrogate)-control", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Bases:
-    """The versions that a client may have: identified by `tags`, or by `date` without tags."""
+    """The versions that a client may have: those with `tags`, or the version of `date` if there are no tags."""
 
     tags: tuple[EntityTag, ...] = ()
     """The tags in If-None-Match."""
     date: Instant | None = None
-    """The date in If-Modified-Since, or None. If-None-Match makes a date irrelevant (RFC 9110, section 13.1.3)."""
+    """The date in If-Modified-Since, or None. The date is ignored if the request has tags (RFC 9110, section
+    13.1.3)."""
 
 
 def requested_bases(request: Request) -> Bases | None:
@@ -53,16 +54,16 @@ def requested_bases(request: Request) -> Bases | None:
 
 @memoize_short()
 def accepts_feed(a_im: str) -> bool:
-    """Return True if the weight of `feed` is at least the weight of identity (section 10.5.3)."""
+    """Return True if A-IM gives the manipulation `feed` at least the weight of identity (section 10.5.3)."""
     weights = weights_in(a_im)
     return weights.get(FEED, 0.0) > 0 and weights[FEED] >= weights.get("identity", 0.0)
 
 
 def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
-    """Return the fields of a 226 from the fields of the 200. The ETag remains that of the current version.
+    """Return the fields of a 226, made from the fields of the 200. The ETag remains that of the current version.
 
-    `base` is the base's tag as the client sent it, or None if the client sent a date. Raises ValueError without an
-    ETag, which a 226 must have (section 10.4.1).
+    `base` is the base's tag as the client sent it, or None if the client sent a date. Raises ValueError if the fields
+    have no ETag, which a 226 must have (section 10.4.1).
     """
     if "etag" not in fields:
         raise ValueError("a 226 requires the ETag of the current version")
@@ -75,9 +76,9 @@ def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
 
 
 def _with_no_store(fields: Fields) -> Fields:
-    """Return the fields with directives for caches without support for 226 (section 10.8.2).
+    """Return the fields with directives that prevent caches without support for 226 from storing it (section 10.8.2).
 
-    A cache with support for 226 ignores `no-store` beside `im`. Other caches obey `no-store`. After an origin's
+    A cache with support for 226 ignores `no-store` if `im` is present. Other caches obey `no-store`. If the origin sent
     `no-store`, `im` is not added, because all caches must obey.
     """
     # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).

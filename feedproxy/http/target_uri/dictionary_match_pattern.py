@@ -1,6 +1,6 @@
 """Patterns of the URL Pattern Standard, as in `match` of Use-As-Dictionary.  RFC 9842, section 2.1.1
 
-Supported in path and query are literal characters, `*`, a backslash, and literals in braces. A pattern with any other
+In path and query, literal characters, `*`, a backslash, and literals in braces are supported. A pattern with any other
 syntax matches no URL.
 """
 
@@ -11,7 +11,7 @@ from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_short
 
 type _Parts = tuple[str, ...]
-"""The literal texts of a pattern, in order, with a wildcard between neighbours."""
+"""The literal texts of a pattern, in order. A wildcard stands between two neighbours."""
 
 _TOKEN = re.compile(
     r"(?P<escaped>\\[!-~])|\{(?P<group>(?:\\[!-~]|[^\\{}*():?#+\x00-\x20\x7f])*)\}|(?P<any>\*)|(?P<sign>[^\\{}():?#+*])",
@@ -45,7 +45,7 @@ def covers(pattern: str, base: str, target: str) -> bool:
 def _parse(pattern: str) -> tuple[_Parts | None, _Parts | None] | None:
     """Return the parts of a pattern's path and query, or None if the pattern has unsupported syntax.
 
-    A path or query that the pattern lacks is None.
+    The parts of a missing path or query are None.
     """
     if not pattern:
         return None
@@ -84,7 +84,7 @@ def _is_modifier(pattern: str, at: int) -> bool:
 
 
 def matches_glob(parts: Sequence[str], text: str) -> bool:
-    """Return True if a text consists of these literals in order, with any text between neighbours."""
+    """Return True if a text consists of these literals in order, with any text between two neighbours."""
     if len(parts) == 1:
         return text == parts[0]
     first, *middle, last = parts

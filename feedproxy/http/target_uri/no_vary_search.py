@@ -15,15 +15,15 @@ QUERY_MAX = 4096
 """Maximum length of a query that is compared, in characters. A longer query is equivalent only to itself."""
 
 PARAMETERS_MAX = 128
-"""Maximum number of parameters in a query that is compared, and of names in a field."""
+"""Maximum number of parameters in a compared query, and maximum number of names in a field."""
 
 COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),
     *("fbclid", "gclid", "mc_cid", "mc_eid", "null"),
 )
-"""Names of common query parameters.
+"""Names of common query parameters. No-Vary-Search lists those that match a pattern with a wildcard.
 
-No-Vary-Search has no wildcards. In place of a pattern with a wildcard, it lists the names here that match the pattern.
+The field itself has no wildcards.
 """
 
 type _Pairs = list[tuple[str, str]]
@@ -31,10 +31,10 @@ type _Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class QueryVariance:
-    """The parameters of a query that identify a resource, and the significance of their order."""
+    """The rule which parameters of a query identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()
-    """Names of the parameters that are ignored. If `all_but` is true, all parameters except these are ignored."""
+    """Names of the ignored parameters. If `all_but` is true, all other parameters are ignored instead."""
     all_but: bool = False
     key_order: bool = True
 
@@ -64,7 +64,7 @@ DEFAULT = QueryVariance()
 
 @memoize_short(entries=1024)
 def parse_no_vary_search(value: str) -> QueryVariance:
-    """Return the variance in No-Vary-Search. For an invalid value, the whole query counts."""
+    """Return the variance that No-Vary-Search states. If the value is invalid, the whole query counts."""
     members = parse_dictionary(value)
     if members is None:
         return DEFAULT
@@ -117,7 +117,10 @@ def without_parameters(target: str, patterns: tuple[str, ...]) -> str:
 
 
 def no_vary_search(patterns: tuple[str, ...]) -> str:
-    """Return a value of No-Vary-Search for the parameters of these patterns, or an empty text without a name."""
+    """Return a value of No-Vary-Search for the parameters of these patterns.
+
+    The value is empty if the patterns give no parameter name.
+    """
     exact = [pattern for pattern in patterns if "*" not in pattern]
     names = dict.fromkeys([*exact, *(name for name in COMMON_NAMES if _is_ignored(name, patterns))])
     members = " ".join(string_text(quote(name, safe="")) for name in names)

@@ -16,7 +16,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 INTERPRETATIONS_MAX = 96
-"""Maximum number of interpretations of one target that are compared with rules. Real addresses have a few."""
+"""Maximum number of interpretations of one target that are compared with rules."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
 """Pattern of paths that none of INTERPRETERS changes."""
@@ -42,7 +42,7 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 def _decode(path: str) -> str:
     """Return the path with all visible ASCII decoded, including `%2F` and `%25`.
 
-    Some servers behind a proxy decode so, although RFC 3986, section 6.2.2.2, permits decoding only for unreserved
+    Some servers decode in this way, although RFC 3986, section 6.2.2.2, permits decoding only for unreserved
     characters.
     """
     return _VISIBLE.sub(lambda match: chr(int(match[1], 16)), path)
@@ -139,7 +139,7 @@ def interpretations(target: str) -> tuple[str, ...]:
 
 
 def _queries(query: str) -> tuple[str, ...]:
-    """Return the texts as which servers may read a query: unchanged, decoded once, decoded repeatedly, or parsed by
+    """Return the forms in which servers may read a query: unchanged, decoded once, decoded repeatedly, or parsed by
     PHP."""
     if _PLAIN_QUERY.fullmatch(query):
         return (query,)
@@ -149,10 +149,7 @@ def _queries(query: str) -> tuple[str, ...]:
 
 
 def as_php(query: str) -> str:
-    """Return a query as PHP reads it, without surrounding spaces: `a.b[]=+x` becomes `a_b=x`.
-
-    A name ends at NUL. Express parses some of the same forms.
-    """
+    """Return a query as PHP reads it, without surrounding spaces: `a.b[]=+x` becomes `a_b=x`."""
     read = []
     for pair in re.split("[&;]", query):
         name, equals, value = (_SPACES.sub(" ", part.partition("%00")[0]).strip(" ") for part in pair.partition("="))

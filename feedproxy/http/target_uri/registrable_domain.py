@@ -1,4 +1,4 @@
-"""Registrable domains: the site of a host, by the list of public suffixes."""
+"""Registrable domains: the site to which a host belongs, by the list of public suffixes."""
 
 import re
 from functools import cache, lru_cache
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 SUFFIX_LABELS = 8
-"""Maximum number of labels, from the right, that are compared with public suffixes. Suffixes have at most five."""
+"""Maximum number of labels of a host, from the right, that are compared with public suffixes."""
 PRIVATE_SUFFIXES = frozenset(
     {"example", "internal", "local", "localhost", "test", "home", "lan", "corp", "intranet", "private"}
 )
@@ -52,7 +52,7 @@ def has_known_suffix(host: str) -> bool:
 
 
 def has_private_suffix(host: str) -> bool:
-    """Return True if a name in lower case is below a suffix for private use, outside the public DNS."""
+    """Return True if a name in lower case is below a suffix for private use, which the public DNS does not have."""
     _, dot, suffix = host.rpartition(".")
     return (bool(dot) and suffix in PRIVATE_SUFFIXES) or _is_residential(host)
 

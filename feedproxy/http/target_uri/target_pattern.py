@@ -59,7 +59,7 @@ class TargetPattern:
 def _split(text: str) -> tuple[str, str, str | None]:
     """Return the scheme, the authority, and the text after the first slash of a pattern.
 
-    The scheme is `*` for a pattern without a scheme. The text is None without a slash.
+    The scheme is `*` if the pattern has no scheme. The text is None if the pattern has no slash.
     """
     match = _SCHEME.fullmatch(text)
     scheme, remainder = (match[1].lower(), match[2]) if match else ("*", text)
@@ -73,7 +73,8 @@ _LOOPBACK = (
 
 
 def _aliases(host: str) -> str:
-    """Return a regular expression for all names of the machine with this host, without a port."""
+    """Return a regular expression, without a port, for all host names that always lead to the same machine as
+    `host`."""
     bare = re.sub(r":\d+$", "", host)
     if re.fullmatch(_LOOPBACK, bare.replace("\\", "")):
         return _LOOPBACK
@@ -157,7 +158,7 @@ def _host_expression(scheme: str, authority: str) -> str:
 
 
 def compile_glob(glob: str) -> re.Pattern[str]:
-    """Return the regular expression of an operator's glob for whole addresses. `*` matches any text."""
+    """Return the regular expression of a glob that an operator writes for whole addresses. `*` matches any text."""
     return re.compile(_glob_expression(glob, ".*"), re.DOTALL)
 
 

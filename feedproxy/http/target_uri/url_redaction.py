@@ -26,12 +26,12 @@ _SECRET_NAME = re.compile(
     r"|private|invit|magic|nonce|csrf|xsrf|e?mail\Z"
     r"|\A(?:pw|pk|sid|code|t|k|h|hash|md5|sha1|digest|access|otp|pin|rss|guid|uuid|sso|login|member|subscriber|uid)\Z"
 )
-"""Pattern for names of secret parameters, in lower case and without word separators."""
+"""Pattern of names of secret parameters, in lower case and without word separators."""
 
 _PARTLY_SECRET = frozenset({"rss", "guid", "uuid", "login", "member", "subscriber", "uid", "t", "h", "pin"})
-"""Names of parameters with public or secret values. Short numbers and words count as public.
+"""Names of parameters with values that may be public or secret, such as `t`, a topic number in forums.
 
-An example is `t`, which forums use for topic numbers.
+Short numbers and words count as public.
 """
 
 _PUBLIC_PARAMETERS = frozenset({"channel_id", "playlist_id", "list"})
@@ -60,8 +60,8 @@ PUBLIC_IDENTIFIERS = (
 )
 """Prefixes of addresses, after the scheme, below which public feeds have random names.
 
-Random names look like tokens: without an entry here, such addresses are redacted and left out of public lists. An entry
-must be removed when its service uses such addresses for private feeds.
+Without an entry, such addresses look secret: they are redacted and left out of public lists. An entry must be removed
+when its service begins to use such addresses for private feeds.
 """
 
 _PUBLIC_IDENTIFIER = re.compile(
@@ -72,9 +72,9 @@ _SLASH = r"(?:/|%(?:25)*2f)"
 _OWN_SECRET = re.compile(
     rf"(?i)({_SLASH}(?:push{_SLASH}(?:websub|rsscloud|cnws)|-{_SLASH}with){_SLASH})((?:(?!%(?:25)*2f)[^/?#&\s])++)"
 )
-"""Pattern of tokens in this proxy's own secret addresses: callbacks for hubs and clouds, and tokens of users.
+"""Pattern of the paths with tokens in this proxy's own secret addresses, of callbacks and of users.
 
-The path reveals these tokens, because a random token may look like words.
+A token is recognised by its path, because a random token may look like words.
 """
 
 _PRIVATE_PATH = re.compile(
@@ -85,7 +85,10 @@ _PRIVATE_PATH = re.compile(
 _RUN = re.compile(r"[0-9A-Za-z_~-]++")
 _PIECE = re.compile(r"[0-9A-Za-z]+")
 _SWITCH = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Z])(?=[0-9])|(?<=[A-Z]{2})(?=[a-z])")
-"""Pattern of the positions between small letters, capital letters and digits, except after an initial capital."""
+"""Pattern of the positions between small letters, capital letters and digits.
+
+The position after the capital letter at the beginning of a word is not matched.
+"""
 
 _DATE = re.compile(r"\d{4}-?\d\d-?\d\dT?\d{0,6}Z?")
 _UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -98,11 +101,11 @@ _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jv
 """Pattern of letter sequences that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""Maximum length of a run that is examined, in characters. A longer run counts as random."""
+"""Maximum length of a run of characters that is examined, in characters. A longer run counts as random."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")
-"""Pattern of characters that occur in every address with parameters, user information or an ambiguous host."""
+"""Pattern of characters. An address without any of them has no parameters, user information or ambiguous host."""
 
 _PLAIN = re.compile(r"https?://[a-z0-9.:-]+/[!$&-;=A-Z_a-z~]*")
 """Pattern of an address without query, user information, brackets and fragment.
@@ -122,7 +125,8 @@ _USERINFO = re.compile(r"(?i)\A.*(?:@|%40)", re.DOTALL)
 def is_random(run: str) -> bool:
     """Return True if letters and digits look like a random token and not like a word, title, date or number.
 
-    The measure is how often small letters, capital letters and digits alternate between hyphens and underscores.
+    In a random token, small letters, capital letters and digits alternate often. Hyphens and underscores separate the
+    parts in which alternations are counted.
     """
     if len(run) < 6:
         return False
