@@ -37,7 +37,7 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 INVALIDATION_BATCH = 64
-"""Number of purged targets that are announced to downstream caches before other tasks run, in about 0.5 ms."""
+"""Number of purged targets that are announced to downstream caches at a time, before other tasks run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RefreshReport:
 
 @dataclass(frozen=True, slots=True)
 class FeedAudience:
-    """The readers of one feed at the instant `now`."""
+    """The readers of one feed, as the refresh schedule counts them at the instant `now`."""
 
     target: str
     now: Instant
@@ -65,7 +65,7 @@ class FeedAudience:
     demand: Demand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers that requested the feed in the last `window` seconds without regular polls."""
+        """Return the number of readers without regular polls that requested the feed in the last `window` seconds."""
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
         if rhythms.count_sampled(self.target) < READERS_MAX:
@@ -132,16 +132,16 @@ class CacheAdmin:
         return len(self._coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target of a normalised address: of a target itself or of its public address.
+        """Return the target that belongs to a normalised address. The address is a target or a public address.
 
         Query parameters that the target's rule ignores are removed.
         """
         return without_ignored_query(to_upstream(address, self._settings_for(address)), self._settings_for)
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
-        """Return a predicate for targets that match a glob, directly or by their public address.
+        """Return a predicate that tests whether a target, or its public address, matches a glob.
 
-        The key of a private copy matches if its target does.
+        The key of a private copy matches if its target matches.
         """
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
@@ -179,8 +179,10 @@ class CacheAdmin:
         return None
 
     async def refresh(self, target: str) -> RefreshReport:
-        """Refresh a target and return the result. During a minimum interval, the outcome is `later`, and nothing is
-        fetched."""
+        """Refresh a target and return the result.
+
+        If the target's minimum interval has not passed, nothing is fetched, and the outcome is `later`.
+        """
         target = self.to_upstream_url(target)
         stored_keys = [key for key in self._keys_for(target) if self._store.holds(key)] if "#" not in target else []
         if stored_keys and not self._store.holds(target):
@@ -230,10 +232,10 @@ class CacheAdmin:
             self.scheduler.reschedule(target)
 
     async def apply_push(self, target: str, body: bytes, media_type: str | None) -> str:
-        """Store pushed content as if fetched. Return the reason for a refusal, or an empty string.
+        """Store pushed content like fetched content. Return the reason for a refusal, or an empty string.
 
-        `body` has no content coding. Accepted content is on disk when the call returns, because the publisher sends it
-        only once. pushed_content.py checks the content.
+        `body` has no content coding. Accepted content is on disk when the call returns, because the publisher does not
+        send it again. pushed_content.py checks the content.
         """
         resource, now, settings = self._store.get_latest(target), self._clock.now(), self._settings_for(target)
         copy = default_copy(resource) if resource is not None else None
@@ -263,7 +265,7 @@ class CacheAdmin:
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
         """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets.
 
-        Results of refreshes in progress are then not stored.
+        Refreshes in progress do not store their results.
         """
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
@@ -289,8 +291,8 @@ class CacheAdmin:
     def _stored_forms(self, address: str) -> Sequence[str]:
         """Return the keys under which a response for an address may be stored.
 
-        The keys are the target without ignored query parameters, the full target, and both with the names of
-        credentials. The full target has responses from before the rule had `ignore_query`.
+        The keys are the target with and without ignored query parameters, each with and without the name of a
+        credential. The target with these parameters may have responses from before the rule had `ignore_query`.
         """
         forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self._settings_for(address))))
         return (*forms, *(key for form in forms if "#" not in form for key in self._keys_for(form)))
@@ -305,7 +307,7 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Discard the refreshes in progress of a target that a peer has purged. An empty string means all targets."""
+        """Discard the refreshes in progress of a target that a peer has purged. An empty `target` means all targets."""
         self._coordinator.discard(partial(eq, target)) if target else self._coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
@@ -322,7 +324,7 @@ class CacheAdmin:
     async def recheck_size(self, key: str) -> None:
         """Forget that the content under `key` exceeds `buffer_max`.
 
-        The proxy then fetches the content at the next request instead of streaming it.
+        The next request is then fetched, not streamed.
         """
         resource = self._store.get_latest(key)
         if resource is None or not resource.oversized:
@@ -346,9 +348,10 @@ class CacheAdmin:
             await self._invalidate_groups(uri.origin_of(request.target), groups)
 
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
-        """Invalidate an origin's stored responses in these groups.
+        """Invalidate the stored responses of an origin that belong to one of these groups.
 
-        Other groups of an invalidated response stay valid (RFC 9875, section 2.2.1).
+        An invalidated response may belong to further groups. Their other responses stay valid (RFC 9875, section
+        2.2.1).
         """
 
         def belongs(stored: StoredResponse) -> bool:
@@ -417,7 +420,7 @@ class CacheAdmin:
         self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
-        """Return the earliest instant of a useful refresh of a feed, or None if no such instant is known.
+        """Return the earliest instant at which a refresh of a feed may be useful, or None if the instant is unknown.
 
         A refresh is useful shortly before the expected poll of a reader (refresh/policy/polling_price.py).
         """
@@ -443,7 +446,7 @@ class CacheAdmin:
         )
 
     def _lane_of(self, target: str) -> str:
-        """Return the scheduler's lane for a target: its site. Refreshes in one lane are spaced.
+        """Return the lane in which the scheduler spaces the refreshes of a target: its site.
 
         Feeds of the upstream need no spacing, so each has its own lane.
         """

@@ -13,9 +13,9 @@ from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 UNSTORED_TARGETS_MAX = 4096
-"""Maximum number of targets without a stored response with remembered Vary fields.
+"""Maximum number of targets for which the Vary of unstored responses is remembered.
 
-For a forgotten target, the next request is sent twice.
+After the Vary of a target is forgotten, its next request is sent twice.
 """
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -80,11 +80,11 @@ class ContextBuilder:
         )
 
     def unstored_varying_names(self, target: str) -> frozenset[str]:
-        """Return the Vary fields of the target's earlier responses that were not stored."""
+        """Return the names in Vary of the target's earlier responses that were not stored."""
         return self._unstored_names.get(target) or _NO_NAMES if len(self._unstored_names) else _NO_NAMES
 
     def remember_varying_names(self, target: str, names: frozenset[str]) -> None:
-        """Forward these fields of clients in further requests for the target."""
+        """Remember to forward these fields of clients in further requests for the target."""
         self._unstored_names.put(target, self.unstored_varying_names(target) | names)
 
     def count_reader(self, target: str, request: Request, client: ClientContext) -> None:

@@ -29,8 +29,8 @@ def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings
 def preflight_response(request: Request, settings: Settings) -> Response | None:
     """Return the response to a CORS preflight for a stored feed, or None for another request.
 
-    If-None-Match or A-IM in a cross-origin request causes a preflight. A preflight for Authorization is forwarded to
-    the origin.
+    A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers a preflight
+    for Authorization.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

@@ -31,13 +31,16 @@ TARGETS_MAX = 8
 """Maximum number of recorded targets per path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
-"""Request fields that Vary may list although every client gets the same feed. The proxy itself obeys them."""
+"""Request fields that Vary may list although every client gets the same feed.
+
+The proxy itself chooses the content coding and the dictionary for each client.
+"""
 
 
 def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) -> str:
     """Return the target without the query parameters that its rule ignores (`ignore_query`).
 
-    The target is unchanged if the rules give the shorter target other readers or another privacy.
+    The target is unchanged if the rules give the shortened target other readers or another privacy.
     """
     if "?" not in target or not (ignored := settings_for(target).ignore_query):
         return target
@@ -55,7 +58,8 @@ class EquivalentTargets:
         self._targets: LRU[str, tuple[str, ...]] = LRU(entries_max=PATHS_MAX)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the equivalent stored target, or the unchanged request without one."""
+        """Return the request with the equivalent stored target, or the unchanged request if no such target is
+        stored."""
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)
@@ -73,14 +77,14 @@ class EquivalentTargets:
             self._targets.put(path, (stored.target, *others)[:TARGETS_MAX])
 
     def recorded_equivalents(self, target: str) -> list[str]:
-        """Return the recorded targets with a stored response that also answers requests for a target."""
+        """Return the recorded targets with a stored response that also answers requests for `target`."""
         others = self._targets.get(target.partition("?")[0]) or ()
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return a recorded equivalent target with a response that may answer now, or else `target`.
+        """Return a recorded equivalent target with a stored response that needs no validation, or else `target`.
 
-        A response that needs validation is left out, because the new response may have another No-Vary-Search.
+        A response that needs validation may get another No-Vary-Search.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):
@@ -108,7 +112,7 @@ class EquivalentTargets:
 
 
 def _are_equivalent(target: str, other: str, resource: Resource | None) -> bool:
-    """Return True if No-Vary-Search of the response for `other` makes the two targets equivalent."""
+    """Return True if the No-Vary-Search of the response for `other` makes the two targets equivalent."""
     if resource is None or not resource.variants:
         return False
     value = resource.variants[-1].fields.combined("no-vary-search") or ""
@@ -130,7 +134,8 @@ def _is_shared(stored: StoredResponse) -> bool:
 
 
 def with_ignored_query(response: ProxyResponse | PassThrough, settings: Settings) -> ProxyResponse | PassThrough:
-    """Return the response with a No-Vary-Search for `ignore_query`, unless the origin sent No-Vary-Search."""
+    """Return the response with a No-Vary-Search for the option `ignore_query`, unless the origin sent
+    No-Vary-Search."""
     if not settings.ignore_query or not isinstance(response, ProxyResponse) or response.stored is None:
         return response
     if "no-vary-search" in response.response.fields or has_secret(response.stored.target):

@@ -55,7 +55,10 @@ class ErrorResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return a 503 for a target that may not be fetched until the instant `until`, and has no usable copy."""
+        """Return a 503 response for a target without a usable copy that may not be fetched.
+
+        Retry-After ends at the instant `until`.
+        """
         seconds = max(1, round(until - self._clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)

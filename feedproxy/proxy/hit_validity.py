@@ -1,8 +1,7 @@
 """The instant until which the decision to answer with a stored response cannot change.
 
-feed_freshness.py and cache/reuse_decision.py make this decision. It can change at the end of the
-lifetime, of the permission to serve stale, of a push lease, and of a skipped period. It can also change at an instant
-that follows from the limits of the request. If such an instant is uncertain, the result is the current instant.
+The decision can change at the end of the lifetime, of a permission to serve stale, of a push lease or of a skipped
+period, and at the limits of the request. If such an instant is uncertain, the result is the current instant.
 """
 
 from feedproxy.cache.freshness import Freshness, Source
@@ -13,7 +12,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 INSTANT_MARGIN = 1e-6
-"""Seconds that are subtracted from an instant of change."""
+"""Seconds by which the result lies before the instant of a change."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
@@ -26,7 +25,7 @@ def decision_valid_until(
     freshness: Freshness,
     now: Instant,
 ) -> Instant:
-    """Return the last instant at which the decision to use the response is certainly the same as at `now`.
+    """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
 
     The result is at least `now`. `freshness` is the freshness at `now`, and permits the use of the response.
     """

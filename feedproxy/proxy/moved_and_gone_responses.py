@@ -16,13 +16,13 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Maximum number of remembered targets without a feed. The oldest is removed first."""
+"""Maximum number of remembered targets at which no feed was found. The oldest is removed first."""
 
 
 class RelocationResponses:
     """Builder of the responses for moved and ended feeds.
 
-    A move to an address without a feed is in doubt.
+    The builder remembers new addresses at which no feed was found. A move to such an address is in doubt.
     """
 
     def __init__(self, store: Store, errors: ErrorResponses) -> None:
@@ -31,27 +31,29 @@ class RelocationResponses:
         self._dead_targets: LRU[str, Resource] = LRU(entries_max=DEAD_TARGETS_MAX)
 
     def before_fetch(self, context: RequestContext, now: Instant) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end, before the origin is asked.
+        """Return the response that announces a feed's move or end without a request to the origin.
 
-        Return None without a move or end, for a move in doubt, and if the move or end is due to be rechecked.
+        Return None if the feed has neither moved nor ended, if the move is in doubt, or if the origin must be asked
+        again.
         """
         return self._find(context, context.resource, now, None)
 
     def after_fetch(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end, after the origin was asked or may not be asked.
+        """Return the response that announces a feed's move or end, after the origin was asked or if it may not be
+        asked.
 
-        Return None without a move or end, and for a move in doubt.
+        Return None if the feed has neither moved nor ended, or if the move is in doubt.
         """
         return self._find(context, resource, now, status)
 
     def as_last_resort(
         self, context: RequestContext, resource: Resource | None, now: Instant, status: CacheStatus
     ) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end if no stored response exists, or None.
+        """Return the response that announces a feed's move or end if no stored response can be sent.
 
-        A move in doubt is also announced.
+        A move in doubt is announced, too. Return None if the feed has neither moved nor ended.
         """
         return self._find(context, resource, now, status, allow_doubt=True)
 
@@ -98,7 +100,7 @@ class RelocationResponses:
     def _relocation_response(self, context: RequestContext, location: str, status: CacheStatus) -> ProxyResponse:
         """Return the response that announces a move to `location`: a 301, or an XML redirect document.
 
-        The document is for moves by a rule (`moved_to`) with `announce_as: xml`.
+        The document is sent if the move comes from a rule (`moved_to`) and `announce_as` is `xml`.
         """
         settings = context.settings
         if settings.moved_to and settings.announce_as == "xml":
@@ -118,8 +120,8 @@ class RelocationResponses:
     def _gone_response(self, context: RequestContext, status: CacheStatus, *, believed: bool) -> ProxyResponse:
         """Return the response that announces the end of a feed: a 410, or an XML document.
 
-        The document is for ends by a rule (`gone`) with `announce_as: xml`. `believed` is true if the end is confirmed,
-        and the origin is not asked again. Caches may store only a believed 410.
+        The document is sent if the end comes from a rule (`gone`) and `announce_as` is `xml`. `believed` is true if the
+        end is confirmed and the origin is not asked again. Caches may store only a believed 410.
         """
         settings = context.settings
         if settings.gone and settings.announce_as == "xml":

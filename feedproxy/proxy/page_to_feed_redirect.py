@@ -1,6 +1,6 @@
 """Redirects from a page to its feed, for gateway clients that prefer feeds (feed/autodiscovery.py).
 
-The redirect leads to the first feed to which the stored page links. Its Link fields list all feeds of the page.
+The redirect leads to the first feed to which the page links. Its Link fields list all feeds to which the page links.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ class Autodiscovery:
         self._observer = observer
         self._in_progress: SingleFlight[int, tuple[DiscoveredFeed, ...]] = SingleFlight()
         self._cache: LRU[int, tuple[bytes, tuple[DiscoveredFeed, ...]]] = LRU(limits.pages)
-        """The bytes of each page and its feeds, keyed by the `id()` of the bytes.
+        """The bytes of each page and the feeds to which it links, keyed by the `id()` of the bytes.
 
-        An entry refers to the bytes, so that their `id()` stays unique.
+        The cache keeps the bytes, because Python could reuse the `id()` of freed bytes.
         """
 
     async def redirect_to_feed(
@@ -125,8 +125,10 @@ def _redirect(fields: Fields, client: ClientContext, feeds: tuple[DiscoveredFeed
 
 
 def _link(address: str, feed: DiscoveredFeed) -> str:
-    """Return the value of a Link field for a feed (RFC 8288, section 3). Only a title of printable ASCII is
-    included."""
+    """Return the value of a Link field for a feed (RFC 8288, section 3).
+
+    A title is left out if it has other characters than printable ASCII.
+    """
     link = f'<{address}>; rel="alternate"'
     if feed.type:
         link += f'; type="{feed.type}"'

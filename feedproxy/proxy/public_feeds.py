@@ -22,7 +22,7 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 def has_enough_readers(readers: Readers, settings: Settings) -> bool:
     """Return True if a feed has at least `list_readers_min` distinct readers, and at least one.
 
-    The address of a feed with fewer readers may be a secret.
+    The address of a feed with fewer readers may be a secret of these readers.
     """
     return count_distinct(readers) >= max(1, settings.list_readers_min)
 
@@ -30,8 +30,8 @@ def has_enough_readers(readers: Readers, settings: Settings) -> bool:
 def is_public(settings: Settings, resource: Resource | None) -> bool:
     """Return True if every client may get a feed, by the rules and the stored responses.
 
-    A feed is not public if it is marked private, requires a login, or was only fetched with credentials. Nor is it
-    public if its origin refuses the requests, or sends Cache-Control with private or no-store.
+    The result is False if a feed is marked private, requires a login, or was only fetched with credentials. It is also
+    False if the origin refuses the requests, or sends Cache-Control with private or no-store.
     """
     if settings.private or settings.readers:
         return False

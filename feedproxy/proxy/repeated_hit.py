@@ -1,9 +1,8 @@
 """Repetition of a hit without the whole request pipeline.
 
-While the stored resource and the settings are unchanged, a repeatable hit depends on time alone: its age and freshness
-grow, and its use may become forbidden. `reusable_hit` checks the dependence. `recompute_hit` computes age, freshness
-and permission again. `advance_hit` adds only the elapsed seconds, in a thirtieth of the time, until the instant at
-which the permission may change (hit_validity.py).
+A hit is repeatable if its response depends on time alone while the stored resource and the settings are unchanged
+(`reusable_hit`). `recompute_hit` computes the age, the freshness and the permission to use the response again. Until
+the permission may change (hit_validity.py), `advance_hit` only adds the elapsed seconds, in a thirtieth of the time.
 """
 
 import struct
@@ -29,7 +28,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
-"""Names of request fields that make a response special to one request."""
+"""Names of request fields that make a response specific to one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,9 @@ _PACKED = struct.Struct("<ddd")
 
 
 class HitState:
-    """The age, freshness and fields of a hit from the instant `computed_at` until `unchanged_until()`.
+    """The age, freshness and fields of a hit, from the instant `computed_at` until `unchanged_until()`.
 
-    `lifetime` and `expires` are those of the freshness. `packed` contains three numbers in half the memory of Python
+    `lifetime` and `expires` are those of the freshness. `packed` contains three numbers, in less memory than Python
     objects: the instant until which only the age changes, the age on receipt in seconds, and the instant of receipt.
     """
 
@@ -107,7 +106,7 @@ class HitState:
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
-        """Change the state to the instant `now`. Return False if more than the age may have changed."""
+        """Change the state to that of the instant `now`. Return False if more than the age may have changed."""
         valid_until, initial_age, response_time = _PACKED.unpack(self.packed)
         if not self.computed_at <= now <= valid_until:
             return False
@@ -116,7 +115,7 @@ class HitState:
         return True
 
     def unchanged_until(self) -> Instant:
-        """Return the last instant at which the fields have the same whole seconds and the decision is the same."""
+        """Return the last instant at which the fields and the decision of the hit stay the same."""
         now, age, expires, allowance = self.computed_at, self.exact_age, self.expires, self.terms.allowance
         ttl = self.lifetime - age
         until = now + 1 - age % 1.0 - INSTANT_MARGIN
@@ -137,7 +136,7 @@ class HitState:
 
     @property
     def age(self) -> int:
-        """Return the value of Age, in whole seconds."""
+        """Return the value of the field Age, in whole seconds."""
         return int(self.exact_age)
 
     @property
@@ -222,9 +221,9 @@ def _intern_names(names: frozenset[str]) -> frozenset[str]:
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return True if the request's conditions do not depend on the current time.
+    """Return True if the result of the request's conditions does not depend on the current time.
 
-    They depend on it if their date is in the future.
+    A condition with a date in the future depends on the current time.
     """
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
@@ -261,7 +260,7 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
 
 
 def advance_hit(state: HitState, now: Instant) -> bool:
-    """Change the state to the instant `now`, and return True.
+    """Change the state to that of the instant `now`, and return True.
 
     Return False if the pipeline's decision may have changed. The state is then invalid.
     """

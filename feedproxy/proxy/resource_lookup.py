@@ -1,4 +1,4 @@
-"""Lookup of stored resources, with correction of stored instants that lie in the future after the clock is set back."""
+"""Lookup of stored resources. After the clock was set back, stored instants in the future are corrected."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from feedproxy.store.resource import Resource, correct_future_instants
 
 
 class ResourceLookup:
-    """Lookup of stored resources. Instants in the future are corrected in the store."""
+    """Lookup of stored resources, with correction of stored instants in the future."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -16,11 +16,11 @@ class ResourceLookup:
         self._corrections: set[asyncio.Task[None]] = set()
 
     def get(self, target: str) -> Resource | None:
-        """Return the stored resource, or None. The call counts as a use."""
+        """Return the stored resource, or None. The call counts as a use of the resource."""
         return self._correct_future_instants(self._store.get(target))
 
     def peek(self, target: str) -> Resource | None:
-        """Return the stored resource, or None. The call does not count as a use."""
+        """Return the stored resource, or None. The call does not count as a use of the resource."""
         return self._correct_future_instants(self._store.peek(target))
 
     def _correct_future_instants(self, resource: Resource | None) -> Resource | None:

@@ -21,7 +21,7 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 """Fields with digests of the origin's bytes, removed from changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""Maximum size of content that is decoded in the event loop, in bytes, about 10 ms. Larger content stays coded."""
+"""Maximum size of content that the event loop decodes, in bytes. Larger content is sent in its stored coding."""
 
 FIELDS_IN_304 = frozenset(
     # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.
@@ -67,9 +67,10 @@ def build_response(
 ) -> Response:
     """Return the response to a request from a stored response.
 
-    `surrogate_key` is a value of Surrogate-Key for a CDN, or None. With `state_freshness`, max-age states the longer
-    time that the feed's schedule permits. Both are for reverse mode. `earlier_versions` is the period in which the
-    target had other content.
+    * `decoded_max` is the maximum size of decoded content in bytes.
+    * `state_freshness` is true if max-age states the longer time that the feed's schedule permits (in reverse mode).
+    * `surrogate_key` is a value of Surrogate-Key for a CDN, or None (in reverse mode).
+    * `earlier_versions` is the period in which the target had other content, or None.
     """
     selected = _select_representation(stored, request, decoded_max)
     fields = selected.fields
@@ -159,10 +160,10 @@ def _with_freshness_fields(
     over_origin: bool,
     surrogate_key: str | None,
 ) -> Fields:
-    """Return the fields with those that state the remaining time of use.
+    """Return the fields with max-age for the time in which the response may still be used.
 
-    max-age states a lifetime from the feed's schedule. With `over_origin`, max-age also states the time beyond the
-    origin's lifetime that the schedule permits. With `surrogate_key`, feeds also get CDN-Cache-Control and
+    max-age is set if the lifetime comes from the feed's schedule. If `over_origin` is true, max-age is also set if the
+    schedule permits a longer use than the origin. If `surrogate_key` is given, feeds also get CDN-Cache-Control and
     Surrogate-Key.
     """
     lifetime, expires, allowance, age = freshness.lifetime, freshness.expires, freshness.allowance, freshness.age
@@ -193,13 +194,13 @@ def _forbids_reuse(fields: Fields) -> bool:
 
 
 def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> str:
-    """Return the max-age directive that this proxy states for a response at an age of `age` seconds."""
+    """Return the max-age directive of this proxy for a response with an age of `age` seconds."""
     # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
     return f"max-age={int(age) + remaining_lifetime(lifetime, expires, allowance, age)}"
 
 
 def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
-    """Return the whole seconds for which a response may still be used at an age of `age` seconds, or 0."""
+    """Return the whole seconds for which a response with an age of `age` seconds may still be used, or 0."""
     now = expires - (lifetime - age)
     until = expires if allowance is None else max(expires, allowance.until)
     return max(0, int(until - now))
@@ -233,7 +234,7 @@ def _current_tags(
 ) -> Iterator[EntityTag]:
     """Yield the entity tags of the selected representation: the proxy's own and, as a weak tag, the origin's.
 
-    With `all_codings`, the proxy's tags of all other codings follow, as strong comparison needs them.
+    If `all_codings` is true, the proxy's tags of all other codings are included, for strong comparison.
     """
     if selected.tag is not None:
         yield selected.tag

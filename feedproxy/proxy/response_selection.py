@@ -31,7 +31,7 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PAUSED_RETRY: Seconds = 86_400
-"""Seconds in Retry-After for a paused feed without a usable copy. The end of the pause is unknown."""
+"""Seconds in Retry-After for a paused feed without a usable copy."""
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
 """Seconds until the size of content above `buffer_max` is checked again."""
@@ -229,10 +229,11 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response to send if a request to the origin is not permitted now, or None if one must be made.
+        """Return the response to send if the origin must not be asked now, or None if it may be asked or is being
+        asked.
 
-        Without a usable stored response, a minimum interval does not prevent the request. During a back-off, at most
-        one such request is made per minimum interval.
+        A minimum interval does not prevent the request if no stored response is usable. During a back-off, one request
+        is permitted per minimum interval.
         """
         resource, now = context.resource, self._clock.now()
         match self._coordinator.check_request_allowed(context, resource):
@@ -353,7 +354,7 @@ class ResponseSelector:
     ) -> bool:
         """Return True if the stored response may answer because a fetch is not permitted now.
 
-        The rules are those after a failed fetch.
+        The limits of staleness are the same as after a failed fetch.
         """
         patience = stale_after_failure.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else stale_after_failure.last_validated(resource)
@@ -363,9 +364,9 @@ class ResponseSelector:
 
 
 def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
-    """Return the client's fields by which an unstored response varies.
+    """Return the client's fields by which a response varies that is not stored.
 
-    For feeds and failures, no field is returned: a failing origin is not asked a second time.
+    The result is empty for a feed, and for a failure, because a failing origin is not asked a second time.
     """
     response = result.response
     if response is None or result.stored or response.content.feed or response.status >= 500 or response.status == 429:
@@ -374,7 +375,7 @@ def _unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 
 
 def _with_get(context: RequestContext) -> RequestContext:
-    """Return the context with GET as the method for the origin. Only GET brings content that can be parsed."""
+    """Return the context with GET as the method for the origin, because the response to a HEAD cannot be parsed."""
     upstream = context.upstream_request
     if upstream.method == "GET":
         return context
@@ -391,5 +392,5 @@ def _stale_while_refreshing(
 
 
 def _is_oversized(resource: Resource, now: Instant) -> bool:
-    """Return True if the content is known to exceed `buffer_max`, and the next check is not yet due."""
+    """Return True if the content is known to exceed `buffer_max`, and its next check is not due."""
     return resource.oversized and not resource.variants and now - resource.fetched < OVERSIZED_RECHECK_INTERVAL

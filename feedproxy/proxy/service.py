@@ -140,7 +140,7 @@ class Service:
         asyncio.get_running_loop().call_soon(self.admin.scheduler.reschedule, event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD. Failures also give a response."""
+        """Return the response to a GET or HEAD. Errors become responses."""
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)
         representation = self._renderer.choose(request, settings, lambda: self._stored_media_type(request.target))
@@ -154,7 +154,7 @@ class Service:
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD in the origin's format. Failures also give a response."""
+        """Return the response to a GET or HEAD in the format of the origin. Errors become responses."""
         request = self.resolve_target(request)
         return await self._respond(request, client, self._settings_for(request.target), OriginalFormat())
 
@@ -171,7 +171,7 @@ class Service:
         return await self._renderer.render(selected, representation, request, client, settings)
 
     def _with_cache_key(self, request: Request, client: ClientContext) -> Request:
-        """Return the request with its cache key as target: the target and the user's credential for the origin."""
+        """Return the request with its cache key as target: the target and the credential for the user."""
         key = self._key_for(request.target, client.user)
         if key == request.target:
             return request

@@ -27,15 +27,15 @@ class FeedOwnership(Protocol):
 
 
 class Demand(Protocol):
-    """Interest in feeds beyond feed readers' requests, such as WebSub subscriptions."""
+    """Interest in feeds that does not come from feed readers, such as WebSub subscriptions."""
 
     def count_since(self, target: str, since: Instant) -> int:
-        """Return the number of additional readers of `target` since an instant."""
+        """Return the number of readers of `target` since an instant, other than feed readers."""
         ...
 
 
 class NoPeers:
-    """The default without a fleet."""
+    """The default without a fleet: there are no peers."""
 
     async def sync(self, target: str) -> bool:
         """Return False, because there are no peers with newer copies."""

@@ -1,8 +1,7 @@
 """Content codings of stored feeds, made on demand and once for each version.
 
 A new version gets the codings that clients requested for the previous version. Any other coding is made when a client
-first prefers it. A client that would otherwise get uncompressed content waits for the coding, about a millisecond. A
-client that accepts a stored coding gets that, and the preferred coding is made for later requests
+first prefers it. The client waits for the coding, about a millisecond, only if no stored coding is acceptable
 (docs/decisions/content-codings-on-request.md).
 """
 
@@ -26,7 +25,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Maximum number of remembered pairs of content and coding without a gain in size."""
+"""Maximum number of remembered contents that a coding does not make smaller."""
 
 type _Key = tuple[str, str, str]
 

@@ -36,7 +36,7 @@ MODELS_MAX = 16
 """Maximum number of parsed feeds that a helper process caches."""
 
 FAILED_MAX = 1024
-"""Maximum number of remembered failures to convert a version."""
+"""Maximum number of remembered versions that could not be converted."""
 
 FAILED_BYTES = 2 * 1024 * 1024
 """Maximum memory of the keys and error texts of remembered failures, in bytes."""
@@ -87,7 +87,7 @@ class Headlines:
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A stored feed for a helper process."""
+    """A stored feed, as it is passed to a helper process."""
 
     version: _Version
     body: bytes
@@ -109,7 +109,7 @@ class ConversionCache:
         self._headlines: LRU[_Version, Headlines] = LRU(limits.headlines)
         self._in_progress: SingleFlight[_Key, Conversion] = SingleFlight()
         self.documents_parsed = 0
-        """Number of parsed documents since the start, without cached ones."""
+        """Number of documents parsed since the start. A cached feed is not parsed again."""
 
     @property
     def size(self) -> int:
@@ -186,7 +186,7 @@ def _length(version: _Version) -> int:
 
 
 def _version(stored: StoredResponse) -> _Version:
-    """Return an identifier of a stored content with its media type, which may state a charset."""
+    """Return an identifier of a stored content and its media type, which may state a charset."""
     content, tag = stored.content, stored.content.tag
     if tag is None:
         # Content without an entity tag of this proxy: the values below identify it without reading the bytes.
@@ -224,8 +224,8 @@ def _convert_document(
 ) -> tuple[bytes, bytes, str, bool]:
     """Return a document in `output_format` as four values. Raises NotAFeed.
 
-    The values are the document, the document in the content coding `name` (empty for `identity`), the base of its
-    entity tags, and True if the source was parsed now.
+    The values are the converted document, the converted document in the content coding `name` (empty for `identity`),
+    the base of its entity tags, and True if the source was parsed now.
     """
     feed, was_read = _parse_model(document)
     body = FORMATS[output_format].render(with_rendering_address(feed, at) if at else feed)
@@ -234,7 +234,10 @@ def _convert_document(
 
 
 def _extract_headlines(document: _Document) -> Headlines:
-    """Return the headlines of a document. Without dates, the first item counts as the newest. Raises NotAFeed."""
+    """Return the headlines of a document. If no item has a date, the first item counts as the newest.
+
+    Raises NotAFeed.
+    """
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]
     headlines = Headlines(markup.to_line(feed.title)[:HEADLINE_MAX], markup.to_plain(feed.summary)[:HEADLINE_MAX])

@@ -1,7 +1,7 @@
 """Feeds in another format: at `/-/as/FORMAT/TARGET`, and by Accept with the option `negotiate`.
 
-A conversion replaces the content of a selected response. It has its own entity tags and codings, and the request's
-conditions apply to the conversion.
+A conversion replaces the content of the selected response. The conversion has its own entity tags and codings, and the
+request's conditions apply to it.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ _FIELDS_OF_THE_ORIGINAL = (
 )
 
 _PROVENANCE_FIELDS = ("cache-status", "via", "age", "date")
-"""Response fields that describe how the response was obtained, for error documents."""
+"""Response fields that describe how the response was obtained. An error document keeps them."""
 
 NEGOTIABLE_FORMATS = ("atom", "rss", "rdf", "json", "html")
 """Formats that Accept may select."""
@@ -82,7 +82,7 @@ class Conversions:
 
     @property
     def documents_parsed(self) -> int:
-        """Return the number of parsed documents since the start, without cached ones."""
+        """Return the number of documents parsed since the start. A cached feed is not parsed again."""
         return self._conversions.documents_parsed
 
     async def headlines(self, stored: StoredResponse) -> Headlines:
@@ -166,7 +166,8 @@ class Conversions:
         return with_vary_accept(replace(response, response=converted, stored=None))
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original format, or None."""
+        """Return the format that Accept prefers to the original format, or None if Accept prefers the original
+        format."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]

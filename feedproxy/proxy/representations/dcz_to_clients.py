@@ -1,7 +1,7 @@
 """Dictionary compression (`dcz`, RFC 9842): a feed is compressed with the version that the client has.
 
-A client gets the response in another coding if the dictionary is unknown or `dcz` is not smaller. A helper process
-makes each `dcz` body once, for all clients with the same version. See docs/explanation/dictionaries.md.
+The client gets another coding if the dictionary is unknown or `dcz` is not smaller. A helper process makes each `dcz`
+body once, for all clients with the same version. See docs/explanation/dictionaries.md.
 """
 
 import asyncio
@@ -102,8 +102,7 @@ def with_offer(
 ) -> ProxyResponse:
     """Return the response with Use-As-Dictionary if this client may use the response as a dictionary.
 
-    The origin's own Use-As-Dictionary is removed from feeds: the proxy may have edited the content, and the gateway is
-    another web origin.
+    The origin's own Use-As-Dictionary is removed from feeds, because the proxy may have edited the content.
     """
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:

@@ -1,6 +1,6 @@
-"""Cache of decoded content for clients that do not accept the stored content coding.
+"""Cache of decoded content other than feeds, for clients that do not accept the stored content coding.
 
-The cache is for content other than feeds. Failures are cached, too.
+Failures to decode are cached, too.
 """
 
 from feedproxy.errors import FeedproxyError
@@ -28,7 +28,7 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """Return the decoded content, or None if it exceeds `limit` bytes or is invalid."""
+        """Return the decoded content, or None if the content is invalid or exceeds `limit` bytes."""
         key = id(body)  # the key is unique while the cache refers to `body`
         cached = self._decoded.get(key)
         if cached is not None and cached[0] is body and cached[1] == label:
@@ -39,7 +39,7 @@ class DecodedBodies:
 
 
 def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
-    """Return the decoded content without caching, or None if it exceeds `limit` bytes or is invalid."""
+    """Return the decoded content without caching, or None if the content is invalid or exceeds `limit` bytes."""
     try:
         return bounded_decompression.decode(body, label, limit=bounded_decompression.decoding_limit(len(body), limit))
     except FeedproxyError:
@@ -47,4 +47,4 @@ def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
 
 
 DECODED_BODIES = DecodedBodies(Settings().memory.decoded)
-"""The cache of this process. `Service` sets its limit."""
+"""The cache of decoded bodies of this process. `Service` sets its limit."""

@@ -57,7 +57,7 @@ class Deltas:
     async def apply(
         self, full: Response, stored: StoredResponse, request: Request, resource: Resource | None, settings: Settings
     ) -> Response:
-        """Return the delta that the request asks for, or `full` without a delta."""
+        """Return the delta that the request asks for, or `full` if no delta is requested or possible."""
         is_requested = full.status == 200 and settings.deltas and not _is_excluded(request, settings)
         bases = requested_bases(request) if is_requested else None
         if bases is None or resource is None or not _allows_deltas(stored, resource):
@@ -100,15 +100,15 @@ class Deltas:
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
-    """Return True if `deltas_not_for` excludes the client.
+    """Return True if the option `deltas_not_for` excludes the client.
 
-    feedparser always sends A-IM, but some of its users treat a 226 as an error.
+    feedparser always sends A-IM, but some programs that use feedparser treat a 226 as an error.
     """
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
 def _allows_deltas(stored: StoredResponse, resource: Resource) -> bool:
-    """Return True if the response is a shared feed with an entity tag of this proxy, so that deltas are possible."""
+    """Return True if deltas of the response may be made: it is a shared feed with an entity tag of this proxy."""
     if not stored.content.feed or CacheControl.from_fields(stored.fields).no_transform:
         return False
     return stored.content.tag is not None and any(

@@ -12,10 +12,10 @@ logger = logging.getLogger(__name__)
 async def make_body(
     helper_pool: HelperPool, work: Callable[[], bytes | None], kind: str, target: str
 ) -> tuple[bytes | None, bool]:
-    """Return the result of `work` in a helper process, and True if the result is final.
+    """Return a body that `work` makes in a helper process, and True if the result is final.
 
-    The body is None if `work` returned None or raised an exception, which is logged with `kind` and `target`. A result
-    is not final if no helper process was free.
+    The body is None if `work` returned None or raised an exception. The exception is logged with `kind` and `target`.
+    If no helper process was free, the result is not final, and the next request should try again.
     """
     try:
         return await helper_pool.submit(work), True

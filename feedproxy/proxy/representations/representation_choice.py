@@ -1,7 +1,8 @@
 """The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
-Conditions and ranges come first, because codings and deltas are for full responses. Conversion comes last, because the
-rules of the entrance would replace the Content-Security-Policy of the converted document.
+The steps have a fixed order. Conditions and ranges come before codings and deltas, which are for full responses. The
+rules of the entrance come before a conversion, because they would replace the Content-Security-Policy of the converted
+document.
 """
 
 from collections.abc import Callable
@@ -39,7 +40,7 @@ class OriginalFormat:
     varies: bool = False
 
     def request_to_select(self, request: Request) -> Request:
-        """Return the client's own request."""
+        """Return the request that selects the stored response: the client's own request."""
         return request
 
 
@@ -48,7 +49,10 @@ class NegotiatedFormat:
     """The format that Accept prefers, decided by the media type of the selected response."""
 
     def request_to_select(self, request: Request) -> Request:
-        """Return a GET without the client's conditions, which apply to the converted document."""
+        """Return the request that selects the stored response: a GET without the client's conditions.
+
+        The conditions apply to the converted document.
+        """
         return replace(request, method="GET", fields=request.fields.without(*REPRESENTATION_CONDITIONS))
 
 
