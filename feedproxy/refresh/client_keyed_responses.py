@@ -1,8 +1,8 @@
 """Keyed responses: responses for requests with client-specific fields, stored beside the shared responses.
 
-The *key* contains the client-specific fields of the request. A keyed response answers only requests with the same key.
-An error is then no failure of the feed, and a redirect or 410 does not move or end the feed. One client's credentials
-or unusual fields never affect the responses for other clients.
+The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key,
+and changes nothing for other clients: its error is no failure of the feed, and its redirect or 410 does not move or end
+the feed.
 """
 
 import re
@@ -22,7 +22,7 @@ KEYED_MAX = 8
 """Maximum number of keyed responses of one target. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
-"""Pattern of a User-Agent without markup. A feed that was fetched with one may answer all clients."""
+"""Pattern of a User-Agent without markup. A feed that was fetched with such a User-Agent may answer all clients."""
 
 _WHOLE_OR_PART = frozenset({200, 206})
 
@@ -56,14 +56,14 @@ def choose(
 
 
 def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: bool) -> Fields:
-    """Return the key of the response that a job received.
+    """Return the key of the response that a job received. The key contains:
 
-    * Credentials are part of the key. Fields that Vary nominates are not, because they are compared in any case.
-    * A client's User-Agent is part of the key of pages and error responses, because servers send different pages to
-    different clients. A User-Agent with possible markup is also part of the key of a feed.
-    * A range is part of the key if the response is neither the part (206) nor the whole (200).
-    * A credential of the option `shared_fields` is not part of the key if the origin permits sharing, and the response
-    replaces no shared response (`is_new`).
+    * credentials, except those of the option `shared_fields` if the origin permits sharing and the response replaces no
+    shared response (`is_new`),
+    * a client's User-Agent for pages and error responses, and for a feed if the User-Agent may contain markup,
+    * a range if the response is neither the part (206) nor the whole (200).
+
+    Fields that Vary nominates are left out, because they are compared in any case.
     """
     if response.status == 304:
         return job.key if len(job.key) or job.validate is None else job.validate.key
@@ -92,9 +92,9 @@ def keyed_view(resource: Resource, job: RefreshJob) -> Resource:
 
 
 def merge_keyed(stored_resource: Resource, learned: Resource, key: Fields) -> Resource:
-    """Return the stored resource with its keyed responses for this key replaced by those of `learned`.
+    """Return the stored resource with the responses of `learned` in place of its keyed responses with this key.
 
-    `learned` is the resource after a refresh.
+    `learned` is the resource that a refresh produced.
     """
     others = [response for response in stored_resource.keyed if _sorted_lines(response.key) != _sorted_lines(key)]
     same_key = [

@@ -39,7 +39,7 @@ CONTENT_BYTES_MAX = 8 * 1024 * 1024
 """Maximum size of content that is named as a dictionary, in bytes of all its codings together."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
-"""Maximum size of content that the event loop hashes, in bytes, about 40 µs. A thread hashes larger content."""
+"""Maximum size of content that the event loop hashes itself, in bytes. A thread hashes larger content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
 def with_dictionary(
     client: OriginClient, job: RefreshJob, resource: Resource | None, helper_pool: HelperPool, now: Instant
 ) -> OriginClient:
-    """Return a client that names the job's dictionary in its request, or `client` without a dictionary."""
+    """Return a client that names the job's dictionary in its request, or `client` if there is no dictionary."""
     dictionary = find_dictionary(job, resource, now)
     if dictionary is None:
         return client

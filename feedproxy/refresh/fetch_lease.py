@@ -1,4 +1,4 @@
-"""The fetch lease of a target: the right of one process among those with one store to fetch the target."""
+"""The fetch lease of a target: the right to fetch the target, which one process has at a time."""
 
 import asyncio
 from types import TracebackType
@@ -8,7 +8,7 @@ from feedproxy.clock import Seconds
 from feedproxy.store.coordination_interface import Coordination
 
 PEER_POLL_MIN: Seconds = 0.002
-"""First pause between two attempts to acquire a lease, in seconds. Each pause is twice as long as the last."""
+"""First pause between two attempts to acquire a lease, in seconds. The pause doubles after each attempt."""
 
 PEER_POLL_MAX: Seconds = 0.02
 """Longest pause between two attempts to acquire a lease, in seconds."""
@@ -17,8 +17,8 @@ PEER_POLL_MAX: Seconds = 0.02
 class FetchLease:
     """The fetch lease as an async context manager, acquired on entry and released on exit.
 
-    On entry, the manager waits up to `timeout` seconds for another process. The block then runs without the lease, so
-    that a process that hangs does not keep others from an origin.
+    On entry, the manager waits up to `timeout` seconds while another process has the lease. After the timeout, the
+    block runs without the lease, because the other process may hang.
     """
 
     def __init__(self, coordination: Coordination, target: str, *, timeout: Seconds) -> None:

@@ -1,6 +1,6 @@
-"""The ranges that stored parts lack: for a range request, only these are fetched. Feeds are always fetched whole.
+"""Range requests for content that is not a feed: only the ranges that stored parts lack are fetched.
 
-http/ranges.py decides which range a client gets, and cache/partial_content.py which parts may be used and combined.
+cache/partial_content.py decides which parts may be used and combined.
 """
 
 from dataclasses import replace
@@ -27,7 +27,8 @@ UNSATISFIABLE = 416
 def serve_from_part(
     context: RequestContext, resource: Resource | None, now: Instant
 ) -> tuple[StoredResponse, Freshness] | None:
-    """Return the response to a range request from a fresh stored part, with its freshness, or None."""
+    """Return the response to a range request from a fresh stored part and its freshness, or None if no part
+    suffices."""
     if resource is None or context.request.method != "GET" or "range" not in context.request.fields:
         return None
     for part in _selected_parts(context, resource):
@@ -81,7 +82,7 @@ async def fetch_missing(
 
 
 def _covers_range(response: Response, part: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the combined response covers the requested range. An origin may send a shorter part."""
+    """Return whether the combined response covers the requested range. An origin may send less than requested."""
     combined = replace(part, fields=response.fields, content=Content({"identity": response.body}))
     return response.status == 200 or partial_content.respond_with_part(combined, job.request.fields) is not None
 

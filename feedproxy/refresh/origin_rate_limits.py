@@ -1,8 +1,8 @@
-"""Request limits of whole sites, which origins state by 429, Retry-After and the RateLimit fields.
+"""Request limits of sites, which origins state by 429, Retry-After and the RateLimit fields.
 
-A reached limit stops all requests to the site until its reset. The price of a scheduled refresh at the site
-(policy/polling_price.py) is doubled, and falls again over the following days. The permitted requests then go to the
-feeds for which a refresh saves most. Limits in responses to requests with credentials are ignored.
+A reached limit stops all requests to the site until the limit is reset. Scheduled refreshes at the site must then save
+twice as much staleness as before (policy/polling_price.py), for some days. Limits in responses to requests with
+credentials are ignored.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,16 @@ PAUSE_MAX: Seconds = 3600
 """Longest pause of requests to a whole site, in seconds."""
 
 RAISE = 2.0
-"""Factor on a site's price for each reached limit. The price is in seconds of staleness (option `polling`)."""
+"""Factor by which a reached limit multiplies the price of a refresh at a site.
+
+The price is the staleness, in seconds, that a refresh must save (option `polling`).
+"""
 
 FACTOR_MAX = 64.0
-"""Maximum factor on a site's price."""
+"""Maximum factor by which reached limits together multiply the price of a refresh at a site."""
 
 HALF_LIFE: Seconds = 86_400
-"""Seconds after which the factor on a site's price has fallen to its square root."""
+"""Seconds after which the factor on the price of a refresh at a site has fallen to its square root."""
 
 
 class SiteLimits:
@@ -40,7 +43,7 @@ class SiteLimits:
         self._sites = throttle_of_sites
         self._clock = clock
         self._reached: LRU[str, tuple[float, Instant]] = LRU(entries_max=SITES_MAX)
-        """Factor on the price of each site, and the instant from which it falls."""
+        """The factor on the price of each site, and the instant from which the factor falls."""
 
     def record(self, target: str, status: int, fields: Fields) -> None:
         """Pause the site and raise its price if the response states a reached limit."""

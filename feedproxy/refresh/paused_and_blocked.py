@@ -1,7 +1,7 @@
-"""Feeds that the operator has paused (never fetched) or blocked (refused to clients).
+"""Feeds that the operator has paused or blocked. A paused feed is never fetched, and no client gets a blocked feed.
 
-All workers share these decisions in the store. Each decision becomes a rule after the rules of the configuration: a
-pause has a minimum interval of ten years, and a block has no permitted readers.
+The decisions are stored, so that all workers share them. Each decision becomes a rule after the rules of the
+configuration.
 """
 
 import json
@@ -19,7 +19,7 @@ from feedproxy.store.interface import Store
 logger = logging.getLogger(__name__)
 
 STATE_NAME = "operator-decisions"
-"""Name of the decisions in the store."""
+"""Name under which the decisions are stored."""
 
 DECISIONS_MAX = 1000
 """Maximum number of paused and blocked feeds, because every target is compared with all rules."""
@@ -39,7 +39,7 @@ _OVERRIDES: Mapping[FeedDecision, Mapping[str, Any]] = {
 
 
 class TooManyDecisions(FeedproxyError):
-    """Error beyond DECISIONS_MAX paused and blocked feeds."""
+    """Error for a decision about a further feed when DECISIONS_MAX feeds are paused or blocked."""
 
     status_hint = 409
     detail = "overload"
@@ -70,7 +70,7 @@ class OperatorDecisions:
         return list(reversed(self._decided.items()))
 
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:
-        """Pause or block a target, or end its pause or block with None. Return whether the decision changed.
+        """Pause or block a target. With None, end its pause or block. Return whether the decision changed.
 
         Raises TooManyDecisions and StoreError.
         """

@@ -1,7 +1,7 @@
-"""The result of a refresh by another process, derived from the response that it stored.
+"""The result of a refresh by another process, derived from the stored response.
 
-Several workers share one store, and one of them fetches. The others answer their requests from the store as collapsed
-requests. A response that must not be stored is fetched by each process.
+Several workers share one store. One of them fetches, and the others answer their requests from the store as collapsed
+requests. If a response must not be stored, each process fetches it.
 """
 
 from feedproxy.cache import vary
@@ -27,10 +27,10 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return the result of a refresh by another process, for a request with these fields, or None.
+    """Return the result of a refresh by another process, for a request with these fields.
 
-    `before` and `stored` are the stored resource before and after the refresh. The result is None if no process fetched
-    the target in between, or if the request does not select a newer response.
+    `before` and `stored` are the stored resource before and after the refresh. Return None if no process fetched the
+    target in between, or if the request does not select a newer response.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None
@@ -65,7 +65,7 @@ def _has_changed(
 
 
 def _failure(stored: Resource, settings: Settings) -> RefreshResult | None:
-    """Return another process's failed refresh as a result with the stale copy, or None without a copy."""
+    """Return the failed refresh of another process as a result with the stale copy, or None without a copy."""
     detail = next((detail for detail in Detail if detail == stored.failures.detail), None)
     if not stored.variants or detail is None:
         return None

@@ -35,9 +35,9 @@ logger = logging.getLogger(__name__)
 
 
 def _is_missing_feed(job: RefreshJob, result: RefreshResult) -> bool:
-    """Return whether the job requested a feed, received an error or a page, and no feed is stored.
+    """Return whether the job requested a feed, got an error or a page, and left no stored feed.
 
-    A page of the operator's own site (`upstream`) counts only if Accept asks for a feed.
+    A page of the site `upstream` counts only if Accept asks for a feed.
     """
     if result.resource.channel is not None or not job.own_agent or result.oversized:
         return False
@@ -75,7 +75,7 @@ class RefreshPipeline:
     async def run(self, job: RefreshJob, is_current: Callable[[], bool] = lambda: True) -> RefreshResult:
         """Carry out one job and return its result.
 
-        `is_current` returns False after a purge or an invalidation of the target. The result is then not stored.
+        `is_current` returns False after a purge or an invalidation of the target. Nothing is then stored.
         """
         started = self._clock.now()
         received = await self._receive(job)
@@ -99,7 +99,7 @@ class RefreshPipeline:
     def _with_response_key(
         self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None
     ) -> RefreshJob:
-        """Return the job with the key under which the received response is stored (client_keyed_responses.py)."""
+        """Return the job with the key for storing the received response (client_keyed_responses.py)."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
         is_feed = received.ingested.channel is not None
@@ -134,7 +134,7 @@ class RefreshPipeline:
     ) -> RefreshResult:
         """Return the result with the whole resource to store.
 
-        A keyed response or a push changes only a part of the stored resource.
+        Only a part of the stored resource changes after a keyed response or a push.
         """
         target, resource = job.request.target, result.resource
         if len(job.key):

@@ -56,7 +56,7 @@ class ReaderTracker:
         return user_agent.format_user_agent(self._version, contact, subscribers, feed_id(target, self._installation))
 
     def pseudonym(self, address: str, agent: str, now: Instant) -> Pseudonym:
-        """Return the pseudonym of a reader without sign-in."""
+        """Return the pseudonym of a reader that has not signed in."""
         return self._identifier.pseudonym(address, agent, "", now)
 
     def pseudonym_valid_until(self, now: Instant) -> Instant:

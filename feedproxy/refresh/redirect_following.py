@@ -1,4 +1,4 @@
-"""Following of redirects (RFC 9110, section 15.4). Each target must pass the checks for a client's target."""
+"""Following of redirects (RFC 9110, section 15.4), with the checks of a client's target for each new target."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class RedirectChain:
     first: Fetched | Oversized
     last: Fetched | Oversized
     moved_to: str = ""
-    """The target of the permanent redirects at the beginning of the chain, or an empty string without one."""
+    """The target of the permanent redirects at the beginning of the chain, or empty without permanent redirects."""
     hops: int = 0
     redirect_error: Detail | None = None
     from_partial: bool = False
@@ -72,9 +72,9 @@ def next_hop(
 ) -> FollowRedirect | StopFollowing:
     """Return the decision to follow a redirect or not.
 
-    `visited` are the normalised targets so far. `reference` is Location or an XML newLocation as received. `to_target`
-    maps a public address to its target of the upstream. A redirect is not followed to an address that cannot be fetched
-    (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
+    `visited` contains the normalised targets so far. `reference` is the received Location or newLocation (XML).
+    `to_target` maps a public address to its target of the upstream. A redirect is not followed to an address that
+    cannot be fetched (`javascript:`, `file:`, userinfo), to a visited target, or after `limit` redirects.
     """
     try:
         target = to_target(uri.resolve(visited[-1], reference.strip()))
@@ -88,9 +88,9 @@ def next_hop(
 
 
 def permanent_location(hops: Iterable[tuple[int, str]]) -> str | None:
-    """Return the target of the last redirect before the first temporary redirect, or None.
+    """Return the target of the last permanent redirect before any temporary redirect, or None.
 
-    `hops` are the redirects of a chain in order, each with its status code and target.
+    `hops` contains the redirects of a chain in order, each with its status code and target.
     """
     location = None
     for status, target in hops:
@@ -111,12 +111,12 @@ async def follow_redirects(
 ) -> RedirectChain:
     """Fetch the request's target, follow at most `limit` redirects, and return the chain.
 
-    The first fetch and Overload raise FeedproxyError. After another failure, the chain ends with `redirect_error`.
-    Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). With `skip_address_check`, the
-    address of the first origin is not checked.
+    Credentials and cookies are sent to the first origin only (RFC 9110, section 15.4). If `skip_address_check` is true,
+    the address of the first origin is not checked. Raises FeedproxyError if the first fetch fails, and Overload. After
+    any other failure, the chain ends with `redirect_error`.
 
-    `next_hop` explains `to_target`. `may_serve_under(start, end)` returns whether content of `end` may be served under
-    `start`. If it returns False, the chain ends with Detail.ACCESS, and clients get the redirect.
+    `to_target` is explained in `next_hop`. `may_serve_under(start, end)` returns whether content of `end` may be served
+    under `start`. If it returns False, the chain ends with Detail.ACCESS, and clients get the redirect.
     """
     start = request.target
     first = last = await fetcher.fetch(request, skip_address_check=skip_address_check)
@@ -168,7 +168,7 @@ async def follow_redirects(
 
 
 def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized:
-    """Return the response without No-Vary-Search, which applies to the final URL, not to the requested URL."""
+    """Return the response without No-Vary-Search, which applies to the final URL and not to the requested URL."""
     if not isinstance(fetched, Fetched) or "no-vary-search" not in fetched.response.fields:
         return fetched
     response = fetched.response

@@ -50,7 +50,7 @@ from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Maximum number of remembered targets with redirects that lead to no feed. The oldest is removed first.
+"""Maximum number of remembered targets with a redirect that leads to no feed. The oldest is removed first.
 
 Clients get such a redirect as the response.
 """
@@ -65,12 +65,12 @@ FEED_TYPES = (
 
 
 _ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures of a whole origin, for all credentials."""
+"""Failures that concern a whole origin, independent of credentials."""
 
 _FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
 """Failures that delay further requests with the same client-specific fields.
 
-A refusal delays none, because the client may have corrected its rights at the origin.
+A refusal is no such failure, because the client may have corrected its rights at the origin.
 """
 
 
@@ -165,7 +165,7 @@ class RefreshCoordinator:
         return permission if isinstance(permission, Deferred) else after_own
 
     def _check_failures(self, target: str, failures: Failures, fetched: Instant, settings: Settings) -> Permission:
-        """Return the permission to fetch the target after these failures, without regard to other limits."""
+        """Return the permission to fetch the target after these failures. Other limits are ignored."""
         resource = Resource(target, failures=failures, fetched=fetched)
         return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
 
@@ -176,9 +176,9 @@ class RefreshCoordinator:
         return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
-        """Refresh a stale or missing shared copy after a request with client-specific fields.
+        """Refresh the shared copy after a request with client-specific fields, if the copy is stale or missing.
 
-        `result` is the result of that request.
+        `result` is the result of the client's request.
         """
         is_shared = result.response is None or not len(result.response.key)
         if is_shared and not len(context.key) and not len(context.varying_fields):
@@ -200,7 +200,7 @@ class RefreshCoordinator:
             self.refresh(context.request.target)
 
     def can_join(self, context: RequestContext) -> bool:
-        """Return whether a running refresh exists that this request may join."""
+        """Return whether a refresh is running that this request may join."""
         return any(key in self._refreshes for key in collapse_keys(context, context.resource))
 
     async def refresh_for_request(
@@ -266,7 +266,7 @@ class RefreshCoordinator:
     async def read_history(self, target: str) -> bool:
         """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
 
-        Return whether the call had to wait. The resource may then have changed.
+        Return whether the call had to wait. The resource may have changed during a wait.
         """
         self._histories_in_progress += 1
         try:
@@ -309,9 +309,9 @@ class RefreshCoordinator:
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
         """Refresh a target in the background.
 
-        If the feed was fetched only once, its history is read first. The refresh is omitted if the resource has been
-        fetched or deleted in the meantime, if a limit defers it, or if `is_resting` returns True: by its history, the
-        copy may still answer.
+        If the feed was fetched only once, its history is read first. The refresh is omitted if the resource was fetched
+        or deleted in the meantime, if a limit defers the refresh, or if `is_resting` returns True: the copy may still
+        answer.
         """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending or target in self._refreshes:
@@ -363,7 +363,8 @@ class RefreshCoordinator:
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Start `work`, which leads to a refresh of the target, unless `tasks` has a running task for the target."""
+        """Start `work`, which leads to a refresh of the target, unless `tasks` already has a running task for the
+        target."""
         if target in tasks:
             return
 
@@ -403,7 +404,10 @@ class RefreshCoordinator:
     def _join_or_start(
         self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the task of the refresh with this key, and whether it was already running. Start it if necessary."""
+        """Return the task of the refresh with this key, and whether the task was already running.
+
+        If no task is running, `start` starts one.
+        """
         epoch = self._coordination.invalidation_epoch(target)
         if self._epochs_at_start.get(key, epoch) != epoch:
             self._refreshes.stop_joining(key)  # another process has invalidated the target since the start
@@ -449,11 +453,11 @@ class RefreshCoordinator:
         settings: Settings,
         own_agent: bool,
     ) -> RefreshResult | None:
-        """Return the result of a refresh that another process made after `before` was read, or None.
+        """Return the result of a refresh that another process made after `before` was read.
 
-        The result is None if no other process completed a refresh during the wait for the lease. If the stored response
-        does not answer a request with `fields`, the lease is also released, so that all waiting processes fetch in
-        parallel.
+        Return None if no other process completed a refresh during the wait for the lease, or if the stored response
+        does not answer a request with `fields`. In the second case, the lease is released, so that all waiting
+        processes fetch in parallel.
         """
         if not lease.completed_by_peer:
             return None
@@ -562,7 +566,7 @@ class RefreshCoordinator:
             self._events.refresh_ended.emit(RefreshEnded(target))
 
     def _recheck_former_address(self, target: str, sighting: Relocation | None) -> None:
-        """Refresh the former address of a feed that has moved back to it, as soon as the limits allow."""
+        """Refresh the former address of a feed that has moved back to this address, as soon as the limits allow."""
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if moved_and_gone.leads_back(sighting, target, former.relocation):
@@ -588,7 +592,7 @@ class RefreshCoordinator:
             await self._clock.sleep(min(slot - now, settings.answer_timeout))
 
     def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Return whether redirects may be followed for this request, if the target is not a known feed.
+        """Return whether redirects of a target that is not a known feed may be followed for this request.
 
         The result is False for browsers, for requests with Range, and for targets with redirects that led to no feed
         before.
@@ -608,7 +612,10 @@ def _prefers_html(accept: str) -> bool:
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
-    """Return whether a known feed has moved, ended or been invalidated between the resources `stored` and `now`."""
+    """Return whether a known feed has moved, ended or been invalidated.
+
+    `stored` is the earlier resource, and `now` the later resource.
+    """
     if stored is None or stored.channel is None:
         return False
     is_invalidated = any(variant.invalid for variant in now.variants) and not any(
@@ -632,7 +639,7 @@ def _is_recorded(job: RefreshJob) -> bool:
 
 
 def _client_agent(request: Request, *, own: bool) -> str | None:
-    """Return the client's User-Agent, or None if it has none or if feedproxy sent its own (`own`)."""
+    """Return the client's User-Agent, or None if feedproxy sends its own (`own`) or the client sent none."""
     return None if own else request.fields.combined("user-agent")
 
 
@@ -646,7 +653,7 @@ def _is_shared_redirect(result: RefreshResult) -> bool:
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
-    """Return whether the resource is a known feed with responses that HTTP forbids to store."""
+    """Return whether the resource is a known feed without a stored response, because HTTP forbids storing."""
     return resource is not None and resource.channel is not None and not resource.variants
 
 

@@ -8,7 +8,7 @@ from feedproxy.store.resource import Resource
 
 @dataclass(frozen=True, slots=True)
 class FeedChanged:
-    """Event: a feed was stored with new content. `is_new` is true for the first feed of its target."""
+    """The event that a feed was stored with new content. `is_new` is true if its target had no feed before."""
 
     resource: Resource
     is_new: bool
@@ -16,14 +16,14 @@ class FeedChanged:
 
 @dataclass(frozen=True, slots=True)
 class CopiesInvalidated:
-    """Event: copies of these targets in other caches are invalid, because the targets moved, ended or were purged."""
+    """The event that copies in other caches are invalid, because their targets moved, ended or were purged."""
 
     targets: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshEnded:
-    """Event: a refresh of this target has succeeded or failed."""
+    """The event that a refresh of a target has succeeded or failed."""
 
     target: str
 
@@ -33,8 +33,8 @@ class Events:
     """The signals of one feedproxy process."""
 
     feed_changed: Signal[FeedChanged] = field(default_factory=Signal)
-    """The notification service records the change and notifies subscribers."""
+    """Signal for the notification service, which records the change and notifies subscribers."""
     copies_invalidated: Signal[CopiesInvalidated] = field(default_factory=Signal)
-    """The addon `purges` purges the caches in front of feedproxy."""
+    """Signal for the addon `purges`, which purges the caches in front of feedproxy."""
     refresh_ended: Signal[RefreshEnded] = field(default_factory=Signal)
-    """The refresh schedule and the notification service plan the next refresh of the target."""
+    """Signal for the refresh schedule and the notification service, which plan the next refresh of the target."""

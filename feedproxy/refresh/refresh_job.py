@@ -1,4 +1,4 @@
-"""The job of one refresh: the request to the origin with its context."""
+"""The job of one refresh: the request to the origin, and the values that the pipeline needs."""
 
 from dataclasses import dataclass, field
 
@@ -12,14 +12,14 @@ from feedproxy.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class RefreshJob:
-    """A request to the origin with its context.
+    """A request to the origin, and the values that the pipeline needs.
 
     * `validate` is the stored variant that the request validates.
     * `own_agent` is true if the request has feedproxy's own User-Agent.
     * `occasion` is `reader`, `background` or `push`.
     * `skip_address_check` is true for addresses that the operator configured.
     * `missing_range` is the range that completes a stored part.
-    * `pushed` is pushed content. With it, nothing is fetched.
+    * `pushed` is pushed content, which takes the place of a fetched response.
     """
 
     request: Request
@@ -45,4 +45,4 @@ class RefreshJob:
     varying_fields: Fields = field(default_factory=Fields)
     """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False
-    """True if a client's Accept-Language was removed from `key`, because the response is a shared copy."""
+    """True if the key leaves out the client's Accept-Language, because the response becomes the shared copy."""

@@ -73,10 +73,10 @@ class RefreshResult:
     interim: tuple[Response, ...] = ()
     not_stored_reason: str = ""
     unshared_fields: Fields = field(default_factory=Fields)
-    """Fields that are not stored, such as Set-Cookie, for the client that caused the request."""
+    """Fields that are not stored, such as Set-Cookie. Only the client that caused the request gets them."""
     from_partial: bool = False
     keyed_record: KeyedRecord | None = None
-    """The outcome for requests with the key of this job, or None if the response has no key."""
+    """The outcome to record for further requests with the key of this job, or None if the response has no key."""
     from_peer: bool = False
     """True if another process made the fetch (peer_result.py)."""
 

@@ -1,16 +1,8 @@
 """The scheduler of refreshes ahead of readers: a heap with one instant per feed, and a lane (queue) for each site.
 
-When the instant of a feed has come, the policy (policy/refresh_ahead.py) decides again. A feed that another request or
-process has refreshed in the meantime gets a new instant. Nothing is stored for a restart, because all instants follow
-from the store and the readers' polls.
-
-A refresh that is due waits in the lane of its site, so that a slow site does not delay others. A lane runs at most
-LANE_WIDTH refreshes at a time. All lanes together run as many refreshes at a time as are needed to finish the due ones
-within DRAIN_TIME seconds, judging by the recent duration of refreshes. Many feeds that are due at the same second are
-therefore fetched in parallel. After a long stop, when all feeds are due, CONCURRENT_MAX limits the number.
-
-Refreshes that take longer than SLOW_AFTER seconds are not counted as running, so that sites that do not answer do not
-delay other sites.
+At the instant of a feed, the policy (policy/refresh_ahead.py) decides again whether the feed is due. A due refresh
+waits in the lane of its site, so that a slow site does not delay others. As many refreshes run at a time as are needed
+to finish the due refreshes within DRAIN_TIME seconds.
 """
 
 import asyncio
@@ -42,7 +34,7 @@ LANE_WIDTH = 2
 """Maximum number of concurrent scheduled refreshes of one site, as in RFC 2616, section 8.1.4."""
 
 DRAIN_TIME: Seconds = 10
-"""Seconds within which all due refreshes should be finished. A refresh starts earlier than that before its poll."""
+"""Seconds within which all due refreshes should be finished."""
 
 SLOW_AFTER: Seconds = 5
 """Seconds after which a running refresh is no longer counted as concurrent, so that another may start."""
@@ -51,7 +43,7 @@ SMOOTHING = 0.1
 """Weight of the last refresh in the exponentially smoothed mean duration."""
 
 SLEEP_MAX: Seconds = 60
-"""Longest sleep of the scheduler in seconds. A suspension of the machine delays the schedule at most so long."""
+"""Maximum sleep of the scheduler, in seconds. After a suspension of the machine, the schedule is at most so late."""
 
 
 def _no_targets() -> list[str]:
@@ -69,7 +61,7 @@ class RefreshScheduler:
     * `plan_due` returns the plan just before a refresh of the feed would start, by default `plan_for`.
     * `refresh` fetches a feed.
     * `lane_of` returns the lane of a feed, usually its site.
-    * `surprises` returns the feeds with unexpected polls since the last plan. They are planned again.
+    * `surprises` returns the feeds that readers polled at unexpected times. These feeds are planned again.
     """
 
     def __init__(
@@ -101,7 +93,7 @@ class RefreshScheduler:
         self._runner: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
         self._in_progress: dict[asyncio.Task[None], Seconds] = {}
-        """Refreshes in progress in the order of their start, with the start on the monotonic clock."""
+        """The start of each refresh in progress on the monotonic clock, in the order of starts."""
         self._timer: asyncio.Task[None] | None = None
         self._timer_at: Instant = 0.0
         self._wake_event: asyncio.Event | None = None
@@ -116,9 +108,9 @@ class RefreshScheduler:
 
     @property
     def limit(self) -> int:
-        """Return the number of refreshes that may be in progress now, slow ones included.
+        """Return the maximum number of refreshes in progress now, including slow refreshes.
 
-        The number suffices to finish the due refreshes in DRAIN_TIME, up to CONCURRENT_MAX.
+        The maximum suffices to finish the due refreshes within DRAIN_TIME seconds, up to CONCURRENT_MAX.
         """
         needed = math.ceil((len(self._waiting) + len(self._in_progress)) * self._mean_duration / DRAIN_TIME)
         begin = time.monotonic() - SLOW_AFTER
@@ -133,8 +125,8 @@ class RefreshScheduler:
     def start(self, targets: Iterable[str], earliest: Callable[[str], Instant | None] = _unknown) -> None:
         """Plan these feeds in their order, a few at a time.
 
-        `earliest` returns an instant before which a feed is certainly not due, or None. A feed with such an instant is
-        planned only then. The other feeds are planned last.
+        `earliest` returns an instant before which a feed is certainly not due, or None if the instant is unknown. A
+        feed with a known instant is planned at that instant. The other feeds are planned last.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()
@@ -154,7 +146,7 @@ class RefreshScheduler:
                 assert_never(never)
 
     async def close(self) -> None:
-        """Start no further refreshes."""
+        """Prevent further refreshes from starting."""
         self._closed = True
         tasks = [task for task in (self._runner, self._starting, self._timer, *self._in_progress) if task is not None]
         for task in tasks:
@@ -237,7 +229,7 @@ class RefreshScheduler:
         return False
 
     def _launch(self) -> bool:
-        """Start the refresh of one waiting feed, taking the lanes in turn. Return False if none may start."""
+        """Start the refresh of one waiting feed, taking the lanes in turn. Return False if no refresh may start."""
         if not self._free or len(self._in_progress) >= self.limit:
             return False
         lane = self._free.popleft()

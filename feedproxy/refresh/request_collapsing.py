@@ -26,7 +26,10 @@ class SingleFlight[Key, Result]:
         return key in self._running
 
     def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
-        """Return the task of this key, and whether it was already running. Start it if necessary."""
+        """Return the task of this key, and whether the task was already running.
+
+        If no task is running, `start` starts one.
+        """
         if (task := self._running.get(key)) is not None:
             return task, True
         task = asyncio.ensure_future(_as_coroutine(start))
@@ -86,8 +89,8 @@ async def _as_coroutine[Result](start: Callable[[], Awaitable[Result]]) -> Resul
 def collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[object, ...]:
     """Return the keys of the refreshes that this request may share, in the order in which to try them.
 
-    The result is empty if the request needs its own refresh. First requests for a target share one refresh in spite of
-    different languages, because most feeds are the same in all languages.
+    The result is empty if the request needs a refresh of its own. The first requests for a target share one refresh
+    even in different languages, because most feeds are the same in all languages.
     """
     if context.sends_range or context.has_credentials or context.upstream_request.method != "GET":
         return ()

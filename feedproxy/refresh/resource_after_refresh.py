@@ -85,7 +85,7 @@ def final_target(job: RefreshJob, at: str) -> str | None:
 
 
 def requested_codings(job: RefreshJob) -> RequestedCodings:
-    """Return the codings of the stored version, and the coding for the waiting client."""
+    """Return the codings to make during ingestion: those of the stored version, and the waiting client's."""
     stored = job.validate
     codings = tuple(stored.content.bodies) if stored is not None and stored.content.feed else ()
     return RequestedCodings(codings, job.accept_encoding)
@@ -161,7 +161,7 @@ def _has_date_of_client_language(before: Resource, response: StoredResponse, job
 
 
 def is_further_variant(before: Resource, replaced: StoredResponse | None, response: StoredResponse) -> bool:
-    """Return whether the response is a further variant: none is replaced, and Vary names a field of the client.
+    """Return whether the response is an additional variant: it replaces no variant, and Vary names a client's field.
 
     `replaced` is the variant that the same request selected, or None.
     """
@@ -171,7 +171,7 @@ def is_further_variant(before: Resource, replaced: StoredResponse | None, respon
 def with_variant(resource: Resource, new: StoredResponse, job: RefreshJob, **facts: Any) -> Resource:
     """Return the resource with `new` in place of the variant that the same request selected.
 
-    `facts` are attributes of the resource to replace. A response of a later request stays.
+    `facts` are attributes of the resource to replace. A stored response of a later request is not replaced.
     """
     stored = vary.choose(resource.variants, job.request.fields, own_agent=job.own_agent)
     if stored is not None and stored.request_time > new.request_time:
@@ -201,7 +201,7 @@ def _remaining_parts(resource: Resource, job: RefreshJob) -> tuple[StoredRespons
 def superseded_feeds(resource: Resource) -> tuple[StoredResponse, ...]:
     """Return the stored feeds that the next version supersedes, without those that are already bases of deltas.
 
-    Content that was received with two dates is recorded with both, because clients may have either.
+    Content that was received with two dates is recorded with both dates, because a client may send either.
     """
     recorded = {(variant.tag, variant.last_modified) for variant in resource.delta_bases}
     return tuple(
@@ -240,9 +240,9 @@ def with_versions(resource: Resource, retired_versions: Sequence[DeltaBase]) -> 
 def with_previous_contents(
     resource: Resource, stored: StoredResponse, previous: PreviousContents | None, settings: Settings
 ) -> Resource:
-    """Return the resource with these previous contents, or without any if `stored` is not shared.
+    """Return the resource with these previous contents, or without previous contents if `stored` is not shared.
 
-    With None for `previous`, the previous contents stay unchanged.
+    If `previous` is None, the previous contents stay unchanged.
     """
     if len(stored.key) or (not previous and not resource.previous):
         return resource
@@ -259,9 +259,9 @@ def with_version_record(resource: Resource, new: StoredResponse, items: int, now
 
 
 def earlier_versions_interval(resource: Resource | None, content: Content) -> tuple[Instant, Instant] | None:
-    """Return the instants at which the first recorded version and `content` were stored.
+    """Return the instants at which the first recorded version and the version with `content` were stored.
 
-    Return None if no earlier version than `content` is recorded.
+    Return None if no earlier version is recorded.
     """
     records = resource.version_records if resource is not None and content.feed and content.tag is not None else ()
     stored_at = next((record.at for record in reversed(records) if record.tag == content.tag), None)
@@ -275,11 +275,9 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with `published`, the publication dates earlier than the first fetch, among its changes.
+    """Return the resource with `published` among its changes: the publication dates before the first fetch.
 
-    The dates are read before or at the second refresh, because freshness does not need them earlier
-    (feed_freshness.py). Without entry dates and Last-Modified, the first fetch counts as the last
-    change.
+    If `published` is empty and there is no Last-Modified, the first fetch counts as the last change.
     """
     if resource.channel is None:
         return resource
@@ -293,7 +291,7 @@ def with_history(
 def with_publications(resource: Resource, response: StoredResponse, published: tuple[Instant, ...]) -> Resource:
     """Return the resource with `published` among its changes: the publication dates before the first fetch.
 
-    Without `published` and Last-Modified, the first fetch counts as the last change.
+    If `published` is empty and there is no Last-Modified, the first fetch counts as the last change.
     """
     if not published and "last-modified" not in response.fields:
         published = (resource.first_seen,)
@@ -307,9 +305,10 @@ def client_fields_in_vary(response: Fields) -> tuple[str, ...]:
 
 
 def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: Resource, *, is_good: bool) -> Resource:
-    """Return the resource to store after a response that is not stored. `learned` has all facts from the response.
+    """Return the resource to store after a response that is not stored.
 
-    `is_good` is true for a 200 or 304 without a stored response in its place.
+    `learned` has all facts from the response. `is_good` is true if the status is 200 or 304, and no stored response is
+    served instead.
 
     * A failed request with varying fields changes nothing, because these fields may have caused the failure.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.

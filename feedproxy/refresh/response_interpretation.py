@@ -1,7 +1,4 @@
-"""Meaning of a response of the origin for the stored resource.
-
-A response is a failure, an oversized response, a 304, a response to a HEAD, or a complete response.
-"""
+"""Interpretation of an origin's response: its effect on the stored resource."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -65,7 +62,7 @@ def is_conditional(job: RefreshJob) -> bool:
 
 
 def _is_of_same_target(stored: StoredResponse, target: str | None) -> bool:
-    """Return whether a stored response came from `target`, the address at which the redirects end now.
+    """Return whether a stored response came from `target`, the present end of the redirects.
 
     The queries may differ.
     """
@@ -80,7 +77,8 @@ def _states_lifetime(fields: Fields) -> bool:
 
 
 def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse | None:
-    """Return the origin's 304 with the client's validators, or None if the 304 does not fit the client's conditions."""
+    """Return the origin's 304 with the client's validators, or None if the 304 does not answer the client's
+    conditions."""
     response = received_response(job, fetched, NOT_INGESTED)
     fields = origin_validator_in_etag.fields_for_client(job.client_fields, response.fields)
     return None if fields is None else replace(response, fields=negotiation.vary_on(fields, "Accept-Encoding"))
@@ -272,7 +270,8 @@ class ResponseInterpreter:
         return replace(result, resource=resource, unshared_fields=unshared_fields)
 
     def _pass_protected_redirect(self, job: RefreshJob, before: Resource, first: Fetched) -> RefreshResult:
-        """Return a redirect from a known feed to a protected one as the result, without a failure of the feed."""
+        """Return the result of a redirect from a known feed to a protected feed: the redirect itself, without a
+        failure."""
         resource = replace(before, failures=Failures(), pending_format_change=None)
         ingested = IngestedContent(unmodified_content(first.response))
         outcome = FetchOutcome(first.response.status, first.response.fields)
@@ -284,10 +283,10 @@ class ResponseInterpreter:
     def _apply_xml_relocation(
         self, job: RefreshJob, before: Resource, ingested: IngestedContent, now: Instant
     ) -> RefreshResult | Resource | None:
-        """Return the result of a document that declares a move or the end of the feed, or None for other documents.
+        """Return the result of a document that declares a move or the end of the feed, or None for any other document.
 
-        A move to an address that has itself moved back to this target stays unconfirmed. The result is then the
-        resource with the recorded move.
+        A move is recorded as unconfirmed if the new address has itself moved back to this target. The result is then
+        the resource.
         """
         settings = job.settings
         match ingested.relocation:
@@ -418,7 +417,7 @@ class ResponseInterpreter:
         detail: Detail | None,
         reason: str,
     ) -> RefreshResult:
-        """Return the result of an accepted response. Its resource contains the response if HTTP permits storing."""
+        """Return the result of an accepted response. If HTTP permits storing, its resource contains the response."""
         if (with_part := missing_ranges.with_part(resource, response, job)) is not None:
             return RefreshResult(with_part, response, True, outcome.status, None, detail, reason)
         not_stored_reason = self._storing_refusal(job, response)

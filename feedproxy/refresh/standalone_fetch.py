@@ -39,9 +39,9 @@ class Document:
 
 
 async def fetch_document(address: str, settings: Settings) -> Document:
-    """Fetch the document at an address, and follow HTTP and XML redirects. Return the last document.
+    """Fetch the document at an address, following HTTP and XML redirects, and return the last document.
 
-    Raises BadTarget, Forbidden, TooLarge, Undecodable or FetchError, also for another status than 200.
+    Raises BadTarget, Forbidden, TooLarge, Undecodable or FetchError. A status other than 200 raises FetchError.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 
@@ -60,7 +60,7 @@ async def follow_saved_redirect(body: bytes, source: str, settings: Settings) ->
 
 
 async def _follow_xml_redirects(document: Document, settings: Settings) -> Document:
-    """Return the document at the end of the XML redirects, which count as 301 (RSS Feed State)."""
+    """Return the document at the end of a chain of XML redirects (RSS Feed State)."""
     visited = [document.final_address]
     to_target = functools.partial(redirect_target, start=document.address, settings=settings)
     while (redirect := xml_redirect.read(document.body)) is not None:

@@ -1,8 +1,7 @@
 """The settings that control how a feed is edited before it is stored.
 
-A digest of the settings is stored with the feed. After a change of these settings, feedproxy fetches the original
-without conditions, because the original of an edited copy is not stored. In reverse mode, the old copy does not answer
-until then.
+Only the edited form of a feed is stored, with a digest of these settings. After a change of the settings, feedproxy
+fetches the feed without conditions and edits it again. In reverse mode, the old copy does not answer in the meantime.
 """
 
 import hashlib
@@ -21,7 +20,8 @@ type EditSettings = tuple[object, ...]
 def self_link_mode(settings: Settings) -> str:
     """Return the option `self_link`, or its default.
 
-    The default is `add` outside reverse mode. In reverse mode, it is `correct` with `public_url`, and else `off`.
+    The default is `add` outside reverse mode. In reverse mode, the default is `correct` with `public_url`, and `off`
+    without.
     """
     if settings.self_link or not settings.upstream:
         return settings.self_link or "add"

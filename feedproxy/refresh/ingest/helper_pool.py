@@ -1,15 +1,15 @@
-"""Pool of helper processes that parse, convert and compress feeds. Without processes, threads run the jobs.
+"""Pool of helper processes that parse, convert and compress feeds. If no process can be started, threads run the jobs.
 
-A computing thread would hold Python's interpreter lock for milliseconds, while a hit takes microseconds. Helpers are
-forked from a template process (helper_process.py).
+A computing thread would hold Python's interpreter lock for milliseconds and delay hits. Helpers are forked from a
+template process (helper_process.py).
 
-The pool has a quick and a slow lane, each with its own queue and helpers. A job that takes longer than `Limits.quick`
-moves to the slow lane together with its helper. Large jobs start in the slow lane. Slow jobs therefore delay only each
-other.
+The pool has a quick lane and a slow lane, each with its own queue and helpers. A job that runs longer than
+`Limits.quick` moves to the slow lane, together with its helper. Large jobs start in the slow lane. Slow jobs therefore
+delay only each other.
 
-A job beyond another of the `Limits` raises `JobLimitExceeded`, and its helper is ended. If a helper exits during a job,
-another helper repeats the job once. If the queue of the slow lane is full, further slow jobs raise Overload. See
-docs/decisions/feed-processes.md.
+A job that exceeds its processor time, its elapsed time or its memory fails with `JobLimitExceeded`, and its helper is
+ended. If a helper exits during a job, another helper repeats the job once. If the queue of the slow lane is full,
+further slow jobs fail with Overload. See docs/decisions/feed-processes.md.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ READ_BUFFER = 1024 * 1024
 """Size of the buffer for results of a helper, in bytes."""
 
 ATTEMPTS_MAX = 2
-"""Maximum number of attempts at a job if helpers exit during the job."""
+"""Maximum number of attempts at a job. A further attempt is made if a helper exits during the job."""
 
 QUICK_HELPERS_MAX = 2
 """Maximum number of helpers in the quick lane."""
@@ -65,24 +65,21 @@ HELPER_JOBS_MAX = 1000
 """Number of jobs after which a helper is replaced, to free memory that parsers leak."""
 
 LARGE_JOB = 8 * 1024 * 1024
-"""Minimum size of a job's data for a start in the slow lane, in bytes."""
+"""Minimum size of the data of a job that starts in the slow lane, in bytes."""
 
 RESULT_MAX = 256 * 1024 * 1024
-"""Maximum result of a job, in bytes: five times `decoded_max`, for the content in several codings.
-
-A helper with a larger result is ended.
-"""
+"""Maximum size of a job's result in bytes, five times `decoded_max`. A helper with a larger result is ended."""
 
 START_TIMEOUT: Seconds = 60
-"""Maximum seconds for the start of the template and of each helper. A slower process is replaced."""
+"""Maximum seconds for the start of the template and of each helper. A process that takes longer is replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
 """Longest pause from a failed start of the template to the next start, in seconds."""
 
 FAILED_STARTS_MAX = 2
-"""Number of templates that may exit in a row before any of their helpers has completed a job.
+"""Maximum number of templates that exit in a row before a helper has completed a job.
 
-After one more such exit, threads run the waiting jobs.
+If the next template exits in the same way, threads run the waiting jobs.
 """
 
 _MICRO = 1_000_000
@@ -117,7 +114,7 @@ class _Helper:
     jobs_done: int = 0
     started_at: float = 0.0
     cpu_before: Seconds = 0.0
-    """Processor time before the current job, in seconds, as the helper reported it."""
+    """Processor time of the helper before the current job, in seconds."""
     timer: asyncio.TimerHandle | None = None
     listener: asyncio.Task[None] | None = None
 
@@ -127,7 +124,7 @@ class _Helper:
 
 
 class HelperPool:
-    """Pool that runs jobs in helper processes. Before `start`, and without processes, jobs run in threads."""
+    """Pool that runs jobs in helper processes. If no process is ready, threads run the jobs."""
 
     def __init__(self, threads: Executor, limits: Limits | None = None) -> None:
         self._threads = threads
@@ -142,7 +139,7 @@ class HelperPool:
         self._in_threads = True
         self._failed_starts = 0
         self.restart_pause: Seconds = 0.0
-        """Seconds before the next start of a template."""
+        """Seconds to wait before the next start of a template."""
         self.template: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -157,10 +154,10 @@ class HelperPool:
         return any(helper.pid for helper in self._helpers.values())
 
     async def submit[T](self, work: Callable[[], T]) -> T:
-        """Run a job and return its result. `work` is a `functools.partial` of a module-level function.
+        """Run a job and return its result.
 
-        Its arguments must be picklable. Raises the function's exceptions, JobLimitExceeded, FeedproxyError if helpers
-        exited during the job, and Overload without capacity for the job.
+        `work` is a `functools.partial` of a module-level function with picklable arguments. Raises the function's
+        exceptions, JobLimitExceeded, FeedproxyError if helpers exited during the job, and Overload if the pool is full.
         """
         if self._in_threads:
             try:
@@ -404,7 +401,7 @@ class HelperPool:
             loop.remove_reader(own_end)
 
     def _on_template_exit(self) -> None:
-        """Make `_run_template` return."""
+        """End `_run_template`, because the template has exited or does not respond."""
         if self._ended is not None:
             self._ended.set()
 

@@ -1,11 +1,11 @@
-"""The helper processes that parse, convert and compress feeds, and their template.
+"""The helper processes that parse, convert and compress feeds, and the template from which they are forked.
 
-The template imports the modules of all jobs and then waits. For each helper, the template forks itself, in a few
-milliseconds. A helper runs one job after another, over its own socket.
+The template imports the modules of all jobs once. A fork then takes a few milliseconds. A helper runs one job after
+another, and gets the jobs over its own socket.
 
 The system limits a helper's memory, processor time and open files. A helper cannot write files, start processes or dump
 core. Template and helpers exit with the proxy, even after SIGKILL. They ignore signals to the process group, because
-requests that are being drained need them.
+the proxy needs them until its last requests are answered.
 """
 
 import array
@@ -37,13 +37,13 @@ NICENESS_SLOW = 19
 """Niceness of a helper in the slow lane, so that quick jobs run first."""
 
 NUMBER_SIZE = 8
-"""Size of a number on the socket, in bytes, such as the length before each message."""
+"""Size of a number on the socket, in bytes. The length before each message is such a number."""
 
 START_HELPER, KILL_HELPER = b"S", b"K"
 """Commands to the template to start or kill a helper. The number of the helper follows."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Minimum size of a byte string that is sent after the pickle, in bytes. The pickle would copy it four times."""
+"""Minimum size of a byte string that is sent beside the pickle instead of in it, in bytes."""
 
 PARTS_MAX = 1024
 """Maximum number of parts of a message."""
@@ -73,13 +73,13 @@ class Limits:
     """The limits of one job."""
 
     quick: Seconds = 0.5
-    """Seconds after which a job moves to the slow lane."""
+    """Seconds after which a running job moves to the slow lane."""
     cpu: Seconds = 10
-    """Maximum processor time in seconds. The largest feed of the test corpus takes a tenth."""
+    """Maximum processor time of a job, in seconds. The largest feed of the test corpus takes a tenth of it."""
     wall: Seconds = 30
-    """Maximum elapsed time in seconds."""
+    """Maximum elapsed time of a job, in seconds."""
     memory: int = 768 * 1024 * 1024
-    """Maximum address space in addition to the template's, in bytes: fifteen times `decoded_max`."""
+    """Maximum address space of a helper in addition to the template's, in bytes: fifteen times `decoded_max`."""
 
 
 def main(descriptor: int, parent: int, cpu: Seconds, memory: int) -> None:
@@ -166,7 +166,8 @@ def _limit_resources(memory: int) -> None:
 
 
 def _extend_cpu_limit(cpu: Seconds) -> None:
-    """Permit this process `cpu` more seconds of processor time. Beyond, the system ends the process (SIGXCPU)."""
+    """Permit this process `cpu` more seconds of processor time. The system ends the process after that time
+    (SIGXCPU)."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CPU, (int(_cpu_time() + cpu) + 1, hard))
@@ -203,7 +204,10 @@ def run_job(job: Parts) -> Parts:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickler that moves long byte strings into `parts`, and inserts settings as a cached pickle."""
+    """Pickler that moves long byte strings out of the pickle into `parts`.
+
+    Settings are inserted as a cached pickle, because many jobs have the same settings.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._buffer = io.BytesIO()
@@ -252,8 +256,8 @@ class _JobUnpickler(pickle.Unpickler):
 class _Unpickler(_JobUnpickler):
     """Unpickler that accepts only feedproxy's own value classes and exceptions.
 
-    A document that exploits a defect of a parser could make its helper send any message, and unpickling calls the
-    functions that a message names.
+    Unpickling calls the functions that a message names. A document that exploits a defect of a parser could make its
+    helper send any message.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -318,7 +322,7 @@ def _unpickle_settings(packed_settings: bytes) -> Settings:
 
 
 def frame(message: Parts) -> Parts:
-    """Return a message after the number of its parts and their lengths."""
+    """Return a message preceded by the number of its parts and their lengths."""
     return [encode_numbers([len(message), *map(len, message)]), *message]
 
 

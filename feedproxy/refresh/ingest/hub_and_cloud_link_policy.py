@@ -24,7 +24,8 @@ def endpoint_address(settings: Settings, path: str) -> str:
 
 
 def announcement(settings: Settings) -> Announcement:
-    """Return the links to insert into a feed: none outside reverse mode or for feeds with restricted readers."""
+    """Return the links to insert into a feed. None are inserted outside reverse mode or if a rule restricts its
+    readers."""
     if not settings.upstream or not settings.public_url or settings.private or settings.readers:
         return Announcement()
     return Announcement(
@@ -34,9 +35,9 @@ def announcement(settings: Settings) -> Announcement:
 
 
 def own_cloud(settings: Settings) -> Cloud | None:
-    """Return this proxy's cloud element, or None if the element cannot express the proxy's address.
+    """Return this proxy's `cloud` element, or None if the element cannot express the proxy's address.
 
-    Clients assume TLS only at port 443.
+    The element has no scheme, and clients use TLS only at port 443.
     """
     split = urlsplit(endpoint_address(settings, CLOUD))
     secure = split.scheme == "https"
@@ -49,7 +50,7 @@ def own_cloud(settings: Settings) -> Cloud | None:
 def with_links(stored: StoredResponse, settings: Settings, self_href: str) -> StoredResponse:
     """Return the stored feed with the relations `hub` and `self` in its Link field (WebSub, section 4).
 
-    Without a hub, with `no-transform`, and with a secret in its address, the response stays unchanged.
+    The feed stays unchanged if no hub is announced, if it has `no-transform`, or if its address contains a secret.
     """
     links = announcement(settings)
     if not links.hub or not stored.content.feed or has_secret(stored.target):

@@ -35,7 +35,7 @@ CONTENT_HASH_BYTES = 10
 """Number of bytes of SHA-256 that identify a content."""
 
 PAGE_BYTES = 8192
-"""Number of bytes at the beginning of a page that are searched for a bot challenge (policy/bot_challenge.py)."""
+"""Number of bytes at the beginning of a page that are kept to recognise a bot challenge (policy/bot_challenge.py)."""
 
 CLOCK_SLACK = 300
 """Maximum seconds by which an accepted Last-Modified may lie in the future."""
@@ -43,9 +43,9 @@ CLOCK_SLACK = 300
 
 @dataclass(frozen=True, slots=True)
 class RequestedCodings:
-    """The codings in which ingestion encodes a feed.
+    """The codings in which ingestion encodes a feed: `codings`, and the preferred coding of the waiting client.
 
-    They are `codings`, and the coding that the waiting client prefers (`accept_encoding`).
+    `accept_encoding` is the Accept-Encoding of the waiting client.
     """
 
     codings: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class IngestedContent:
     page: bytes = b""
     """First decoded bytes of content that is not a feed."""
     retired_versions: tuple[DeltaBase, ...] = ()
-    """Superseded versions of a changed feed, from which deltas are made."""
+    """Earlier versions of a changed feed that this ingestion prepared as bases of deltas."""
     previous_contents: PreviousContents | None = None
     """Earlier contents of a changed feed for use as dictionaries, or None if the feed must not have dictionaries."""
     publication_dates: tuple[Instant, ...] | None = None
@@ -80,8 +80,11 @@ class IngestedContent:
     new_publications: tuple[Instant, ...] = ()
     """Publication dates of the entries since the previous fetch, for changed content."""
     previous_channel: Channel | None = None
-    """The previously stored channel with its content digest, if this ingestion computed the digest
-    (`_defers_digest`)."""
+    """The previously stored channel with its content digest, or None.
+
+    The digest of a new feed is computed at its first change (`_defers_digest`). The channel is None if the digest was
+    computed earlier.
+    """
 
     def is_change(self, previous: Channel | None) -> bool:
         """Return whether the content of the feed differs from that of the previous channel."""
@@ -90,7 +93,7 @@ class IngestedContent:
         return self.channel.content_digest != self.resolved_channel(previous).content_digest
 
     def resolved_channel(self, previous: Channel) -> Channel:
-        """Return `previous`, with its content digest if this ingestion computed the digest."""
+        """Return the channel `previous`, with its content digest if this ingestion computed the digest."""
         return (
             self.previous_channel
             if self.previous_channel is not None and pending_hash(previous.content_digest) is not None
@@ -99,13 +102,13 @@ class IngestedContent:
 
 
 FAST_PATH_ENCODED_MAX = 48 * 1024
-"""Maximum size of a received feed for ingestion in the event loop, in bytes."""
+"""Maximum size of a feed, as received, that the event loop ingests itself, in bytes."""
 
 FAST_PATH_DECODED_MAX = 128 * 1024
-"""Maximum size of a decoded feed for ingestion in the event loop, in bytes. 60 KB take about 0.25 ms."""
+"""Maximum size of a feed, decoded, that the event loop ingests itself, in bytes. 60 KB take about 0.25 ms."""
 
 NOT_INGESTED = IngestedContent(Content({}))
-"""The ingested content of a response without content, such as a 304, or with too large content."""
+"""The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
 
 
 def ingest(
@@ -124,9 +127,9 @@ def ingest(
     """Return the content of a complete response as it will be stored.
 
     * `self_href` is the address for the self link.
-    * `stored` is the content to replace, and `known_channel` its channel. Equivalent content is not replaced.
+    * `stored` is the stored content, and `known_channel` its channel. Equivalent new content does not replace it.
     * `superseded` contains the stored feeds that new content replaces.
-    * `first_seen` is the instant of the first fetch. With it, the publication dates of older entries are read.
+    * `first_seen` is the instant of the first fetch. If it is given, the publication dates of older entries are read.
     * `previous_contents` contains the predecessors of `stored`, or is None if the feed must not have dictionaries.
 
     The function never raises. Content that cannot be parsed stays as received, with the reason in `error`.
@@ -251,14 +254,14 @@ def _with_digest(channel: Channel, identity: bytes, declared: str | None) -> Cha
 
 
 def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
-    """Return whether the content digest is computed later: a new feed needs none until its content changes."""
+    """Return whether the content digest may be computed later, at the first change of the feed."""
     return channel is None or pending_hash(channel.content_digest) == content_hash
 
 
 def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredResponse]) -> Channel | None:
-    """Return the previous channel with its deferred content digest, or None.
+    """Return the previous channel with the content digest that was deferred when the channel was stored.
 
-    The result is None if the digest was not deferred, or if the channel's content is not stored any more.
+    Return None if no digest was deferred, or if the content of the channel is not stored any more.
     """
     if channel is None or (content_hash := pending_hash(channel.content_digest)) is None:
         return None
@@ -274,10 +277,10 @@ def _resolve_previous(channel: Channel | None, superseded: Sequence[StoredRespon
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel with all its elements.
+    """Return the channel with all its elements, also those within items.
 
-    A channel from `ingest_fast_path` has only the elements outside of items. The stored content is then parsed again,
-    if it still exists.
+    `ingest_fast_path` reads only the elements outside of items. For its channels, the stored content is parsed again.
+    Without stored content, `channel` is returned unchanged.
     """
     content_hash = pending_hash(channel.content_digest) if channel is not None else None
     stored = next(
@@ -391,7 +394,7 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies without the decoded body, if the gzip body suffices for the waiting client.
+    """Return the bodies without the decoded body if the waiting client does not need it.
 
     The decoded body can be made from the gzip body in 0.05 ms.
     """
@@ -401,7 +404,7 @@ def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None)
 
 
 def _is_equivalent(stored: Content, body: bytes, media_type: str | None) -> bool:
-    """Return whether the stored content is equivalent to `body`, with hints and links (feed/content_digest.py).
+    """Return whether `body` is equivalent to the stored content (feed/content_digest.py).
 
     Ill-formed content is equivalent only to the same bytes.
     """

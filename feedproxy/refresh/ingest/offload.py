@@ -1,6 +1,6 @@
-"""Choice of the place of ingestion: the event loop or a helper process.
+"""Choice whether the event loop or a helper process ingests content.
 
-A small new feed that needs no edit takes about 0.25 ms, less than its transfer to a helper process and back
+The event loop ingests a small new feed that needs no edit, because its transfer to a helper process would take longer
 (docs/decisions/feed-processes.md).
 """
 
@@ -63,7 +63,7 @@ async def ingest_in_helper(
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the resource's previous contents, or None if the validated response must not be a dictionary."""
+    """Return the resource's previous contents, or None if the response to validate must not be a dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

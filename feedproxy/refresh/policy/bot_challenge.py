@@ -7,7 +7,7 @@ an element of the page identifies the vendor. An unrecognised challenge is still
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Maximum number of bytes at the beginning of a page that are searched for signs of a challenge."""
+"""Maximum number of bytes at the beginning of a page that are searched for signs of a bot challenge."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.
@@ -27,7 +27,10 @@ _BY_MARK = (
 
 
 def identify_vendor(fields: Fields, page: bytes = b"") -> str | None:
-    """Return the vendor of a challenge, or None. `page` is the beginning of the decoded content, empty for a feed."""
+    """Return the vendor of a bot challenge, or None.
+
+    `page` is the beginning of the decoded content, and empty for a feed.
+    """
     for name, value, vendor in _BY_FIELD:
         field_value = fields.get(name)
         if field_value is not None and value in field_value.lower():

@@ -1,8 +1,7 @@
 """Failures of requests with client-specific fields, such as credentials and cookies.
 
-A failure of such a request is no failure of the shared copy (client_keyed_responses.py), so it is not stored with the
-resource. Without this record, each further poll of the client would cause a request to an origin that fails, or that
-has asked for a pause. The record is in memory only. It contains a keyed hash of the fields, not the fields themselves.
+The failures prevent further requests of the client to an origin that failed or asked for a pause. They are recorded in
+memory only, with a keyed hash of the fields, and do not count as failures of the shared copy.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.store.resource import Failures
 
 RECORDS_MAX = 4096
-"""Maximum number of records, 2 MB. The record of the client with the oldest poll is removed first."""
+"""Maximum number of records, 2 MB together. The record without a poll for the longest time is removed first."""
 
 
 @dataclass(frozen=True, slots=True)

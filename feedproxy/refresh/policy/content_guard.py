@@ -1,14 +1,13 @@
 """The content guard: only a good feed replaces a good copy.
 
-The outcome of a fetch is first classified by itself (stale_after_failure.py). Then it is compared with the stored
-copy. There are three decisions:
+The guard compares the outcome of a fetch with the stored copy. There are three decisions:
 
     Replace          the update becomes the stored copy.
-    KeepStored       the copy stays, and is served up to `until`, unless HTTP forbids that (cache/serving_stale.py).
+    KeepStored       the copy stays, and is served up to `until`, unless HTTP forbids stale use.
     PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
 
-Three changes of a feed count as a format change: the feed has another format, has become ill-formed, or has suddenly
-lost most of its items. A format change is accepted after several sightings over some hours.
+In a format change, the feed has another format, has become ill-formed, or has suddenly lost most of its items. A format
+change is accepted after several sightings over some hours.
 """
 
 import time
@@ -32,22 +31,25 @@ NEW_FORMAT_SIGHTINGS = 3
 """Number of sightings after which a format change is accepted."""
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""Minimum seconds between the first and the last of the NEW_FORMAT_SIGHTINGS: longer than a failed deployment."""
+"""Minimum seconds between the first and the last sighting of an accepted format change.
+
+The time is longer than a failed deployment of a site usually lasts.
+"""
 
 ITEM_LOSS_SHARE = 1 / 2
-"""Maximum fraction of a feed's items that a well-formed update may lack without a format change.
+"""Fraction of a feed's items. If a well-formed update lacks more items, the loss is a format change.
 
 Of 938 updates in the histories of nine feeds, five lost more than half.
 """
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""Maximum fraction of a feed's items that an ill-formed update may lack without a format change.
+"""Fraction of a feed's items. If an ill-formed update lacks more items, the loss is a format change.
 
 The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may be truncated.
 """
 
 ITEM_LOSS_TOLERATED = 3
-"""Minimum number of items that a well-formed update must lack for a format change.
+"""Number of items. If a well-formed update lacks fewer items, the loss is no format change.
 
 The loss of all items is always a format change.
 """
@@ -75,7 +77,7 @@ class KeepStored:
 
 @dataclass(frozen=True, slots=True)
 class PassThroughOnly:
-    """The decision that clients get the response. `detail` names its fault, if any.
+    """The decision that clients get the response. `detail` names the fault of the response, if any.
 
     A fault delays the next fetch. `pending_change` is the format change to record, or None.
     """

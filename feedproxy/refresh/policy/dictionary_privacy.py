@@ -1,8 +1,7 @@
-"""Privacy of compression dictionaries: which contents are dictionaries, and which requests get `dcz`.  RFC 9842,
-section 9
+"""Privacy of compression dictionaries.  RFC 9842, section 9
 
-The size of compressed content reveals how much of the dictionary it repeats ("Reading Content", section 9.2).
-Therefore, only contents for all clients are used.
+The size of compressed content reveals how much content and dictionary have in common ("Reading Content", section 9.2).
+Therefore, both must be content that every client may have.
 """
 
 from feedproxy.cache.stored_response import StoredResponse
@@ -17,7 +16,7 @@ from feedproxy.settings import Settings
 def may_encode(request: Fields, response: Fields) -> bool:
     """Return True if a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
 
-    The size in `dcz` would reveal content to a web page that may not read a response of another origin.
+    By the size in `dcz`, a web page could learn about a response of another origin that the page may not read.
     """
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True
@@ -36,8 +35,8 @@ def is_shared(stored: StoredResponse, settings: Settings) -> bool:
 def is_for_all(stored: StoredResponse, settings: Settings) -> bool:
     """Return whether every client may have this stored feed in this form.
 
-    The result is False for a private feed (by a rule, the origin, a credential, a client-specific field or a secret
-    address), and if the origin forbids transformation.
+    A rule, the origin, a credential, a client-specific field or a secret address can make a feed private. The result is
+    also False if the origin forbids transformation.
     """
     if settings.private or settings.readers:
         return False

@@ -16,7 +16,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ILL_FORMED_RECHECK: Seconds = 60
-"""Seconds until the first new fetch of an ill-formed feed, because a truncated document may then be complete."""
+"""Seconds until an ill-formed feed is fetched again. A truncated document may then be complete."""
 
 WAIT_WORTH: Seconds = 2 * 3600
 """Seconds of expected staleness above which a reader waits for the refresh instead of getting a stale copy.
@@ -52,7 +52,7 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
         return pushed if pushed is not None and pushed.until > stated.until else stated
 
     def _if_longer_than_heuristic(pushed: Allowance | None, base: Instant, expires: Instant | None) -> Allowance | None:
-        """Return `pushed`, the permission to use the copy because changes are pushed.
+        """Return the permission `pushed` to use the copy because changes are pushed.
 
         Return None if the heuristic lifetime is longer.
         """
@@ -83,9 +83,9 @@ def assess(resource: Resource, stored: StoredResponse, settings: Settings, now: 
 
 
 def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return an expired permission for a feed that was edited under other settings, else None.
+    """Return an expired permission to use a feed that was edited under other settings. The feed is then fetched again.
 
-    Outside reverse mode, the result is None.
+    Return None for any other response, and outside reverse mode.
     """
     if not settings.upstream or not is_outdated(stored.content, settings):
         return None
@@ -93,10 +93,10 @@ def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance
 
 
 def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return the permission to use an ill-formed copy until the next fetch, or None for a well-formed copy.
+    """Return the permission to use an ill-formed copy until its next fetch, or None for a well-formed copy.
 
-    An ill-formed copy may be truncated. It is fetched again after a minute, and then whenever the time since the first
-    fetch has doubled, except in skipped hours.
+    An ill-formed copy is fetched again after a minute, and then whenever the time since the first fetch has doubled. In
+    skipped hours, it is not fetched.
     """
     channel = resource.channel
     if channel is None or channel.well_formed or not stored.content.feed:
@@ -116,7 +116,10 @@ def rate_of(resource: Resource, at: Instant) -> ChangeRate:
 
 
 def learned_lifetime(resource: Resource, stored: StoredResponse, settings: Settings) -> Seconds | None:
-    """Return the lifetime from the feed's history and the price of a request, in seconds, or None without history."""
+    """Return the lifetime that follows from the feed's history and the price of a request, in seconds.
+
+    Return None if the feed has no history.
+    """
     if not resource.changes:
         return None
     # The time without a change counts until the last fetch only: otherwise the lifetime would grow while it elapses,
@@ -152,8 +155,8 @@ def stale_while_refreshing(
 def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshness, settings: Settings) -> Instant:
     """Return the instant until which a stale copy may answer without a refresh.
 
-    The result is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became stale.
-    It is 0 if HTTP forbids stale responses, or without history.
+    The instant is the end of the learned lifetime, at most `stale_while_refreshing` seconds after the copy became
+    stale. Return 0 if HTTP forbids stale responses, or if the feed has no history.
     """
     limit = settings.stale_while_refreshing
     if (

@@ -1,7 +1,7 @@
 """Limits on fetches: minimum interval, site interval, Retry-After and back-off.
 
-Each of four rules may defer a fetch until an instant. The latest instant applies, and its rule is the `detail` of the
-response:
+Each of four rules may defer a fetch until an instant. The rule with the latest instant applies, and its name is the
+`detail` of the response:
 
     floor          a feed is fetched at most once in `feed_min_interval`, for clients, pings and the operator alike.
     site-interval  feeds of one site (registrable domain) are fetched one after the other, `site_interval` apart.
@@ -21,9 +21,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 BACK_OFF_FIRST: Seconds = 60
-"""Shortest back-off after the first failure, in seconds. Each further failure doubles the back-off.
+"""Minimum back-off after the first failure, in seconds. Random jitter up to doubles the back-off.
 
-Random jitter extends the back-off to at most twice its length.
+Each further failure doubles the back-off.
 """
 
 BACK_OFF_MAX: Seconds = 6 * 3600
@@ -36,19 +36,21 @@ class Allowed:
 
 
 PAUSE_INTERVAL = 10 * 365 * 86_400
-"""Minimum interval of a paused feed, in seconds (paused_and_blocked.py)."""
+"""Minimum interval that marks a feed as paused, in seconds (paused_and_blocked.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The decision that the target must not be fetched before the instant `until`. `detail` names the deferring
-    rule."""
+    """The decision that the target must not be fetched before the instant `until`.
+
+    `detail` names the rule that defers the fetch.
+    """
 
     until: Instant
     detail: Detail
     reason: str
     retry_from: Instant = 0.0
-    """Instant from which a request without a usable copy may be forwarded in spite of a back-off."""
+    """Instant from which a back-off no longer prevents a request for which no usable copy is stored."""
 
 
 type Permission = Allowed | Deferred
@@ -59,8 +61,8 @@ def check_fetch_allowed(
 ) -> Permission:
     """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
-    `site_free_at` is the first instant at which `site_interval` permits a fetch. After the clock was set back, a stored
-    fetch in the future counts as made now, and a deferral ends within DEFER_MAX seconds.
+    `site_free_at` is the first instant at which `site_interval` permits a fetch. A stored instant in the future, after
+    the clock was set back, counts as now. A deferral ends within DEFER_MAX seconds.
     """
     if settings.feed_min_interval >= PAUSE_INTERVAL:
         fetched = now if resource is None else min(resource.fetched, now)
@@ -125,5 +127,5 @@ def record_failure(
 
 
 def _longest_pause(count: int) -> Seconds:
-    """Return the longest back-off after `count` failures, in seconds. Jitter shortens it by up to a half."""
+    """Return the longest back-off after `count` failures, in seconds. Jitter shortens the back-off by up to a half."""
     return min(BACK_OFF_MAX, BACK_OFF_FIRST * 2.0 ** min(count, 32))

@@ -1,8 +1,7 @@
-"""Relocations: moves and ends of feeds, their recording, and their announcement to clients.
+"""Moves and ends of feeds (relocations): their recording, and their announcement to clients.
 
-A single 301 or 410 may be a mistake, and feed readers act on it permanently. The proxy first records it as *sighted*.
-After `relocation_confirmations` equal sightings, `relocation_spacing` seconds apart, it is *confirmed*. XML documents
-with the same meaning take effect at once. Until the confirmation, clients get:
+A single 301 or 410 may be a mistake, but feed readers act on it permanently. The proxy therefore confirms a move or end
+only after `relocation_confirmations` equal responses, `relocation_spacing` seconds apart. Clients get:
 
     permanent redirect  the feed from its new address; a 301 after the confirmation
     410                 the 410 itself; it is stored after the confirmation
@@ -23,7 +22,7 @@ from feedproxy.store.resource import Relocation, RelocationKind, Resource
 
 @dataclass(frozen=True, slots=True)
 class RespondMoved:
-    """The decision to respond with 301. `recheck` means that a fetch from the origin is tried first."""
+    """The decision to respond with 301. If `recheck` is true, a fetch from the origin is tried first."""
 
     location: str
     recheck: bool = False
@@ -31,7 +30,7 @@ class RespondMoved:
 
 @dataclass(frozen=True, slots=True)
 class RespondGone:
-    """The decision to respond with 410. `recheck` means that a fetch from the origin is tried first."""
+    """The decision to respond with 410. If `recheck` is true, a fetch from the origin is tried first."""
 
     recheck: bool = False
 
@@ -60,10 +59,9 @@ def record_sighting(
 
 
 def clear_relocation(sighting: Relocation | None, now: Instant, *, feed: bool) -> Relocation | None:
-    """Return the relocation to keep after the address itself answered 200 or 304, or None if it is dropped.
+    """Return the relocation to keep after the old address answered 200 or 304, or None to drop the relocation.
 
-    A confirmed relocation is dropped only for a feed, because abandoned addresses often respond with 200 and
-    advertisements.
+    Only a feed ends a confirmed relocation, because abandoned addresses often respond with 200 and advertisements.
     """
     if sighting is None or feed or not sighting.confirmed:
         return None
@@ -93,13 +91,13 @@ def active_relocation(
 
 
 DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
-"""Status codes of a new address that put the move to it in doubt."""
+"""Status codes of a feed's new address that put the move in doubt."""
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether a confirmed move leads to an address that has moved or ended, refuses requests, or loops.
+    """Return whether a confirmed move is in doubt: its new address has moved or ended, refuses requests, or loops.
 
-    `resource_there` is the stored resource of that address. A move by a rule is never in doubt.
+    `resource_there` is the stored resource of the new address. A move by a rule is never in doubt.
     """
     if (
         sighting is None
@@ -117,9 +115,10 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
-    """Return whether a feed has moved back: `newer` moves `target` to an address that had moved to `target`.
+    """Return whether a feed has moved back from an address to `target`.
 
-    `older` is the confirmed relocation of that address.
+    `newer` is the relocation of `target` to that address. `older` is the confirmed relocation of that address to
+    `target`.
     """
     return (
         newer is not None

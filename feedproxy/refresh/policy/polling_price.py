@@ -1,14 +1,12 @@
-"""The next refresh of a feed that saves more staleness than a request costs.
+"""The next refresh of a feed, made if it saves more staleness than a request costs.
 
-A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, until the next
-refresh. The savings follow from the expected polls (subscribers/poll_rhythms.py) and the rate at which the feed changes
-(feed/change_rate.py). Expected polls close together form a *cluster*, which counts as one poll. Dynamic programming
-over the clusters finds the cheapest plan. Only its first refresh is carried out, shortly before the first poll that it
-serves.
+A request costs `price` seconds of staleness. A refresh saves staleness at all polls that it serves, up to the next
+refresh. Expected polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. The plan with the least
+cost over all clusters is computed, and its first refresh is carried out.
 
-A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. After
-that time, a poll causes a request to the origin in any case. A refresh before a likely late poll costs no further
-request, and spares the reader the wait.
+A copy may answer as long as HTTP and the feed's hints permit, or for the lifetime that `lifetime_for` returns. A later
+poll causes a request to the origin in any case. A refresh shortly before such a poll costs no further request, and
+spares the reader the wait.
 """
 
 import math
@@ -26,33 +24,33 @@ CLUSTER_LENGTH: Seconds = 90
 """Longest time between the first and the last poll of a cluster, in seconds."""
 
 DISTANT_CLUSTER_SHARE = 0.1
-"""Longest time between the first and the last poll of a cluster, as a fraction of the time until the first poll.
+"""Length of a cluster of polls as a fraction of the time until its first poll.
 
-The longer of this limit and CLUSTER_LENGTH applies, because distant polls are less predictable.
+The longer of this length and CLUSTER_LENGTH is the maximum length, because distant polls are less predictable.
 """
 
 CLUSTERS_MAX = 32
-"""Maximum number of clusters in a plan: usually more than a day. Polls after the last cluster are ignored."""
+"""Maximum number of clusters in a plan. Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
 """Seconds from now to the last expected poll that a plan considers.
 
-After the last poll of a day, a plan over thirty hours includes the first poll of the next day.
+Thirty hours include the first poll of the next day, even after the last poll of a day.
 """
 
 MARGIN = 0.02
-"""Fraction of a lifetime, at its end, in which an expected poll counts as too late.
+"""Length of the last part of a copy's lifetime, as a fraction of the lifetime.
 
-Readers often poll at the interval that the feed states as its lifetime, and their intervals vary.
+A poll that is expected in the last part counts as too late, because readers' intervals vary.
 """
 
 MARGIN_MAX = 30.0
-"""Upper limit of the time that MARGIN gives, in seconds."""
+"""Maximum length of the last part of a copy's lifetime (MARGIN), in seconds."""
 
 RENEWED = 0.06
-"""Probability that no poll has renewed an expired copy, below which a plan takes the copy as renewed.
+"""Probability limit: a plan assumes that a poll has renewed an expired copy if the opposite is less probable.
 
-The value is just above 5 %, because one expected poll comes with a probability of 95 % (subscribers/poll_rhythms.py).
+The value is just above 5 %, so that one expected poll, with a probability of 95 %, is enough.
 """
 
 WAIT_PRICE = 2.0
@@ -83,15 +81,16 @@ class Planned:
     by: Instant
     """Instant of the last poll that the refresh serves."""
     worth: Seconds
-    """Expected saving of staleness, in seconds summed over the polls that the refresh serves."""
+    """Staleness that the refresh is expected to save, in seconds, summed over the polls that it serves."""
     anticipates: bool
-    """True if the present copy cannot answer one of the polls that the refresh serves."""
+    """True if the present copy may not answer one of the polls that the refresh serves."""
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""Longest lifetime of a feed that changes once an hour and has no expected polls, in seconds.
+"""Maximum lifetime of a feed without expected polls that changes once an hour, in seconds.
 
-The limit applies if neither HTTP nor the feed states a lifetime. `lifetime_for` adapts it to other rates of change.
+The limit applies if neither HTTP nor the feed states a lifetime. `lifetime_for` derives the limit for other rates of
+change.
 """
 
 
@@ -101,11 +100,8 @@ def lifetime_for(
     """Return the seconds for which a copy may answer if neither HTTP nor the feed states a lifetime.
 
     The lifetime ends when the expected staleness at a poll costs as much as a request and a reader's wait. Without
-    expected polls (`is_expected` is false), the lifetime is also limited in proportion to the cube root of the mean gap
-    between changes.
-
-    The cube root is the best distribution of requests among feeds: a feed that changes every T seconds and is fetched
-    every L seconds is late by L²/6T on average, and costs 1/L requests per second.
+    expected polls (`is_expected` is false), the lifetime also has a maximum in proportion to the cube root of the mean
+    time between changes. For a given number of requests, this proportion minimises the total staleness of all feeds.
     """
     lifetime = age_for(per_second, (1 + WAIT_PRICE) * price)
     if not is_expected:
@@ -114,7 +110,7 @@ def lifetime_for(
 
 
 def margin(refreshed: Instant, expires: Instant) -> Seconds:
-    """Return the seconds at the end of a copy's lifetime in which a poll counts as too late (MARGIN)."""
+    """Return the length of the last part of a copy's lifetime, in seconds. A poll in that part counts as too late."""
     return min(MARGIN_MAX, MARGIN * max(0.0, expires - refreshed))
 
 
@@ -127,10 +123,10 @@ def plan(
     price: Seconds,
     permitted: Callable[[Instant], Instant],
 ) -> Planned | None:
-    """Return the next refresh of the cheapest plan, or None without a refresh.
+    """Return the next refresh of the cheapest plan, or None if the plan has no refresh.
 
     `polls` are in order of time. The feed changes `per_second` times per second. `permitted` returns the first instant,
-    from a given one on, at which the origin may be asked.
+    not before its argument, at which the origin may be asked.
     """
     clusters = _clusters(polls, now)
     if not clusters:
@@ -184,10 +180,10 @@ def _clusters(polls: Sequence[ExpectedPoll], now: Instant) -> list[_Cluster]:
 
 
 class _PlanSearch:
-    """The search for the cheapest plan by dynamic programming over clusters of polls (CLUSTER_LENGTH).
+    """The search for the cheapest plan by dynamic programming over clusters of polls.
 
-    The refresh *for* cluster n is the one with n as the first cluster that it serves. It is made at the instant
-    `at[n]`, about LEAD seconds before the first poll of the cluster.
+    The refresh *for* a cluster serves the cluster and possibly later clusters, but no earlier cluster. The refresh for
+    cluster n is made at the instant `at[n]`.
     """
 
     def __init__(
@@ -204,18 +200,19 @@ class _PlanSearch:
         self._price = price
         self._until = until
         self._costs = [math.inf] * len(clusters)
-        """The least cost of each cluster and all later clusters, with a refresh for the cluster.
+        """For each cluster: the least cost of the cluster and all later clusters if the refresh for the cluster is
+        made.
 
         The cost is infinite if the origin may not be asked in time.
         """
         self._nexts = [len(clusters)] * len(clusters)
-        """The number of the cluster with the next refresh, after a refresh for each cluster.
+        """For each cluster: the cluster of the next refresh, if the refresh for the cluster is made.
 
-        Without a further refresh, the number is the number of clusters.
+        The number of clusters stands for no further refresh.
         """
 
     def solve(self, number: int) -> None:
-        """Compute the least cost of cluster `number` and all later clusters, with a refresh for `number`.
+        """Compute the least cost of cluster `number` and all later clusters if the refresh for `number` is made.
 
         The caller solves later clusters first.
         """
@@ -225,11 +222,10 @@ class _PlanSearch:
             self._costs[number] = self._price + cost
 
     def cheapest(self, refreshed: Instant, expires: Instant, number: int, *, before: bool = False) -> tuple[float, int]:
-        """Return the least total cost of the clusters from `number` on, and the number of the cluster with the next
-        refresh.
+        """Return the least cost of the clusters from `number` on, and the cluster of the next refresh.
 
-        Until that refresh, polls get the copy from the instant `refreshed`, which expires at `expires`. With `before`,
-        the next refresh may be the one for cluster `number`.
+        Up to the next refresh, polls get the copy that was made at `refreshed` and expires at `expires`. If `before` is
+        true, the next refresh may be the one for cluster `number`.
         """
         clusters, costs, per_second = self._clusters, self._costs, self._per_second
         cost, best, next_cluster = 0.0, math.inf, len(clusters)
@@ -261,7 +257,8 @@ class _PlanSearch:
         return self._nexts[number]
 
     def staleness(self, refreshed: Instant, served: Sequence[_Cluster]) -> Seconds:
-        """Return the expected staleness in seconds, summed over the polls in `served`, with a copy from `refreshed`."""
+        """Return the expected staleness of a copy from the instant `refreshed`, in seconds, summed over the polls in
+        `served`."""
         return sum(
             cluster.weight * expected_staleness(self._per_second, cluster.middle - refreshed) for cluster in served
         )

@@ -1,8 +1,8 @@
 """Pushed content, and the conditions under which it becomes the stored copy.
 
 Pushed content comes from a hub and may be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered
-atom:entry or rss:item elements from the feed" (WebSub, section 7). It becomes the copy only if it is the same kind of
-feed and appears complete. Any other push only causes a fetch.
+atom:entry or rss:item elements from the feed" (WebSub, section 7). Pushed content becomes the copy only if it is the
+same kind of feed and appears complete. Any other push only causes a fetch.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _OF_ONE_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class PushedContent:
-    """The content of a push: as a fetched response, and in the form for the store."""
+    """The content of a push: as a fetched response, and in the form for storing."""
 
     fetched: Fetched
     ingested: IngestedContent
@@ -100,8 +100,7 @@ def ingest_push(
 
 
 def with_pushed_content(updated: Resource, before: Resource) -> Resource:
-    """Return `updated` with the facts about the origin from `before`: last fetch, failures, relocation, format
-    change."""
+    """Return `updated` with the last fetch, failures, relocation and format change of `before`."""
     return replace(
         updated,
         fetched=before.fetched,

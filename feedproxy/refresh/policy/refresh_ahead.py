@@ -1,7 +1,7 @@
 """The next refresh of a feed ahead of its readers, within the limits of HTTP, the feed's hints and the origin.
 
-For readers with known rhythms, the price of a request decides (polling_price.py). For readers without a rhythm, the
-feed is refreshed shortly before its copy expires, but not more often than these readers poll. For both:
+For readers with regular polls, the price of a request decides (polling_price.py). For other readers, the feed is
+refreshed shortly before its copy expires, but not more often than these readers poll. The following limits apply:
 
 * No refresh while the publisher's hints are valid: max-age, Expires, ttl, sy:*, or a push lease.
 * No refresh in an hour or on a day that the publisher wants to be skipped.
@@ -36,7 +36,7 @@ LEAD_MAX: Seconds = 60
 """Longest time from the start of a refresh to the end of a copy's lifetime, in seconds."""
 
 SPREAD: Seconds = 10
-"""Seconds over which refreshes are spread after skipped hours or a pause."""
+"""Seconds over which refreshes are spread after skipped hours or a pause, when many feeds are due together."""
 
 GAP_MIN: Seconds = 30
 """Shortest interval between scheduled refreshes, in seconds."""
@@ -67,9 +67,9 @@ class Rest:
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""Seconds without a reader's request after which a feed is no longer refreshed ahead.
+"""Minimum seconds without a request after which a feed is no longer refreshed ahead of its readers.
 
-A longer lifetime of the copy replaces IDLE.
+If the copy has a longer lifetime, the lifetime applies instead.
 """
 
 REVIEW: Seconds = 6 * 3600
@@ -104,9 +104,9 @@ def plan(
 ) -> Plan:
     """Return the plan of the schedule for one feed.
 
-    `freshness` is that of the feed's newest stored response. `permission` is the result of `check_fetch_allowed` for
-    the feed. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price if the site limits
-    requests (refresh/origin_rate_limits.py).
+    `freshness` is the freshness of the feed's newest stored response. `permission` is the result of
+    `check_fetch_allowed`. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price of a request
+    (refresh/origin_rate_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
@@ -140,11 +140,11 @@ class _Bounds:
     granted: Seconds
     """Seconds for which a copy may answer."""
     early_refresh: Instant
-    """Instant shortly before `end`, for the refresh for readers without regular polls."""
+    """Instant shortly before `end`, for a refresh for readers without regular polls."""
     until: Callable[[Instant], Instant]
     """Function that returns the last instant at which a copy made at a given instant may answer."""
     permitted: Callable[[Instant], Instant]
-    """Function that returns the first instant, from a given one on, at which the origin may be asked."""
+    """Function that returns the first instant, not before its argument, at which the origin may be asked."""
 
 
 def _bounds(resource: Resource, freshness: Freshness, now: Instant, settings: Settings, jitter: float) -> _Bounds:
@@ -188,7 +188,7 @@ def _worthwhile_refresh(
     price_factor: float,
     jitter: float,
 ) -> Later | None:
-    """Return the next refresh that saves more staleness than its price, or None."""
+    """Return the next refresh that saves more staleness than it costs, or None."""
     if not expected:
         return None
     refreshed = resource.variants[-1].response_time

@@ -1,17 +1,14 @@
-"""The time for which a stale copy answers after a failed fetch, for each kind of fault.
+"""The time for which a stale copy answers after a failed fetch.
 
-The limit depends on the fault:
+The time depends on the fault:
 
-* 429, 5xx, no response, and content that is not a feed (challenges, HTML, empty or truncated content) tell nothing
-  about the feed. The limit is `stale_max`.
-* 403, 404 and other 4xx may be intended. The limit is `stale_max_refused`. The same request succeeded before, so the
-  origin either has a temporary fault or intends the refusal.
-* After 408, 421 and 425 the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20; RFC 8470, section
-  5.2). The limit is `stale_max`.
-* 401 and 451 restrict access, and 410 is an intended end. No copy is served.
+* `stale_max` after 429, 5xx, no response, and content that is not a feed: these tell nothing about the feed.
+* `stale_max` after 408, 421 and 425, because the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20;
+RFC 8470, section 5.2).
+* `stale_max_refused` after 403, 404 and other 4xx, which may be intended.
+* No time after 401 and 451, which restrict access, and after 410.
 
-The limits count from the instant at which the copy was last received or validated by a 304. They are the operator's:
-cache/serving_stale.py also regards what the origin states.
+The time counts from the instant at which the origin last sent or validated the copy.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +25,7 @@ from feedproxy.store.resource import Failures, Resource
 
 
 class StaleAllowance(Enum):
-    """The option that limits the serving of a stale copy in place of a faulty response."""
+    """The option that limits how long a stale copy answers after a faulty response."""
 
     LONG = "stale_max"
     SHORT = "stale_max_refused"
@@ -37,11 +34,11 @@ class StaleAllowance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchOutcome:
-    """The outcome of a fetch: a response (`status`), or none (`error`).
+    """The outcome of a fetch: a response (`status`), or no response (`error`).
 
-    `error` beside a status means that the content is undecodable or too large. `channel` is the parsed feed. For other
-    content, `page` contains the first decoded bytes. `truncated` is true if the end is known to be missing, for example
-    by Content-Length. `redirect_error` is the reason why a redirect could not be followed.
+    With a `status`, `error` means that the content is undecodable or too large. `channel` is the parsed feed. For other
+    content, `page` contains the first decoded bytes. `truncated` is true if the end is known to be missing.
+    `redirect_error` is the reason why a redirect could not be followed.
     """
 
     status: int | None = None
@@ -57,7 +54,7 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ContentFault:
-    """The fault in the outcome of a fetch, and the limit for stale copies."""
+    """The fault in the outcome of a fetch, and the option that limits how long a stale copy answers."""
 
     detail: Detail
     reason: str
@@ -99,7 +96,7 @@ def classify(outcome: FetchOutcome) -> ContentFault | None:
 
 
 def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
-    """Return the seconds for which a copy may be served in place of a fault, counted from `last_validated`."""
+    """Return the seconds for which a copy may be served after a fault, counted from `last_validated`."""
     match fault.allowance:
         case StaleAllowance.NONE:
             return 0
@@ -111,7 +108,7 @@ def stale_limit(fault: ContentFault, settings: Settings) -> Seconds:
 def stale_limit_after_failure(failures: Failures, settings: Settings) -> Seconds:
     """Return the seconds for which a copy may be served during a back-off, counted from `last_validated`.
 
-    The limit equals that of the failure, so that clients do not get errors and the copy by turns.
+    The limit is that of the failed fetch before the back-off, so that clients do not get errors and the copy by turns.
     """
     match failures.detail:
         case Detail.GONE:
@@ -127,7 +124,7 @@ def last_validated(resource: Resource) -> Instant:
 
 
 def _classify_content(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the most specific fault of a complete response, or None for a feed."""
+    """Return the most specific fault of a complete response, or None if the response is a feed."""
     if outcome.error is not None:
         return _failure_fault(outcome.error)
     if outcome.empty:
