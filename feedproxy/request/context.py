@@ -1,4 +1,4 @@
-"""The context of one client request, and its two possible answers: a response of the proxy, or streaming."""
+"""The context of one client request, and the two possible answers: a response of the proxy, or streaming."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,8 +46,10 @@ class ProxyResponse:
     stored: StoredResponse | None = None
     """The stored response from which the response was made, or None for a response that feedproxy generated."""
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before the response. Only the client of the forwarded request gets them (RFC 9110, section
-    15.2)."""
+    """The 1xx responses before the final response.
+
+    Only the client that caused the request to the origin gets them (RFC 9110, section 15.2).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,10 @@ class PassThrough:
 class RequestContext:
     """A client's request with the values that are looked up once.
 
-    `upstream_request` is the request for the origin. `own_agent` is true if that request has feedproxy's own
-    User-Agent. `sends_range` is true if that request has the client's Range. UpstreamRequest explains `key`,
-    `varying_fields`, `withheld_names` and `has_credentials`.
+    * `upstream_request` is the request for the origin.
+    * `own_agent` is true if `upstream_request` has feedproxy's own User-Agent.
+    * `sends_range` is true if `upstream_request` has the client's Range.
+    * `key`, `varying_fields`, `withheld_names` and `has_credentials` are those of UpstreamRequest.
     """
 
     request: Request
@@ -78,4 +81,4 @@ class RequestContext:
     has_credentials: bool
     sends_range: bool
     resource: Resource | None = None
-    """The stored resource of the target, or None without a stored resource."""
+    """The stored resource of the target, or None if nothing is stored."""

@@ -72,9 +72,10 @@ class Endpoints:
         (self._by_prefix if path.endswith("/") else self._exact).pop(path, None)
 
     def find(self, path: str) -> Endpoint | None:
-        """Return the endpoint for a path after the prefix, or None without an endpoint.
+        """Return the endpoint for a path after the prefix, or None if no endpoint matches.
 
-        An endpoint with the exact path comes first, then the one with the longest path above it.
+        An endpoint with exactly this path is preferred. The second choice is the endpoint with the longest path above
+        it.
         """
         if (exact := self._exact.get(path)) is not None:
             return exact

@@ -6,14 +6,14 @@ from feedproxy.http import uri
 
 
 def surrogate_key(target: str) -> str:
-    """Return the value of Surrogate-Key, by which caches in front of feedproxy purge all responses for a target."""
+    """Return the value of Surrogate-Key, by which caches in front of feedproxy identify all forms of a target."""
     return f"feed-{feed_id(uri.without_fragment(target))}"
 
 
 def feed_id(target: str, installation: str = "") -> str:
     """Return a hexadecimal identifier of a target, for the operator's addresses and for feed-id in User-Agent.
 
-    For User-Agent, `installation` makes the identifiers of two feedproxies differ. The origin then adds their
-    subscribers.
+    For User-Agent, the identifier also depends on `installation`, so that an origin adds the subscribers of two
+    feedproxies.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()

@@ -1,10 +1,10 @@
 """The client's address as trusted proxies state it in Forwarded or X-Forwarded-For.
 
-Each proxy appends on the right the address from which it got the request. Entries are therefore read from the right, up
-to the first address that is not a trusted proxy. Entries further to the left may be forged by the client.
+Each proxy appends the address from which it got the request on the right. Entries are therefore read from the right, up
+to the first address that is not a trusted proxy. The client may have forged the entries further to the left.
 
 X-Forwarded-Host and X-Forwarded-Port are ignored, because a client can forge them. X-Forwarded-Proto is used, because a
-wrong scheme affects only the addresses in this client's response.
+forged scheme affects only the addresses in this client's response.
 """
 
 import ipaddress
@@ -35,7 +35,8 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One entry of Forwarded or X-Forwarded-For: the sender's address, the scheme, and the host.
+    """One entry of Forwarded or X-Forwarded-For: the address from which a proxy got the request, the scheme, and the
+    host.
 
     The address is empty if it is hidden or unknown.
     """
@@ -107,8 +108,8 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
-    Each entry begins after the rightmost comma that leaves a well-formed entry. A quotation mark that a client left
-    open therefore cannot swallow the entries of proxies.
+    Each entry begins after the rightmost comma that leaves a well-formed entry. A client therefore cannot hide the
+    entries of proxies in a quoted string that it never closes.
     """
     end = len(value)
     for _ in range(HOPS_MAX):

@@ -73,16 +73,16 @@ GATEWAY_FIELDS = frozenset(
 )
 """Fields of an origin's response that the gateway passes on.
 
-For a browser, all sites behind the gateway are one web origin. Fields with an effect on a whole web origin are
-therefore left out, such as cookies, workers, reports and HSTS. Fields with `X-` are passed on unless they begin with
-one of SERVER_COMMAND_PREFIXES.
+For a browser, all sites behind the gateway are one web origin. Fields that affect a whole web origin are therefore left
+out, such as those for cookies, workers, reports and HSTS. Names that begin with `X-` are passed on, too, unless they
+begin with one of SERVER_COMMAND_PREFIXES.
 """
 
 
 SERVER_COMMAND_PREFIXES = ("x-accel-", "x-envoy-", "x-lighttpd-", "x-litespeed-", "x-reproxy-", "x-sendfile")
-"""Prefixes of field names by which a server gives commands to a web server or load balancer in front of the server.
+"""Prefixes of field names that are commands to a web server or load balancer in front of the sending server.
 
-nginx and others then send a local file or another page instead of the response.
+By such a command, nginx and others send a local file or another page instead of the response.
 """
 
 
@@ -93,10 +93,10 @@ def passes_gateway(name: str) -> bool:
 
 
 def apply_entrance_rules(fields: Fields, client: ClientContext, *, target: str, upstream: str) -> Fields:
-    """Return the fields of a response after the rules of the client's entrance.
+    """Return the fields of a response after applying the rules of the client's entrance.
 
-    The gateway adds the Content-Security-Policy `sandbox`. Without `sandbox`, a page of one site could read the
-    responses of other sites, because a browser sees one web origin.
+    The gateway adds `sandbox` of Content-Security-Policy. For a browser, all sites behind the gateway are one web
+    origin, and without `sandbox`, a page of one site could read the responses of another.
     """
     fields = _rewrite_location(fields, client, target=target, upstream=upstream)
     fields = fields.without("alt-svc")  # an alternative service for the origin does not serve the proxy (RFC 7838)
@@ -117,9 +117,9 @@ def has_only_unusable_challenges(status: int, fields: Fields, client: ClientCont
 
 
 def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
-    """Return the error response in place of a 401 with challenges that no client can answer through the gateway.
+    """Return an error response in place of a 401 with challenges that no client can answer through the gateway.
 
-    A 401 must have an applicable challenge (RFC 9110, section 15.5.2), and none is applicable at the gateway.
+    A 401 must have a challenge that clients can answer (RFC 9110, section 15.5.2).
     """
     reason = (
         f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
@@ -132,8 +132,7 @@ def unusable_challenge_response(request: Request, status: CacheStatus) -> Respon
 def make_private(fields: Fields) -> Fields:
     """Return the fields with Cache-Control: private (RFC 9111, section 5.2.2.7).
 
-    The origin's directives are replaced. A downstream cache could not recognise the response as private, because a
-    request for a secret address has no Authorization.
+    The origin's directives are replaced, because they may permit other caches to store the response.
     """
     other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = fields.without("cdn-cache-control", "surrogate-control", "surrogate-key")
@@ -143,8 +142,8 @@ def make_private(fields: Fields) -> Fields:
 def _with_gateway_challenges(fields: Fields, origin: str) -> Fields:
     """Return the fields with only those challenges that a browser may answer through the gateway.
 
-    Each realm begins with the target's origin. For a browser, a realm belongs to a web origin (RFC 9110, section 11.5),
-    and all sites share the gateway's. With an equal realm, one site could get the password for another site.
+    Each realm begins with the target's origin. For a browser, all sites behind the gateway share its realms (RFC 9110,
+    section 11.5), and a site could otherwise get the password for another site with the same realm.
     """
     if "www-authenticate" not in fields:
         return fields

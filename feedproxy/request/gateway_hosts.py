@@ -1,8 +1,8 @@
 """Host names at which the gateway answers.
 
-By DNS rebinding, a web page can make its own host name lead to the gateway, and then read every response. The browser
-sends the page's host name in Host. The gateway therefore refuses names that can be registered in the public DNS, unless
-the operator has listed them (docs/decisions/gateway-host-names.md).
+By DNS rebinding, a web page can make its own host name lead to the gateway, and then read every response. The gateway
+therefore refuses a Host that can be registered in the public DNS, unless the operator has listed it
+(docs/decisions/gateway-host-names.md).
 """
 
 import fnmatch
@@ -15,12 +15,12 @@ from feedproxy.http.target_uri.registrable_domain import has_private_suffix
 from feedproxy.settings import Settings, listen_address
 
 EXAMPLE_DOMAINS = ("example.com", "example.net", "example.org")
-"""Domains that IANA keeps for documentation (RFC 6761, section 6.5). No client can register names below them."""
+"""Domains that IANA keeps for documentation (RFC 6761, section 6.5). Names below them cannot be registered."""
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~-]+)(?::[0-9]{1,5})?")
 
 
 def is_gateway_host(authority: str, settings: Settings) -> bool:
-    """Return True if the gateway answers at this value of Host. The port is ignored."""
+    """Return True if the gateway answers at this value of Host. The port is not compared."""
     match = _AUTHORITY.fullmatch(authority)
     if match is None:
         return False
@@ -43,7 +43,7 @@ def _machine_name() -> str:
 
 @lru_cache(maxsize=16)
 def _configured(listen: str, public_url: str, hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the names and the patterns of the options, in lower case and without a final dot."""
+    """Return the host names and the patterns of these options, in lower case and without a final dot."""
     names = {listen_address(listen, "listen")[0]}
     if public_url:
         names.add(uri.host_of(uri.normalise(public_url)))

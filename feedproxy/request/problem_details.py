@@ -28,7 +28,7 @@ UNREADABLE_TITLE = "The request is invalid"
 """Title of the error response to an invalid HTTP request."""
 
 NO_COPY_TITLE = "No copy is stored"
-"""Title of the 504 response to a request with only-if-cached without a usable copy."""
+"""Title of the 504 response to a request with only-if-cached, if no copy may answer."""
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
@@ -85,6 +85,7 @@ def problem_response(
 
 
 def _as_sentence(reason: str) -> str:
-    """Return the reason as a sentence. Its first letter becomes a capital, except in a host name."""
+    """Return the reason as a sentence with a capital letter and a full stop. A host name at the beginning is
+    unchanged."""
     first = reason.partition(" ")[0]
     return (reason[:1].upper() + reason[1:] if first.isalpha() else reason).rstrip(".") + "."

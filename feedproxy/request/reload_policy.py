@@ -1,8 +1,8 @@
 """Policy for no-cache and max-age=0 in requests for feeds.  RFC 9111, sections 5.2.1.1 and 5.2.1.4
 
-Some feed readers send these directives with every poll. The proxy ignores the directives for `reload_interval` seconds
-after the last fetch, and in hours that the feed skips. The proxy obeys a reload in a browser, and all requests for
-other content than feeds (docs/decisions/no-cache-from-feed-readers.md).
+Some feed readers send these directives with every poll. The proxy ignores them for `reload_interval` seconds after the
+last fetch, and in hours that the feed skips. It obeys a browser's reload, and requests for content that is not a feed
+(docs/decisions/no-cache-from-feed-readers.md).
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ def apply_reload_policy(
 
 
 def is_browser_navigation(request: Fields) -> bool:
-    """Return True if a browser navigates to the target. Sec-Fetch-Mode or an Accept with HTML shows a navigation."""
+    """Return True if a browser navigates to the target, by Sec-Fetch-Mode or an Accept that lists HTML."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:
         return mode.strip().lower() == "navigate"

@@ -67,7 +67,7 @@ _NOT_FORWARDED_PREFIXES = (
 """Prefixes of field names that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
-"""Fields that do not make a request client-specific, because this module writes them."""
+"""Fields that this module itself writes. They do not make a request client-specific."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
@@ -76,8 +76,7 @@ _CREDENTIAL = re.compile(
     r"|.*(?:token|secret|passw|api-?key|access-?key|session|signature|credential|csrf|xsrf|-auth(?:\Z|-)).*"
 )
 _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
-"""Pattern for the value of a field that Vary nominates. Only a matching value is sent in a request for a shared
-copy."""
+"""Pattern for the value of a field that Vary nominates. A request for a shared copy contains only matching values."""
 
 _LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
 _LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
@@ -93,9 +92,9 @@ VIA_MEMBERS_MAX = 16
 """Maximum number of Via members of other feedproxies that are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
-"""Maximum length of a request's fields for memoizing their forwarded fields, in characters."""
+"""Maximum length of the fields of a request for which the forwarded fields are memoized, in characters."""
 MEMOIZED_REQUESTS_MAX = 256
-"""Maximum number of requests with memoized forwarded fields, half a megabyte together."""
+"""Maximum number of requests for which the forwarded fields are memoized: half a megabyte."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
@@ -105,9 +104,11 @@ _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"
 class UpstreamRequest:
     """A request for an origin.
 
-    `key` contains the client-specific fields. Only requests with the same fields get the stored response.
-    `varying_fields` contains the fields that Vary nominates. `withheld_names` contains the names of the client-specific
-    fields that are left out in a request for a shared copy. `has_credentials` is true if a field identifies a user.
+    * `key` contains the client-specific fields. Only requests with equal client-specific fields get the stored
+      response.
+    * `varying_fields` contains the fields that Vary nominates.
+    * `withheld_names` contains the names of client-specific fields that are left out in a request for a shared copy.
+    * `has_credentials` is true if a field identifies a user.
     """
 
     request: Request
@@ -157,14 +158,13 @@ def build_upstream_request(
 ) -> UpstreamRequest:
     """Return the upstream request for a client's GET or HEAD.
 
-    A shared copy is requested with standard fields only. A request with client-specific fields is forwarded with them,
-    and they become the `key` of the response. For a known feed, only credentials are forwarded as client-specific
-    fields.
+    A request for a shared copy has standard fields only. Any other request has the client-specific fields, too, and
+    they become the `key` of the response. For a known feed, only credentials count as client-specific.
 
     * `via` is this proxy's Via member.
     * `own_agent` returns feedproxy's User-Agent. If it is None, the client's User-Agent is forwarded.
     * `keep_range` is true if Range and Accept-Encoding are forwarded.
-    * `shared_fields` contains names of fields that do not make a request client-specific, in lower case.
+    * `shared_fields` contains names of further fields that are not client-specific, in lower case.
     * `unstored_names` contains names in Vary of earlier responses that were not stored.
     """
     client_fields = request.fields.end_to_end()
@@ -219,10 +219,10 @@ def _forwarded_fields(
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
 ) -> _ForwardedFields:
-    """Return the forwarded fields, memoized for fields without credentials.
+    """Return the forwarded fields. The result is memoized if the fields contain no credentials.
 
     `names` are the fields by which the shared stored responses vary. `keyed_names` are the fields by which keyed
-    responses vary. `keyed_names` apply only to requests with credentials.
+    responses vary, which count only for requests with credentials.
     """
     length = sum([len(name) + len(value) for name, value in client_fields])
     is_memoized = length <= MEMOIZED_LENGTH_MAX and not any(is_credential(name) for name, _ in client_fields)
@@ -295,7 +295,7 @@ def _is_anything(value: str | None) -> bool:
 
 @memoize_short()
 def _is_for_feeds(accept: str) -> bool:
-    """Return True if an Accept value lists a type of feeds, and does not prefer HTML."""
+    """Return True if this value of Accept lists a type of feeds, and does not prefer HTML."""
     if not any(media_type in accept.lower() for media_type in _FEED_TYPES):
         return False
     return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) != "text/html"
@@ -329,7 +329,7 @@ def _is_unusual_control(name: str, value: str) -> bool:
 
 
 def _via_members(client_fields: Fields) -> str:
-    """Return the members of Via that feedproxies have written. An origin's feedproxy detects loops by them."""
+    """Return the members of Via that feedproxies have written, by which another feedproxy can detect a loop."""
     members = (member.strip() for member in (client_fields.combined("via") or "").split(","))
     return ", ".join([member for member in members if _VIA_MEMBER.fullmatch(member)][-VIA_MEMBERS_MAX:])
 

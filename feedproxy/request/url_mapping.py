@@ -1,6 +1,6 @@
-"""Mapping between the addresses of a feed: at the upstream, in public, and at the client's entrance.
+"""Mapping between the addresses of a feed: at the upstream, in public, and as a client requests it.
 
-In reverse mode, a feed is stored under its address below `upstream`. Clients and operators use the address below
+In reverse mode, a feed is stored under its address below `upstream`. Clients and operators use its address below
 `public_url`. An address that is not below `upstream` has no public form, and clients cannot request it.
 """
 
@@ -36,7 +36,7 @@ def rebase(target: str, old: str, new: str) -> str | None:
 
 
 def to_public(target: str, settings: Settings) -> str:
-    """Return the normalised public address of a target, or the target itself without `public_url`."""
+    """Return the normalised public address of a target. Without `public_url`, return the target itself."""
     target = uri.without_fragment(target)
     if settings.upstream and settings.public_url and (public := rebase(target, settings.upstream, settings.public_url)):
         return uri.normalise(public)
@@ -67,8 +67,9 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
-    An address below `upstream` is moved to `public_url`, or else to `base`, the proxy's address in the request. For any
-    other address at the upstream's origin, the result is `public_url` or `base`. Other addresses are unchanged.
+    For an address below `upstream`, the result begins with `public_url`, or else with `base`, the proxy's address in
+    the request. For any other address at the upstream's origin, the result is `public_url` or `base` alone. Addresses
+    at other origins are unchanged.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
@@ -82,16 +83,16 @@ def displayed_url(address: str, settings: Settings, base: str = "") -> str:
 
 
 def equivalent_urls(target: str, settings: Settings) -> tuple[str, ...]:
-    """Return all addresses of a target: the target, and the public address if it differs."""
+    """Return all addresses of a target: the target itself, and its public address if the two differ."""
     public = to_public(target, settings)
     return (target,) if public == target else (target, public)
 
 
 def rewrite_location(location: str, client: ClientContext, *, target: str, upstream: str) -> str:
-    """Return a Location that leads the client to the same entrance.
+    """Return a Location that keeps the client in its entrance.
 
-    A Location with a scheme that the proxy cannot fetch is unchanged. A relative reference is unchanged if its meaning
-    is the same at the address that the client requested (RFC 9110, section 10.2.2).
+    A Location with a scheme that the proxy cannot fetch is unchanged. A relative reference is also unchanged if it has
+    the same meaning at the address that the client requested (RFC 9110, section 10.2.2).
     """
     try:
         absolute = uri.resolve(target, location)
