@@ -17,7 +17,7 @@ EXAMPLES = 3
 """Number of requests shown as text for each finding. JSON contains all requests."""
 
 WIDTH = 100
-"""Maximum length of a line of advice in the text, in characters."""
+"""Maximum length of a line of advice, in characters."""
 
 
 def as_json(scores: Sequence[ReaderScore]) -> str:
