@@ -13,8 +13,7 @@ from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 
 
 class ReplayClient:
-    """Origin client that fetches from the replay at `base` over real connections, so that connection faults are
-    real."""
+    """Origin client that fetches from the replay at `base` over real connections."""
 
     def __init__(self, base: str, limits: FetchLimits, clock: Clock) -> None:
         self._base = base

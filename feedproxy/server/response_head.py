@@ -1,7 +1,4 @@
-"""Heads of all responses to clients: the fields that every response gets, and the encoding as bytes.
-
-mitmproxy's flows and the fast path use the same functions.
-"""
+"""Heads of all responses to clients: the fields that every response gets, and the encoding as bytes."""
 
 import logging
 
@@ -28,7 +25,7 @@ def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
 
 
 def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
-    """Return the response with Date and, if it leaves through the gateway, with the fields that protect browsers.
+    """Return the response with Date and, at the gateway, with the fields that protect browsers.
 
     A response with control characters in its head is replaced by an error.
     """

@@ -29,15 +29,14 @@ ENCRYPT_BATCH = 131_072
 """Number of bytes that are encrypted at a time, and maximum number of encrypted bytes that wait for a slow client."""
 
 BATCHES_PER_WRITE = 8
-"""Number of encrypted batches that are sent to one client before other connections are served. Sending them takes about
-a millisecond."""
+"""Number of encrypted batches that are sent to one client before other connections are served, in about a
+millisecond."""
 
 LOW_WATER_MARK = 81
-"""Bytes of input from which the kernel reports a connection as readable during the handshake (SO_RCVLOWAT).
+"""Minimum input, in bytes, at which the kernel reports a connection as readable during the handshake (SO_RCVLOWAT).
 
-A client's change_cipher_spec and Finished of TLS 1.3 have at most 80 bytes together. The kernel therefore reports the
-connection only when the request that follows them has arrived, too. In TLS 1.2, the client's last messages of a full
-handshake are longer than LOW_WATER_MARK.
+A client's change_cipher_spec and Finished of TLS 1.3 have at most 80 bytes together. The kernel then reports the
+connection only when the following request has arrived. The last messages of TLS 1.2 are longer.
 """
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60

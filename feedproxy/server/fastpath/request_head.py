@@ -178,8 +178,7 @@ def classify_line(line: bytes) -> int:
 
 
 def _is_valid_host(value: str) -> bool:
-    """Return True if a Host value is valid for both feedproxy and mitmproxy, which refuses requests with other
-    values."""
+    """Return True if a Host value is valid for both feedproxy and mitmproxy."""
     try:
         url.parse_authority(value, check=True)
     except ValueError:
@@ -188,7 +187,7 @@ def _is_valid_host(value: str) -> bool:
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}
-"""Cache of field names that do not affect responses, with upper and lower case as received."""
+"""Cache of field names that do not affect responses, in upper and lower case as received."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
 
@@ -196,8 +195,7 @@ _CLASSIFIER = LineClassifier()
 def without_unique_lines(block: bytes) -> bytes:
     """Return the head `block` without the lines of ignored fields that often have a new value.
 
-    `parse_head` gives the result the same key and User-Agent as `block`. Bytes that are not exactly one head are
-    returned unchanged.
+    Bytes that are not exactly one head are returned unchanged.
     """
     if block.find(b"\r\n\r\n") != len(block) - 4:
         return block
@@ -211,7 +209,7 @@ def without_unique_lines(block: bytes) -> bytes:
 
 
 def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:
-    """Return the head in `block`, which ends with an empty line, or None if mitmproxy has to handle the request.
+    """Return the head in `block`, which ends with an empty line, or None if mitmproxy must handle the request.
 
     With `trusted_peer`, the peer is a trusted proxy, and its forwarding fields are part of the key.
     """

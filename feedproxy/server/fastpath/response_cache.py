@@ -1,13 +1,11 @@
 """The cache of the fast path: response templates, by the exact bytes of a request and by the request's key.
 
-Most feed readers send the same bytes each time. Their requests are looked up without parsing. Other feed readers send a
-number or a date that changes. Their requests are parsed (request_head.py) and looked up by key. Only complete, parsed
-requests are stored, so that a request with equal bytes is known to be valid.
+Requests with the bytes of an earlier request are looked up without parsing. Requests with a changing number or date are
+parsed (request_head.py) and looked up by key.
 
-The size of all tables together is limited in bytes. The oldest entries are evicted first, in small batches, because
-evicting many at once would delay all clients. A template is stored under its key at the second request with this key
-or, while half of the space is free, at the first. It is stored under the exact bytes of a request when these bytes
-arrive for the second time. Requests that never repeat therefore evict nothing.
+The size of all tables together is limited in bytes. The oldest entries are evicted first. A template is stored at the
+second request with its key or bytes, so that requests that never repeat evict nothing. While half of the space is free,
+the first request with a key suffices.
 """
 
 from collections import OrderedDict
@@ -21,18 +19,16 @@ from feedproxy.server.fastpath.response_template import ResponseTemplate, Shared
 type RequestKey = tuple[bytes, ...]
 
 ENTRY_OVERHEAD = 320
-"""Bytes that an entry takes in addition to its key: the pair, its slot in the table, the object headers."""
+"""Bytes of an entry without its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Number of hashes in one generation of an AdmissionFilter. When the younger of two generations is full, the older one
-is dropped."""
+"""Number of hashes in each of two generations of an AdmissionFilter."""
 
 SAMPLE_AFTER = 1024
-"""Number of consecutive new values after which a sampling AdmissionFilter saves time: it then records only one in
-SAMPLE_ONE_IN further values."""
+"""Number of consecutive new values after which a sampling AdmissionFilter records only one in SAMPLE_ONE_IN."""
 
 SAMPLE_ONE_IN = 8
-"""Number of further new values of which an AdmissionFilter records one, after SAMPLE_AFTER new values in a row."""
+"""Number of new values of which a sampling AdmissionFilter records one."""
 
 INTERNED_MAX = 8192
 """Maximum number of values in a TemplatePartInterner."""
@@ -41,16 +37,14 @@ EVICTION_BATCH = 32
 """Number of entries of a full cache that are evicted at a time."""
 
 SWEEP_BATCH = 1024
-"""Number of entries that are checked for validity each second, which takes about 0.5 ms. A table of the default size is
-checked within a minute."""
+"""Number of entries that are checked for validity each second, in about 0.5 ms."""
 
 
 class AdmissionFilter:
-    """Filter that admits a value to a cache when the value occurs again. It stores the hashes of earlier values, in two
-    generations.
+    """Filter that admits a value to a cache at its second occurrence.
 
-    With `sampled`, only one in SAMPLE_ONE_IN values is recorded and looked up after SAMPLE_AFTER new values in a row.
-    Some values are then admitted later than at their second occurrence.
+    With `sampled`, after SAMPLE_AFTER new values in a row, only one in SAMPLE_ONE_IN values is recorded. Some values
+    are then admitted later.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -106,8 +100,8 @@ class TemplatePartInterner:
 class FastPathCache:
     """Templates for the requests of one listener, either from trusted proxies or from all other peers.
 
-    `sibling` is the cache for the other kind of peers: the same bytes of a request can have another meaning if its
-    forwarding fields are trusted. `size_max` limits both caches together, because usually only one of them is used.
+    `sibling` is the cache for the other kind of peers, because trusted forwarding fields change the meaning of a
+    request. `size_max` limits both caches together.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
@@ -159,7 +153,7 @@ class FastPathCache:
             self.size -= len(data) + ENTRY_OVERHEAD
 
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
-        """Remove templates for which `is_current` returns False. A call checks SWEEP_BATCH entries of each table."""
+        """Remove templates for which `is_current` returns False, in the next SWEEP_BATCH entries of each table."""
         for _ in range(min(SWEEP_BATCH, len(self.by_key))):
             key, template = next(iter(self.by_key.items()))
             self.by_key.move_to_end(key)

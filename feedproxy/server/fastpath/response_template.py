@@ -1,9 +1,8 @@
 """Response templates: prepared responses in which only the time-dependent fields are rewritten.
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
-(proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The template keeps the other parts
-of the head: those that many feeds share, and the values of its own feed. The head itself is made at the first hit in
-each hit state, and dropped soon after this state. The body is the object in the store.
+(proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The head is made at the first hit
+in each hit state, and dropped soon afterwards. The body is the object in the store.
 """
 
 import math
@@ -21,10 +20,10 @@ from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 TEMPLATE_OVERHEAD = 1024
-"""Bytes that a template takes in addition to its head: objects, key, and the log lines of the current state."""
+"""Bytes of a template without its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Maximum number of clients with cached log lines in a template. At the limit, the template drops all cached lines."""
+"""Maximum number of clients with cached log lines in a template. At the limit, all cached lines are dropped."""
 
 NO_CLIENT = ("", b"")
 
@@ -48,24 +47,27 @@ OWN_FIELDS = frozenset(
         "x-served-by",
     ]
 )
-"""Names of fields that have another value for each feed or each response of an origin. Without these values, most heads
-are equal, and feeds share one HeadForm. A field that is missing here costs only memory."""
+"""Names of fields with another value for each feed or each response of an origin.
+
+Without these values, most heads are equal, and feeds share one HeadForm.
+"""
 
 
 class HeadForm(NamedTuple):
-    """The part of a head that many feeds share: a text with `%b` in the place of each inserted value, and the kinds of
-    these values, one per byte."""
+    """The part of a head that many feeds share.
+
+    `%b` takes the place of each inserted value. The kinds of these values follow, one per byte.
+    """
 
     text: bytes
     kinds: bytes
 
 
 _shared_form = lru_cache(maxsize=1024)(HeadForm)
-"""Return one shared object for equal forms."""
 
 
 class HitCounter:
-    """Counter of hits with equal metric labels, and of their bytes, since the counts were last added to the metrics."""
+    """Counter of hits with equal metric labels, and of their bytes, since the last addition to the metrics."""
 
     __slots__ = ("count", "size")
 
@@ -75,7 +77,7 @@ class HitCounter:
 
 
 class SharedProperties(NamedTuple):
-    """The properties that the templates of many feeds have in common."""
+    """The properties that the templates of many feeds share."""
 
     conditions: HitConditions
     client: ClientContext
@@ -93,8 +95,10 @@ class SharedProperties(NamedTuple):
 
 
 class LogNames(NamedTuple):
-    """The public address and the upstream address of a target in the log, each as a beginning, and the number of
-    characters of the target that it replaces. The rest is that of the target."""
+    """The public address and the upstream address of a target in the log.
+
+    Each is a beginning, and the number of characters of the target that the beginning replaces.
+    """
 
     public: str
     public_replaces: int
@@ -103,17 +107,15 @@ class LogNames(NamedTuple):
 
 
 _shared_names = lru_cache(maxsize=1024)(LogNames)
-"""Return one shared object for equal names."""
 
 
 class ResponseTemplate:
     """A prepared response to requests with equal keys (request_head.py) or with equal bytes.
 
-    `head` and `cache_status`, the value of its Cache-Status, are valid until the instant `valid_until`, and not before
-    the hit state was computed. After `release` they are empty. If the generation of the handler
-    (`FastPathHandler.start_iteration`) is no longer `generation`, the template must be checked again before its next
-    use. `log_line` is the access-log line for `first_client` (address and User-Agent line). `log_lines` contains the
-    lines for further clients.
+    * `head` and `cache_status` are valid until the instant `valid_until`, and empty after `release`.
+    * `generation` is the generation (`FastPathHandler.start_iteration`) in which the template was checked.
+    * `log_line` is the access-log line for `first_client` (address and User-Agent line).
+    * `log_lines` contains the lines for further clients.
     """
 
     __slots__ = (
@@ -147,12 +149,11 @@ class ResponseTemplate:
         self.body = body
         self.hit_state = hit_state
         self.resource_version: object = None
-        """Version of the stored resource (store/interface.py), to detect changes. The template does not refer to the
-        resource."""
+        """Version of the stored resource (store/interface.py), to detect changes."""
         self.request_lines: tuple[bytes, ...] = ()
-        """Field lines of the request for which the template was made. They are set only if readers are scored."""
+        """Field lines of the request for which the template was made, if readers are scored."""
         self.reader: Pseudonym | None = None
-        """The reader of the last hit that was recorded in the subscriber counts, and the instant (access_log.py)."""
+        """The reader of the last hit in the subscriber counts, and the instant (access_log.py)."""
         self.recorded_at: Instant = 0.0
         self._log_names: LogNames | None = None
         self.generation = -1
@@ -170,15 +171,12 @@ class ResponseTemplate:
         self.head = _make_head(self._form, self._own_values, hit_state, self.cache_status)
 
     def release(self) -> None:
-        """Drop what is needed only during the current hit state. The next hit has to update the state."""
+        """Drop what is needed only during the current hit state. The next hit must update the state."""
         self.drop_log_lines()
         self.head, self.cache_status, self.valid_until = b"", "", _NEVER
 
     def reusable_hit(self, resource: Resource) -> ReusableHit:
-        """Return the hit from which this template was made.
-
-        The caller passes the stored `resource`, because the template itself has no reference to it.
-        """
+        """Return the hit from which this template was made. `resource` is the stored resource."""
         shared = self.shared
         return ReusableHit(resource, resource.variants[shared.variant_index], *shared.conditions)
 
@@ -212,14 +210,13 @@ class ResponseTemplate:
         self.first_client, self.log_line, self.log_lines = NO_CLIENT, "", None
 
     def size(self) -> int:
-        """Return the memory of this template in bytes, without the body, which belongs to the store. The size never
-        changes."""
+        """Return the memory of this template in bytes, without the body."""
         head_length = len(self._form.text) + len(self._own_values)
         return TEMPLATE_OVERHEAD + 2 * head_length + sum(map(len, self.request_lines))
 
 
 def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tuple[HeadForm, bytes]:
-    """Return the form of a response's head, and the values of its own that it inserts.
+    """Return the form of a response's head, and the values that its own fields insert.
 
     Raises ValueError if `response` is not the response of a hit in `hit_state`.
     """
@@ -241,7 +238,7 @@ def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, cache_sta
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Return the beginning of `name` that differs from that of `target`, and the length of the latter."""
+    """Return the beginning of `name` that differs from the target's, and the length of the target's."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 

@@ -11,41 +11,36 @@ from collections.abc import Sequence
 from feedproxy.clock import Seconds
 
 BACKLOG = 1024
-"""Maximum number of connections in the accept queue of a socket. The default of nginx on Linux is 511."""
+"""Maximum number of connections in the accept queue of a socket."""
 
 DEFER_ACCEPT = 5
 """Seconds for which the kernel delays the acceptance of a connection without a request (TCP_DEFER_ACCEPT).
 
-A connection for a single request then causes one wake-up instead of two. A connection on which no request arrives is
-accepted some seconds later.
+A connection for a single request then causes one wake-up instead of two.
 """
 
 PORT_TRIES = 8
-"""Number of attempts to find a port if the system chooses it. A chosen port may be free for one address family and in
-use for the other."""
+"""Number of attempts to find a port that is free for all address families, if the system chooses the port."""
 
 
 DRAIN_QUIET_TIME: Seconds = 0.2
-"""Seconds without a waiting connection after which the accept queue counts as empty. In this time, a client that has
-just connected can send its request, even with several round trips within a continent."""
+"""Seconds without a waiting connection after which the accept queue counts as empty."""
 DRAIN_TIME_MAX: Seconds = 2
-"""Longest time in seconds for which connections are still accepted after the listener has stopped."""
+"""Longest time for which connections are accepted after the listener has stopped, in seconds."""
 
 _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
-"""A packet filter (classic BPF) that drops packets with the TCP flag SYN but not ACK. It loads the flags, masks both,
-and compares."""
+"""A packet filter (classic BPF) that drops packets with the TCP flag SYN but not ACK."""
 _ATTACH_FILTER = 26
 _DETACH_FILTER = 27
 _ACCEPT_QUEUE = 24
-"""Offset of `tcpi_unacked` in Linux's tcp_info. For a listening socket, `tcpi_unacked` is the number of connections in
-the accept queue."""
+"""Offset of `tcpi_unacked` in Linux's tcp_info: for a listening socket, the length of the accept queue."""
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
     """Return listening sockets for `host`, one for each address family, all on one port. Raises OSError.
 
-    An empty `host` stands for all addresses. For port 0, the system chooses the port. With `reuse_port`, other
-    processes may listen on the same port.
+    An empty `host` means all addresses. For port 0, the system chooses the port. With `reuse_port`, other processes may
+    listen on the same port.
     """
     for tries_left in range(PORT_TRIES, 0, -1):
         try:
@@ -104,11 +99,10 @@ def start_listening(bound: socket.socket) -> None:
 
 
 def reject_new_connections(bound: socket.socket) -> None:
-    """Make the kernel ignore new connections to a listening socket. Connections that have begun are completed.
+    """Make the kernel ignore new connections to a listening socket, if it supports the filter.
 
-    An ignored client tries again after a second, and then reaches a process that listens, or is refused. Without this
-    call, the kernel would accept the client's connection and then reset it. The call has no effect if the kernel does
-    not support the filter.
+    An ignored client tries again after a second. Without the filter, the kernel would accept the connection and then
+    reset it.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):

@@ -1,12 +1,10 @@
 """Relay of a decrypted TLS connection to mitmproxy, over a socket pair within this process.
 
-mitmproxy's handler needs a socket of its own, but this process has already begun to decrypt the connection. The handler
-gets one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. Each direction buffers at
-most one piece.
+mitmproxy's handler gets one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. Each
+direction buffers at most one piece.
 
-After mitmproxy's last byte, the relay discards further input from the client until none has arrived for
-LINGERING_QUIET_TIME seconds, and for at most LINGERING_TIME seconds. Closing a connection with unread input can destroy
-the response before the client has read it (RFC 9112, section 9.6).
+After mitmproxy's last byte, the relay discards further input from the client, because closing a connection with unread
+input can destroy the response (RFC 9112, section 9.6).
 """
 
 import asyncio
@@ -18,14 +16,14 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 READ_SIZE = 65_536
 
 LINGERING_QUIET_TIME: Seconds = 5
-"""Seconds without input after which the relay closes the connection. nginx has the same default (lingering_timeout)."""
+"""Seconds without input after which the relay closes the connection, as in nginx (lingering_timeout)."""
 
 LINGERING_TIME: Seconds = 30
-"""Largest total time in seconds for which input is discarded. nginx has the same default (lingering_time)."""
+"""Longest total time for which input is discarded, in seconds, as in nginx (lingering_time)."""
 
 
 class TlsRelay:
-    """Relay that copies bytes between a TLS connection and the near end of a socket pair until either end closes."""
+    """Relay that copies bytes between a TLS connection and one end of a socket pair until either closes."""
 
     def __init__(self, tls: ClientConnection, pair_socket: socket.socket) -> None:
         self._tls = tls

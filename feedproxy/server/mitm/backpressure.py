@@ -1,8 +1,7 @@
 """Backpressure for clients that request but do not read: their unsent output is limited.
 
-mitmproxy writes a response as soon as it is complete, even if the client has not read the previous response. After it
-has closed a connection, unsent output would wait for the client without limit. A single connection could therefore take
-all memory, since a request has a hundred bytes and its response megabytes.
+mitmproxy writes a response even if the client has not read the previous response. A single connection could therefore
+take all memory.
 """
 
 import asyncio
@@ -16,11 +15,10 @@ LINGERING_TIME: Seconds = 30
 
 
 class WriteBackpressure:
-    """Limiter of the unsent output of client connections. It measures this output and waits until the client has read
-    it.
+    """Limiter of the unsent output of client connections.
 
-    It also pauses reading from an origin, and discards the output that a closed connection has left after
-    LINGERING_TIME. For these purposes it stores the stream writer of each open connection, by client id.
+    It also pauses reading from an origin, and discards output that is unsent LINGERING_TIME after the end of a
+    connection.
     """
 
     def __init__(self) -> None:
@@ -36,8 +34,7 @@ class WriteBackpressure:
             self._handlers[client.id] = handler
 
     def on_server_connected(self, client: Any, server: Any) -> None:
-        """Prepare a new connection to an origin, so that its response can still be read after a failed write
-        (origin_reset.py)."""
+        """Prepare a new connection to an origin for reading after a failed write (origin_reset.py)."""
         handler = self._handlers.get(client.id)
         connection = handler.transports.get(server) if handler is not None else None
         if connection is not None:
@@ -60,7 +57,7 @@ class WriteBackpressure:
                 transport.resume_reading()
 
     async def wait_drained(self, client: str, seconds: Seconds) -> bool:
-        """Wait at most `seconds` until the unsent output fits the write buffer. Return False if it is still larger."""
+        """Wait at most `seconds` until the unsent output fits the write buffer. Return False after the time."""
         if (writer := self._writers.get(client)) is None:
             return True
         try:
@@ -70,7 +67,7 @@ class WriteBackpressure:
         return True
 
     def still_reads(self, client: Any) -> bool:
-        """Return True if a client that has closed its sending side may still read: it has not reset the connection."""
+        """Return True if a client that has closed its sending side may still read."""
         writer = self._writers.get(client.id)
         return writer is not None and not writer.is_closing()
 

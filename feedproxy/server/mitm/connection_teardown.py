@@ -1,8 +1,7 @@
 """Release of mitmproxy's connection handler after its connection has ended.
 
-The handler's layers refer to each other in cycles, and so do exceptions and their frames. Without this module, only
-Python's garbage collector would free them: 80 KB for each intercepted tunnel. A full collection takes long with a full
-store (gc_policy.py). Layers without cycles are freed at once.
+The handler's layers refer to each other in cycles, so only the garbage collector would free them: 80 KB for each
+intercepted tunnel. Layers without cycles are freed at once.
 """
 
 import asyncio
@@ -16,16 +15,17 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from feedproxy.clock import Seconds
 
 RETRY_FIRST: Seconds = 1
-"""Seconds until the second attempt to break the cycles, if a request is still being answered at the end of the
-connection. Each further attempt waits twice as long."""
+"""Seconds until the second attempt to break the cycles, if a request is still being answered.
+
+Each further attempt waits twice as long.
+"""
 
 RETRY_LAST: Seconds = 128
-"""Longest wait before an attempt, in seconds. All waits together are longer than the usual `fetch_timeout`. If the last
-attempt fails, the garbage collector frees the layers later."""
+"""Longest wait before an attempt, in seconds. After the last attempt, the garbage collector frees the layers."""
 
 
 class _ClosedLayer(layer.Layer):
-    """A layer that ignores all events. It replaces the layers of an ended connection."""
+    """A layer that ignores all events, in place of the layers of an ended connection."""
 
     def __init__(self) -> None:
         """Skip mitmproxy's constructor, because this layer needs no context."""
@@ -56,8 +56,10 @@ class CycleFreeHandler(ProxyConnectionHandler):
             raise asyncio.CancelledError
 
     def break_cycles(self, retry_after: Seconds = RETRY_FIRST) -> None:
-        """Break the reference cycles of the layers after `handle_client` has returned. While a request is being
-        answered, try again after `retry_after` seconds."""
+        """Break the reference cycles of the layers after `handle_client` has returned.
+
+        While a request is being answered, the attempt is repeated after `retry_after` seconds.
+        """
         if not self._break_cycles() and retry_after <= RETRY_LAST:
             asyncio.get_running_loop().call_later(retry_after, self.break_cycles, 2 * retry_after)
 

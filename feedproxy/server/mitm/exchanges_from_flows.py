@@ -25,12 +25,14 @@ type ExchangeAndBody = tuple[Exchange, bytes | None]
 
 
 NAMES_MAX = 8192
-"""Maximum number of connections with remembered names. More connections are seldom open at once."""
+"""Maximum number of connections with remembered names."""
 
 
 class StableNames:
-    """Names of connections, numbered in the order of their first use. Unlike mitmproxy's ids, the names are the same in
-    each recording of the same traffic."""
+    """Names of connections, numbered in the order of their first use.
+
+    Unlike mitmproxy's ids, the names are the same in each recording of the same traffic.
+    """
 
     def __init__(self, beginning: str) -> None:
         self._beginning = beginning
@@ -65,15 +67,14 @@ def client_exchange(
 
 
 def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> ExchangeAndBody:
-    """Return the exchange between mitmproxy and an origin, with the fields that the flow has at the time of the
-    call."""
+    """Return the exchange between mitmproxy and an origin, with the flow's present fields."""
     connection = connections.name_of(flow.server_conn.id)
     return _exchange(flow, flow.response, Side.ORIGIN, _target(flow), at, seconds, connection), _body(flow.response)
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: the exchange with the client, and the
-    exchange with the origin if there was one."""
+    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: with the client, and with the
+    origin."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
     # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.

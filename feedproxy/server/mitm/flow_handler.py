@@ -1,8 +1,8 @@
 """Handling of mitmproxy's flows, from the request's head to the end of the response.
 
 The addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
-request, `on_response_headers` for the head of a streamed response, and `pop` at the end. Each App has one handler. The
-methods refuse a request by raising FeedproxyError, and the addon then calls `refuse` with the error.
+request, `on_response_headers` for the head of a streamed response, and `pop` at the end. A method refuses a request by
+raising FeedproxyError. The addon then calls `refuse`.
 """
 
 import logging
@@ -57,10 +57,10 @@ from feedproxy.upstream.parent_proxy_tunnel import parent_name
 logger = logging.getLogger(__name__)
 
 CACHED_METHODS = ("GET", "HEAD")
-"""Methods with cacheable responses. Requests with other methods stream through. Only TRACE is refused."""
+"""Methods with cacheable responses. Requests with other methods stream through, except TRACE."""
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Methods that the field Allow lists for a target."""
+"""Methods that Allow lists for a target."""
 
 ALLOW = ("Allow", ", ".join(ALLOWED_METHODS))
 
@@ -69,9 +69,10 @@ ALLOW = ("Allow", ", ".join(ALLOWED_METHODS))
 class FlowState:
     """The state of a flow.
 
-    `endpoint` and `call` are set for requests to an endpoint. `streamed` is the counter of streamed content.
-    `error_page` is the response after a failure upstream. `connect_result` is the result of a CONNECT: `tunnel`, or
-    `intercept` if feedproxy decrypts TLS.
+    * `endpoint` and `call` are set for requests to an endpoint.
+    * `streamed` is the counter of streamed content.
+    * `error_page` is the response after a failure upstream.
+    * `connect_result` is the result of a CONNECT: `tunnel`, or `intercept` if feedproxy decrypts TLS.
     """
 
     client: ClientContext
@@ -88,18 +89,17 @@ class FlowState:
     error_page: http.Response | None = None
     connect_result: str = ""
     parent: Parent | None = None
-    """Parent proxy of a streamed request."""
+    """Parent proxy of a streamed request, or None."""
     usual_path: str = ""
-    """The usual form of the requested endpoint path, relative to the prefix of endpoints. It is "" if the request
-    already has the usual form.
+    """The usual form of the requested endpoint path, relative to the prefix of endpoints, or "".
 
-    A request with another form gets a redirect to the usual form in place of a 401, so that a browser asks for the
-    password at the usual address.
+    A request in another form gets a redirect instead of a 401, so that a browser asks for the password at the usual
+    address. "" means that the request has the usual form.
     """
 
 
 class FlowHandler:
-    """Handler of an App's flows. It stores the state of each flow by flow id, and the approved connections."""
+    """Handler of an App's flows, with the state of each flow and the approved connections."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -116,8 +116,7 @@ class FlowHandler:
         state.connect_result, state.status, state.reason = permitted.result, permitted.status, permitted.reason
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a request: respond locally, or let a request without a cacheable response stream
-        upstream."""
+        """Handle the head of a request: respond locally, or let an uncacheable request stream upstream."""
         if flow.response is not None or flow.error is not None:
             return
         flow.request.stream = False  # the option stream_large_bodies may have set streaming
@@ -180,7 +179,7 @@ class FlowHandler:
                 await self._stream_upstream(flow, state, status)
 
     async def on_response_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a streamed response. Stored responses are invalidated before the client gets the head."""
+        """Handle the head of a streamed response, and invalidate stored responses before the client gets the head."""
         state = self._flows.get(flow.id)
         if (
             state is None
@@ -213,10 +212,9 @@ class FlowHandler:
         )
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
-        """Let the next request for the target be fetched, not streamed, if the origin refuses this one.
+        """Let the next request for the target be fetched instead of streamed if the origin refuses this request.
 
-        Only between fetches, feedproxy makes the pauses that an origin's Retry-After, or the refusal of a credential of
-        the operator, requires.
+        Only fetches obey an origin's Retry-After and the refusal of a credential of the operator.
         """
         assert state.routed_request is not None
         request = state.routed_request.request
@@ -247,7 +245,7 @@ class FlowHandler:
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
     def refuse_content(self, flow: http.HTTPFlow) -> None:
-        """Refuse a request with too much content, before the content arrives if possible (RFC 9110, section 10.1.1)."""
+        """Refuse a request with too much content, if possible before the content arrives (RFC 9110, section 10.1.1)."""
         state = self._flows.get(flow.id)
         if state is None:
             return
@@ -257,7 +255,7 @@ class FlowHandler:
         flow.metadata[RESPOND_EARLY] = True
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
-        """Respond to a flow with the error. Nothing is sent upstream."""
+        """Respond to a flow with the error, without a request upstream."""
         response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
         state = self._flows.get(flow.id)
         if state is None:
@@ -274,7 +272,7 @@ class FlowHandler:
         return self._flows.get(flow.id)
 
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:
-        """Remove and return the state of a flow that has ended, or None."""
+        """Remove and return the state of a flow that has ended, or return None."""
         state = self._flows.pop(flow.id, None)
         if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
@@ -282,7 +280,7 @@ class FlowHandler:
         return state
 
     def on_client_disconnected(self, client: str) -> None:
-        """Remove the states of those flows of a disconnected client that mitmproxy has not ended."""
+        """Remove the states of a disconnected client's flows that mitmproxy has not ended."""
         self.connect_approvals.forget(client)
         self.backpressure.on_client_disconnected(client)
         for flow in self._flows_of_client.pop(client, ()):
@@ -292,8 +290,7 @@ class FlowHandler:
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
         """Return the request without the client's credentials if it is authorized. Raises AccessDenied.
 
-        The user of a tunnel was authenticated at the tunnel's CONNECT, because clients do not support 407 within a
-        tunnel.
+        The user of a tunnel was authenticated at the CONNECT, because clients do not support 407 within a tunnel.
         """
         request, client = routed.request, routed.client
         readers = self.app.settings_for(request.target).readers
@@ -350,13 +347,11 @@ class FlowHandler:
         self._respond_early(flow)
 
     async def _preview(self, target: str, call: Call) -> Response:
-        """Return the landing page with the preview of a pasted address."""
         preview = await landing_preview.load_preview(self.app, target, call.client)
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _endpoint(self, flow: http.HTTPFlow, local_path: LocalPath, endpoint_path: str) -> None:
-        """Check a request to an endpoint. After the content of an accepted request has arrived, `on_request` answers
-        it."""
+        """Check a request to an endpoint. `on_request` answers an accepted request after its content has arrived."""
         path, _, query = endpoint_path.partition("?")
         endpoint, request = self.app.endpoints.find(path), _request_without_target(flow)
         state = self._register(flow, FlowState(local_path.client))
@@ -384,14 +379,14 @@ class FlowHandler:
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
     ) -> None:
-        """Set a response that this proxy itself made, and add Cache-Status unless the response already has it."""
+        """Set a response of this proxy itself, with Cache-Status."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Refuse TRACE, and answer OPTIONS with `Max-Forwards: 0` and CORS preflights. Return False for other requests.
+        """Refuse TRACE, and answer `Max-Forwards: 0` and CORS preflights. Return False for other requests.
 
         The response to TRACE would repeat the request's fields, which may contain secrets (RFC 9110, section 9.3.8).
         OPTIONS with `Max-Forwards: 0` is for this proxy (section 7.6.2).
@@ -439,9 +434,8 @@ class FlowHandler:
     def _with_credentials(self, state: FlowState) -> Request:
         """Return the request to stream upstream.
 
-        A GET or HEAD gets the credential that the operator has configured for the target and the client's user, if the
-        credential consists of fields. A credential in a query parameter is left out, because the address of a streamed
-        request is logged and recorded.
+        A GET or HEAD gets the operator's credential for the target and user, if the credential consists of fields. A
+        query parameter with a credential is left out, because streamed addresses are logged and recorded.
         """
         assert state.routed_request is not None
         request, access = state.routed_request.request, self.app.access_control

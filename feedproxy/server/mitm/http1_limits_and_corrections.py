@@ -1,22 +1,18 @@
 """Limits of HTTP/1 heads, and corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
-* mitmproxy takes an origin's 1xx response for the final one, and the client hangs. Here, 1xx responses are skipped.
-  (Only if feedproxy itself fetches a response, upstream/origin_client.py passes its 1xx responses on.)
-* It raises NotImplementedError for trailers, and the connection hangs. Here, trailers are dropped, as RFC 9110, section
-  6.5.1, permits.
-* It does not limit message heads. Here, all heads are limited in size, and a client's heads in time. (mitmproxy's
-  timeout counts only silence, so that occasional bytes would keep a connection open.) Chunk sizes and trailers are
-  limited, too.
-* It parses heads leniently, and passes on control characters and folded lines. Here, all heads are read by feedproxy's
-  parsers (http/message_syntax.py, upstream/response_head_parser.py).
-* It treats a client that closes its sending side after its request as disconnected. Here, such a client gets its
-  response.
-* It hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
-* It writes an empty piece of content as the last chunk. Here, the piece is dropped.
-* It answers unreadable messages with a page of its own. Here, they are answered with feedproxy's page.
+* mitmproxy takes an origin's 1xx response for the final response, and the client hangs. Here, 1xx responses are
+skipped.
+* mitmproxy raises NotImplementedError for trailers. Here, trailers are dropped, as RFC 9110, section 6.5.1, permits.
+* mitmproxy does not limit message heads. Here, all heads are limited in size, and a client's heads in time.
+* mitmproxy passes on control characters and folded lines. Here, feedproxy's parsers read all heads
+(http/message_syntax.py, upstream/response_head_parser.py).
+* mitmproxy takes a client that closes its sending side for disconnected. Here, the client gets its response.
+* mitmproxy hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
+* mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
+* mitmproxy answers unreadable messages with its own page. Here, the client gets feedproxy's page.
 
-mitmproxy has no interface for these corrections. Therefore this module replaces two of its internal names, once per
-process. If a new version lacks the names, nothing is replaced, and a warning is logged.
+This module replaces two of mitmproxy's internal names, once per process. If a new version lacks the names, nothing is
+replaced, and a warning is logged.
 """
 
 import logging
@@ -58,7 +54,7 @@ from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http,
 logger = logging.getLogger("feedproxy")
 
 HEAD_MAX = 65_536
-"""Largest message head in bytes: the default of `header_max`."""
+"""Maximum size of a message head in bytes: the default of `header_max`."""
 
 HEAD_TIMEOUT: Seconds = 15
 """Seconds from a head's first byte to its last: the default of `head_timeout`."""
@@ -68,18 +64,20 @@ EMPTY_LINES_MAX = 16
 """Maximum number of empty lines before a request. Old clients send an empty line after the content of a POST."""
 
 INTERIM_MAX = 20
-"""Maximum number of 1xx responses before a response. upstream/response_parser.py has the same limit."""
+"""Maximum number of 1xx responses before a response, as in upstream/response_parser.py."""
 
 
 class ChunkReader:
-    """Reader of chunked content. It replaces h11's reader, and skips trailers."""
+    """Reader of chunked content in place of h11's reader. Trailers are skipped."""
 
     def __init__(self, *, of_request: bool) -> None:
         self._chunks = ChunkedParser(HEAD_MAX, of_request=of_request)
 
     def __call__(self, buf: Any) -> Any:
-        """Return the next piece of content or the end of the content, or None if neither has arrived. Raises
-        h11.RemoteProtocolError."""
+        """Return the next piece of content or the end of the content, or None if neither has arrived.
+
+        Raises h11.RemoteProtocolError.
+        """
         while not self._chunks.done:
             data = buf.maybe_extract_at_most(len(buf))
             if not data:
@@ -101,10 +99,9 @@ class ChunkReader:
 
 
 class LimitedHttp1Server(_http1.Http1Server):
-    """A strict reader of requests. It answers a head above `head_max` bytes with 431.
+    """A strict reader of requests. A head above `head_max` bytes gets 431.
 
-    A head that is incomplete after `head_timeout` seconds is answered with 408; 0 means no limit. Both responses end
-    the connection.
+    A head that is incomplete after `head_timeout` seconds gets 408, or never with 0. Both responses end the connection.
     """
 
     _head_started: float | None = None
@@ -121,8 +118,10 @@ class LimitedHttp1Server(_http1.Http1Server):
         head_timeout: Seconds = HEAD_TIMEOUT,
         still_reads: Callable[[Client], bool] = lambda _: True,
     ) -> None:
-        """Set the limits. `still_reads` returns True for a client that has closed its sending side and may still
-        read."""
+        """Set the limits.
+
+        `still_reads` returns True for a client that has closed its sending side and may still read.
+        """
         super().__init__(context)
         self._head_max = head_max
         self._head_timeout = head_timeout
@@ -244,7 +243,7 @@ class LimitedHttp1Server(_http1.Http1Server):
 
 
 class InterimTolerantClient(_http1.Http1Client):
-    """A reader of responses that skips interim ones (1xx)."""
+    """A reader of responses that skips interim responses (1xx)."""
 
     head_max = HEAD_MAX
     _interim = 0
@@ -323,7 +322,7 @@ def response_of(head: ResponseHead, method: str) -> http.Response:
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """Return the fields of a response, without framing fields if a response with this status must not have content."""
+    """Return the fields of a response, without framing fields if its status permits no content."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx
@@ -363,7 +362,7 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def apply() -> bool:
-    """Apply the corrections to mitmproxy, once per process. Return False if this version lacks the names to replace."""
+    """Apply the corrections to mitmproxy, once per process. Return False if this version lacks the names."""
     if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
     required: dict[Any, tuple[str, ...]] = {

@@ -1,18 +1,17 @@
 """Limits on the work and memory for one HTTP/2 connection of a client.
 
-In HTTP/2, a few bytes can cause much work: a stream that is opened and reset, a PING, an endless header block. hyper-h2
-and mitmproxy accept all frames, 64 KiB at a time, and keep unsent output. Therefore frames are counted before they are
-handled:
+In HTTP/2, a few bytes can cause much work: a stream that is opened and reset, a PING, an endless header block.
+Therefore frames are counted before they are handled:
 
-* A connection has an allowance of *points*. A frame without content costs one point, RST_STREAM several; sent content
-  earns points. A connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
+* A connection has *points*. A frame without content costs one point, RST_STREAM several. Sent content earns points. A
+connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
 * Header blocks, SETTINGS and frames are limited in size, and in the time within which they must arrive.
 * The frames of one read are handled in batches, between which other clients are served.
 * A response that waits for flow control is stored once for all streams. While a streamed response waits, reading from
-  its origin is paused.
+its origin is paused.
 
-The limits protect against these floods: rapid reset (CVE-2023-44487), CVE-2019-9511 to CVE-2019-9518, and CONTINUATION
-frames (VU#421644).
+The limits protect against rapid reset (CVE-2023-44487), CVE-2019-9511 to CVE-2019-9518, and CONTINUATION floods
+(VU#421644).
 """
 
 import struct
@@ -43,55 +42,56 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""Points that a connection has at the beginning, and at most. Frames without content cost points. A connection without
-points is closed. For comparison, Node.js permits 1,000 resets at once."""
+"""Points of a connection at the beginning, and maximum number of points. A connection without points is closed.
+
+For comparison, Node.js permits 1,000 resets at once.
+"""
 
 POINTS_PER_SECOND = 100
-"""Points that a connection gains per second, so that a client may send PINGs and other frames without content at any
-time."""
+"""Points that a connection gains per second, for PINGs and other frames without content."""
 
 RESET_COST = 5
-"""Points that RST_STREAM costs. A client can send 200 resets at once, then 20 per second. A browser that leaves a page
-resets up to 100 open streams."""
+"""Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams."""
 
 BYTES_PER_POINT = 1_024
-"""Bytes of sent content that earn a point. A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs
-that it causes."""
+"""Bytes of sent content that earn a point. A frame of 16 KiB earns more than the two WINDOW_UPDATEs that it causes
+cost."""
 
 FREE_DATA_MIN = 256
-"""Size of the payload in bytes from which a DATA frame costs no point."""
+"""Minimum payload of a DATA frame without a cost, in bytes."""
 
 FRAME_MAX = 131_072
-"""Largest payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
+"""Maximum payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
 
 SETTINGS_MAX = 32
-"""Maximum number of settings in one SETTINGS frame. The standards define a dozen."""
+"""Maximum number of settings in one SETTINGS frame."""
 
 CONTINUATIONS_MAX = 16
 """Maximum number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
 
 HEADER_TABLE_MAX = 4_096
-"""Largest HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
+"""Maximum HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
 
 STREAMS_PER_BATCH = 8
-"""Maximum number of streams that one connection opens before other clients are served. Opening 8 streams takes about 10
-ms."""
+"""Maximum number of streams that one connection opens before other clients are served, in about 10 ms."""
 
 FRAMES_PER_BATCH = 128
 """Maximum number of frames that are handled before other clients are served."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Maximum number of remembered closed streams. They serve to distinguish late frames from invalid ones."""
+"""Maximum number of remembered closed streams, which distinguish late frames from invalid frames."""
 
 BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Unsent bytes for a connection's socket above which no further content is written to it."""
+"""Unsent bytes of a connection above which no further content is written."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""Seconds between two checks of a socket with UNSENT_MAX unsent bytes. The interval limits a connection to about 25 MB
-per second."""
+"""Seconds between two checks of a socket with UNSENT_MAX unsent bytes.
+
+The interval limits a connection to about 25 MB per second.
+"""
 
 
 class Transport(Protocol):
@@ -111,7 +111,7 @@ class Transport(Protocol):
 
 
 class ExcessiveLoad(Exception):
-    """Raised if a connection exceeds a limit."""
+    """Error for a connection that exceeds a limit."""
 
     def __init__(self, reason: str, code: ErrorCodes = ErrorCodes.ENHANCE_YOUR_CALM) -> None:
         super().__init__(reason)
@@ -119,8 +119,10 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection. It needs only the first nine bytes of each frame, and raises ExcessiveLoad
-    if a limit is exceeded."""
+    """Counter of the frames of a connection. It raises ExcessiveLoad beyond a limit.
+
+    It needs only the first nine bytes of each frame.
+    """
 
     def __init__(self, head_max: int, now: Seconds) -> None:
         self._head_max = head_max
@@ -141,7 +143,7 @@ class FrameAllowance:
         self._points = min(POINTS, self._points + size / BYTES_PER_POINT)
 
     def check_size(self, kind: int, length: int) -> None:
-        """Check the announced length of a frame in bytes. Raises ExcessiveLoad if it is too large."""
+        """Check the announced length of a frame in bytes. Raises ExcessiveLoad."""
         if length > FRAME_MAX:
             raise ExcessiveLoad(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
         if kind == SETTINGS and length > 6 * SETTINGS_MAX:
@@ -173,16 +175,14 @@ class FrameAllowance:
 
 
 class BoundedConnection(BufferedH2Connection):
-    """hyper-h2's state of a connection, with limits on header blocks, on remembered closed streams, and on unsent
-    output.
+    """hyper-h2's state of a connection, with limits on header blocks, remembered closed streams, and unsent output.
 
-    Content that waits for flow control is buffered as views of the response, which all streams share. Only content that
-    can be sent is copied to the output.
+    Content that waits for flow control is not copied: all streams share the bytes of the response.
     """
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
-    """True while content waits only because UNSENT_MAX bytes wait in the socket. Flow control would permit it."""
+    """True while content waits only because UNSENT_MAX bytes wait in the socket."""
     _written = 0
 
     def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:
@@ -242,7 +242,7 @@ class BoundedConnection(BufferedH2Connection):
 
 
 class BoundedServer(Http2Server):
-    """A reader of HTTP/2 requests that applies the limits of this module."""
+    """A reader of HTTP/2 requests within the limits of this module."""
 
     h2_conn: BoundedConnection
 
@@ -265,7 +265,7 @@ class BoundedServer(Http2Server):
         self._received = bytearray()
         """Received bytes that are not handled yet. They begin at the start of a frame."""
         self._frames: deque[tuple[int, bool]] = deque()
-        """For each complete frame in `_received`: its length in bytes, and True if it opens a stream."""
+        """The length of each complete frame in `_received`, in bytes, and True if the frame opens a stream."""
         self._counted = 0
         self._preface = len(PREFACE)
         self._next_batch: commands.RequestWakeup | None = None

@@ -1,16 +1,14 @@
 """Subclasses of mitmproxy's HTTP layer.
 
-Before the first hook runs, mitmproxy 12's layer does three things that these subclasses correct:
+mitmproxy 12's layer does four things that these subclasses correct:
 
-* It does not distinguish absolute-form from origin-form (RFC 9112, section 3.2). Absolute-form is for the explicit
-  proxy, origin-form for the gateway.
-* It refuses an HTTP/1.0 request without Host. HTTP/1.0 does not define Host, and feedproxy takes the request for the
-  gateway.
-* It reports a failure upstream with a page of its own.
-
-mitmproxy also reads a request to its end before it answers. Here, a request with unused content is answered at once,
-and its remaining content is discarded for LINGERING_TIME seconds. Closing a connection with unread input may destroy
-the response before the client has read it (RFC 9112, section 9.6).
+* It does not distinguish absolute-form, for the explicit proxy, from origin-form, for the gateway (RFC 9112, section
+3.2).
+* It refuses an HTTP/1.0 request without Host.
+* It reports a failure upstream with its own page.
+* It reads a request to its end before it answers. Here, a request with unused content is answered at once, and its
+remaining content is discarded for LINGERING_TIME seconds. Closing a connection with unread input may destroy the
+response (RFC 9112, section 9.6).
 
 The option `header_max` limits the head of a request (http1_limits_and_corrections.py).
 """
@@ -53,7 +51,7 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the client sent the request's target in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Largest content in bytes of a refused request, and of a request to an endpoint without its own limit.
+"""Maximum content of a refused request, and of a request to an endpoint without its own limit, in bytes.
 
 The constant also limits the bytes that a client pipelines after the head of its next request.
 """
@@ -65,10 +63,10 @@ NO_ERROR = 0
 """HTTP/2's code for resetting a stream without an error (RFC 9113, section 7)."""
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for which input is discarded after a RESPOND_EARLY response. nginx has the same default (lingering_time)."""
+"""Seconds for which input is discarded after a RESPOND_EARLY response, as in nginx (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
-"""Key in `flow.metadata`: the limit in bytes for the content of this flow's request, in place of CONTENT_MAX."""
+"""Key in `flow.metadata`: the maximum content of this flow's request in bytes, in place of CONTENT_MAX."""
 
 
 class LocalResponses(Protocol):
@@ -99,7 +97,7 @@ class FeedStream(HttpStream):
     """Number of calls in progress that handle events of this stream.
 
     mitmproxy handles the next pipelined request within the call for the last event of this stream. Until that call
-    returns, the stream has ended, but must not be taken apart.
+    returns, the stream must not be taken apart.
     """
 
     def __init__(self, context: Context, stream_id: int, responses: LocalResponses) -> None:
@@ -145,7 +143,7 @@ class FeedStream(HttpStream):
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
-        """Answer a malformed request with an error. Its hooks do not run."""
+        """Answer a malformed request with an error, without hooks."""
         logger.info("HTTP: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
@@ -180,7 +178,6 @@ class FeedStream(HttpStream):
             yield from self._abandon_content()
 
     def _content_is_missing(self) -> bool:
-        """Return True if content that streams upstream is incomplete."""
         return bool(self.client_state == self.state_stream_request_body)
 
     def _close_if_content_is_missing(self) -> None:
@@ -285,7 +282,7 @@ class FeedStream(HttpStream):
 
 
 class SerialHttp1Server(LimitedHttp1Server):
-    """A reader of requests that limits the input during a response, because the input waits in memory.
+    """A reader of requests that limits the input during a response.
 
     After a RESPOND_EARLY response, input is discarded for LINGERING_TIME seconds.
     """
@@ -367,7 +364,7 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(server, event)
 
     def _break_cycles(self) -> None:
-        """Break the reference cycles of ended streams. Each stream is in the list of layers of its own context."""
+        """Break the reference cycles of ended streams: each stream is in the list of layers of its own context."""
         ended = [
             feed_stream
             for feed_stream in self._streams
@@ -431,7 +428,6 @@ def clean_http2_response(response: http.Response, method: str) -> None:
 
 
 def _trailers_of(trailers: http.Headers) -> http.Headers:
-    """Return the trailers without invalid fields."""
     return http.Headers([line for line in trailers.fields if message_syntax.is_field_line(b":".join(line))])
 
 

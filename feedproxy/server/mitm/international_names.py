@@ -1,11 +1,9 @@
 """International host names in requests to mitmproxy.
 
-mitmproxy decodes A-labels (`xn--…`) by IDNA 2003, and answers 400 if that fails. IDNA 2003 has no names with `ß`, `ς`
-or a zero-width joiner, which have been registered since IDNA 2008. With this module, a name that cannot be decoded by
-IDNA 2003 stays encoded and is accepted.
+mitmproxy decodes A-labels (`xn--…`) by IDNA 2003, and answers 400 if the decoding fails. Names with `ß`, `ς` or a
+zero-width joiner exist only in IDNA 2008. With this module, mitmproxy accepts such a name in its encoded form.
 
-mitmproxy has no interface for this correction. Therefore this module replaces two of mitmproxy's functions, once per
-process.
+The module replaces two of mitmproxy's functions, once per process.
 """
 
 from typing import Any

@@ -1,7 +1,4 @@
-"""Preview of a pasted address for the landing page.
-
-The service answers as for a client, but counts no reader.
-"""
+"""Preview of a pasted address for the landing page. It counts no reader."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,7 +18,7 @@ HOPS_MAX = 3
 """Maximum number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
 
 _FEED_READER_FIELDS = Fields([("Accept", ", ".join(FEED_TYPES))])
-"""Request fields of a feed reader: the response for a page is then a redirect to its feed."""
+"""Request fields of a feed reader, to which a page responds with a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
 REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
@@ -31,8 +28,7 @@ REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {
 
 
 async def load_preview(app: App, target: str, client: ClientContext) -> Preview:
-    """Return the preview of a target, or the reason for its absence. Access rules apply to each target of a
-    redirect."""
+    """Return the preview of a target, or the reason for its absence. Access rules apply to each redirect."""
     try:
         async with asyncio.timeout(app.settings.answer_timeout):
             return await _load(app, target, replace(client, is_counted=False))

@@ -1,11 +1,8 @@
 """Reading of an origin's response after the origin has reset the connection.
 
-An origin that refuses an upload responds at once and closes the connection. It answers further content with a reset
-(RFC 9112, section 9.6), and asyncio drops the transport at the first failed write. The unread response is then in the
-kernel's buffer or in the StreamReader, and the StreamReader raises the error before it returns the response.
-
-"A client sending a message body SHOULD monitor the network connection for an error status code while it is transmitting
-the request" (RFC 9112, section 9.5). Here, a failed write only ends writing, and received data is read first.
+An origin that refuses an upload responds at once, and resets the connection if further content arrives (RFC 9112,
+section 9.6). asyncio would drop the connection at the first failed write, together with the unread response. Here, a
+failed write only ends writing, and received data is read first.
 """
 
 import asyncio
@@ -47,7 +44,7 @@ class DrainOnReset(asyncio.Protocol):
             self._streams.resume_writing()  # wakes waiting writers
 
     def _read(self) -> bytes:
-        """Return the unread bytes in the kernel's buffer. The transport closes the socket afterwards."""
+        """Return the unread bytes in the kernel's buffer."""
         try:
             return os.read(self._socket.fileno(), READ_SIZE)
         except OSError:

@@ -1,10 +1,9 @@
 """The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
-mitmproxy supports a parent only in its `upstream` mode: a single one, which must be an HTTP proxy. In feedproxy, the
-parent depends on the target, and may be a SOCKS proxy. A `ParentProxyHost` therefore takes the place of a server's
-address. The name `asyncio` in mitmproxy's module is replaced by an object that opens connections to a
-`ParentProxyHost`. upstream/parent_proxy_tunnel.py opens the tunnel before mitmproxy uses the connection. If a new
-version of mitmproxy lacks the name, connections that need a parent are refused.
+mitmproxy itself supports only one HTTP parent. In feedproxy, the parent depends on the target, and may be a SOCKS
+proxy. A `ParentProxyHost` therefore takes the place of a server's address. The name `asyncio` in mitmproxy's module is
+replaced by an object that connects to a `ParentProxyHost`. If a new version of mitmproxy lacks the name, connections
+that need a parent are refused.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ CONNECT_TIMEOUT: Seconds = 10
 
 
 class ParentProxyHost(str):
-    """The host of a server behind a parent proxy. Its value as a string is the host name of the parent proxy."""
+    """The host of a server behind a parent proxy. Its string value is the host name of the parent proxy."""
 
     __slots__ = ("_policy", "is_plain", "origin", "parent", "requested_host")
 
@@ -64,8 +63,7 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Connect to the parent, or through the parent to the origin, and return the socket. Raises only OSError, as
-        mitmproxy expects."""
+        """Return a socket that is connected to the parent, or through the parent to the origin. Raises only OSError."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
@@ -82,7 +80,7 @@ class ParentProxyHost(str):
 
 
 class _AsyncioWithParents:
-    """Replacement of asyncio in mitmproxy's module, which can also open connections to a `ParentProxyHost`."""
+    """Replacement of asyncio in mitmproxy's module, which can also connect to a `ParentProxyHost`."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
@@ -102,8 +100,10 @@ def install() -> None:
 async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, skip_address_check: bool = False
 ) -> ParentProxyHost:
-    """Return the host for a connection through a parent, after checking the origin's address. Raises Forbidden,
-    Unreachable, ParentFailed."""
+    """Return the host for a connection through a parent, after checking the origin's address.
+
+    Raises Forbidden, Unreachable, ParentFailed.
+    """
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")
     if skip_address_check:

@@ -1,7 +1,7 @@
 """Requests that stream through mitmproxy's own upstream: methods other than GET and HEAD, large content, tunnels.
 
-mitmproxy's hooks fail open: after an exception in a hook, the request goes upstream. Therefore each server is approved
-for each client connection in advance. `enforce` refuses all other servers when a connection is opened.
+After an exception in a hook of mitmproxy, the request goes upstream. Therefore each server is approved for each client
+connection in advance, and `enforce` refuses all other servers.
 """
 
 import re
@@ -35,14 +35,13 @@ PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
-"""Fields that make some web frameworks respond for another path than the target's. The other path may be protected by
-rules.
-"""
+"""Fields that make some web frameworks respond for another, possibly protected, path than the target's."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Matches names of fields that are sent upstream. CGI, WSGI and PHP write a hyphen as an underscore, so that
-X_Forwarded_Host is read like X-Forwarded-Host. nginx also drops fields with underscores by default
-(underscores_in_headers)."""
+"""Pattern of names of fields that are sent upstream.
+
+A name with an underscore is left out: CGI, WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host.
+"""
 
 SHOWN_TARGET = "feedproxy.shown"
 """Key in `flow.metadata`: the target of a streamed request, in the client's form."""
@@ -52,9 +51,8 @@ SHOWN_TARGET = "feedproxy.shown"
 class ConnectApprovals:
     """The servers to which each client connection may be connected.
 
-    For each client connection, `approved` has host and port of the servers as keys. A value is the server's checked
-    address. If only a parent proxy can resolve the host, the value is a ParentProxyHost. If the address is not checked,
-    the value is None.
+    For each client connection, `approved` maps host and port to the server's checked address. A ParentProxyHost stands
+    for a host that only a parent proxy can resolve. None means that the address is not checked.
     """
 
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)
@@ -74,7 +72,7 @@ class ConnectApprovals:
 
 
 class BodyCounter:
-    """Counter of streamed content. If `replacement` is given, the client gets it in place of the content."""
+    """Counter of streamed content. With `replacement`, the client gets it in place of the content."""
 
     __slots__ = ("_replacement", "size")
 
@@ -97,7 +95,10 @@ async def approve(
     policy: AddressPolicy,
     parent: Parent | None,
 ) -> None:
-    """Check a target's address and approve its server for this client. Raises Forbidden, Unreachable, ParentFailed."""
+    """Check a target's address and approve its server for this client.
+
+    Raises Forbidden, Unreachable, ParentFailed.
+    """
     host, port = uri.split_host_port(target)
     is_own = is_upstream_target(target, settings)  # the operator configured this host
     if parent is not None:
@@ -193,8 +194,8 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
 def _set_target(request: http.Request, target: str) -> None:
     """Set scheme, host, port and path of a request.
 
-    Setting mitmproxy's attribute `url` would decode an international name, so that `enforce` would not recognise the
-    approved server.
+    mitmproxy's attribute `url` would decode an international name, and `enforce` would not recognise the approved
+    server.
     """
     parts = urlsplit(target)
     request.scheme, request.path = parts.scheme, target.removeprefix(f"{parts.scheme}://{parts.netloc}")
@@ -204,7 +205,7 @@ def _set_target(request: http.Request, target: str) -> None:
 def prepare_response(
     flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus, settings: Settings, *, via: str
 ) -> BodyCounter:
-    """Prepare the head of a streamed response. Return the counter of its content."""
+    """Prepare the head of a streamed response, and return the counter of its content."""
     assert flow.response is not None
     fields = fields_of(flow.response)
     framing = _framing(fields)
@@ -236,8 +237,7 @@ def _framing(fields: Fields) -> list[tuple[str, str]]:
 
 
 def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
-    """Replace a streamed 407 from a parent proxy, because the 407 is for this proxy and not for the client. Return the
-    counter of the content."""
+    """Replace a streamed 407 from a parent proxy, which is not for the client. Return the counter of the content."""
     fields = Fields([("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
     content = b"The parent proxy (upstream_proxy) refuses its user name and password.\n"
     status = CacheStatus(detail=Detail.PARENT_PROXY)
@@ -245,15 +245,17 @@ def refuse_parents_challenge(flow: http.HTTPFlow) -> BodyCounter:
 
 
 def refuse_unusable_challenges(flow: http.HTTPFlow, routed: RoutedRequest, status: CacheStatus) -> BodyCounter:
-    """Replace a streamed 401 with challenges that no client can answer through the gateway. Return the counter of
-    the content."""
+    """Replace a streamed 401 with challenges that no client can answer through the gateway.
+
+    Return the counter of the content.
+    """
     response = unusable_challenge_response(routed.request, status)
     fields = apply_entrance_rules(response.fields, routed.client, target="", upstream="")
     return _replace_streamed(flow, response.with_fields(fields.without("content-length")))
 
 
 def _replace_streamed(flow: http.HTTPFlow, response: Response) -> BodyCounter:
-    """Send a response in place of the one that is streamed. The connection ends after it."""
+    """Send a response in place of the streamed response, and end the connection after it."""
     assert flow.response is not None
     flow.response.status_code, flow.response.reason = response.status, ""
     flow.response.http_version = "HTTP/1.1"
@@ -277,7 +279,7 @@ FAILURE_SENTENCES = {
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
     LoopDetected.detail: "It leads back to this proxy.",
 }
-"""Messages for clients, by error. mitmproxy's own messages contain addresses, which only the operator may see."""
+"""Messages for clients, by error, without the addresses in mitmproxy's own messages."""
 
 
 def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:
@@ -304,8 +306,7 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """Let mitmproxy connect only to permitted addresses. Addons call this function for connections without
-    approvals."""
+    """Let mitmproxy connect only to permitted addresses, for connections without approvals."""
     try:
         if data.server.address is None:
             raise Forbidden("no address")

@@ -1,7 +1,7 @@
 """Routing of a request: its entrance, its target URI and its client.
 
 The field that the option `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that these
-proxies wrote (request/forwarded.py). Other peers may forge it.
+proxies wrote (request/forwarded.py).
 """
 
 import contextlib
@@ -26,20 +26,19 @@ from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
 
 OWN_AUTHORITY = "feedproxy.own-authority"
-"""Key in `flow.metadata`: the absolute-form names this proxy. The request is therefore for the gateway."""
+"""Key in `flow.metadata`: the absolute-form names this proxy, so that the request is for the gateway."""
 
 LANDING_PATHS = ("/", "/robots.txt", "/favicon.ico")
 """Paths of the gateway's own pages."""
 
 RPC = "/RPC2"
-"""Path of the XML-RPC endpoint for clients in which users can configure only a host. The endpoint also exists below the
-prefix."""
+"""Path of the XML-RPC endpoint for clients in which users can configure only a host."""
 
 _OTHER_SCHEME = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*+:/*(?![0-9])")
 _HOST_WITH_PORT = re.compile(r"[^/?#]+:[0-9]{1,5}(?:[/?#]|$)")
 
 _BEFORE_TARGET = re.compile(r"(?:with/[^/?]*/)?(?:[^/?]+/)?as/[^/?]*/|with/[^/?]*/")
-"""Matches the part of an endpoint's path before a target."""
+"""Pattern of the part of an endpoint's path before a target."""
 
 ASTERISK = "*"
 """The request target of OPTIONS for a server as a whole (RFC 9112, section 3.2.4)."""
@@ -67,7 +66,7 @@ class MisspelledTarget:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRequest:
-    """A request for a target. `shown` is the target in the form in which the client addressed it."""
+    """A request for a target. `shown` is the target as the client addressed it."""
 
     request: Request
     client: ClientContext
@@ -78,8 +77,8 @@ class RoutedRequest:
 class IncomingRequest:
     """The head of a received request.
 
-    `path` is the origin-form, including the query, or ASTERISK. `url` is the complete absolute-form, or "".
-    `named_hosts` are the authorities that the request names: that of the absolute-form, or else :authority and Host.
+    `path` is the origin-form with the query, or ASTERISK. `url` is the complete absolute-form, or "". `named_hosts` are
+    the authority of the absolute-form, or else :authority and Host.
     """
 
     method: str
@@ -135,7 +134,7 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 def route(
     head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
-    """Return the route of a request. Raises BadTarget and NotFound (gateway_target), and WrongHost.
+    """Return the route of a request. Raises BadTarget, NotFound and WrongHost.
 
     `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
     """
@@ -176,17 +175,16 @@ def is_asterisk(method: str, path: str) -> bool:
 
 
 def _path_in_target(head: IncomingRequest) -> str:
-    """Return the path for the target URI. The target URI of asterisk-form has none (RFC 9112, section 3.3)."""
+    """Return the path for the target URI, which asterisk-form lacks (RFC 9112, section 3.3)."""
     return "" if is_asterisk(head.method, head.path) else head.path
 
 
 def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
     """Refuse a request that names another host than the tunnel's. Raises WrongHost.
 
-    "Unless the connection is from a trusted gateway, an origin server MUST reject a request if any scheme-specific
-    requirements for the target URI are not met. In particular, a request for an "https" resource MUST be rejected
-    unless it has been received over a connection that has been secured via a certificate valid for that target URI's
-    origin" -- RFC 9110, section 7.4. A missing port stands for the tunnel's, because some clients omit it.
+    "In particular, a request for an "https" resource MUST be rejected unless it has been received over a connection
+    that has been secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. A missing port
+    stands for the tunnel's, because some clients omit it.
     """
     origin = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
     for named in head.named_hosts:
@@ -201,7 +199,7 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
     """Refuse a request to the gateway with a foreign name in Host. Raises WrongHost.
 
-    If a trusted proxy states a host, this host is checked, too: the proxy may have replaced Host.
+    A host that a trusted proxy states is also checked, because the proxy may have replaced Host.
     """
     for authority in (head.fields.get("host") or "", _forwarded_origin(head, settings).host):
         if authority and not is_gateway_host(authority, settings):
@@ -213,11 +211,10 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
 
 def usual_endpoint_path(path: str, client: ClientContext) -> str:
-    """Return the usual form of an endpoint's path that ends with a gateway target, or "" if it already has this form.
+    """Return the usual form of an endpoint's path that ends with a gateway target, or "" if it has this form.
 
-    `path` is relative to the prefix, and includes the query. The target in the usual form has a scheme, and a slash
-    after its host. For an address in another form, a browser could send the password to addresses of other hosts, too
-    (gateway_address.lacks_path).
+    `path` is relative to the prefix, with the query. The usual form has a scheme, and a slash after its host. For
+    another form, a browser could send the password to addresses of other hosts (gateway_address.lacks_path).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:
@@ -235,9 +232,9 @@ def usual_endpoint_path(path: str, client: ClientContext) -> str:
 def _guess_target(path: str, base: str) -> str:
     """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
-    Browsers and scanners also request names with a dot (`/apple-touch-icon.png`). Therefore a path without a scheme
-    must name a host in one of three ways: with a port, as an IP address, or below a public suffix or a name for private
-    use. Raises BadTarget or NotFound. NotFound states the right address if it can be guessed.
+    Browsers also request names with a dot (`/apple-touch-icon.png`). A path without a scheme must therefore name a host
+    with a port, as an IP address, or below a known suffix. Raises BadTarget or NotFound, with the right address if it
+    can be guessed.
     """
     written = path.lstrip("/")
     if pasted_address.has_scheme(written):
@@ -272,11 +269,9 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """Return a request for the gateway, made from a request with an absolute-form that names this proxy.
+    """Return a request for the gateway, from a request with an absolute-form that names this proxy.
 
-    "When an origin server receives a request with an absolute-form of request-target, the origin server MUST ignore the
-    received Host header field (if any) and instead use the host information of the request-target." -- RFC 9112,
-    section 3.2.2
+    Host is replaced by the host of the absolute-form (RFC 9112, section 3.2.2).
     """
     return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
@@ -312,7 +307,7 @@ def target_of_path(path: str, settings: Settings) -> str:
 
 
 def _normalize_path(path: str) -> str:
-    """Return the path with its dot segments removed. A path with `..` cannot leave the upstream's own path."""
+    """Return the path without dot segments. A path with `..` cannot leave the upstream's own path."""
     return uri.normalise("http://upstream" + path).removeprefix("http://upstream")
 
 
@@ -332,8 +327,7 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 
 
 def _forwarded_origin(head: IncomingRequest, settings: Settings) -> forwarded.Hop:
-    """Return the client's address, and the scheme and host that a trusted proxy states, or "" for each that is not
-    stated or invalid."""
+    """Return the client's address, and the scheme and host that a trusted proxy states, or "" for each missing part."""
     if not is_trusted_proxy(settings, head.peer):
         return forwarded.Hop(head.peer, "", "")
     hop = forwarded.client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))

@@ -1,6 +1,6 @@
 """Secret addresses: in `/-/with/TOKEN/…`, the token authenticates a user.
 
-The part after the token is handled like a whole address: a target, or `/-/as/FORMAT/TARGET`.
+The part after the token is a target, or `/-/as/FORMAT/TARGET`.
 """
 
 from dataclasses import replace
@@ -19,8 +19,7 @@ PATH = "with/"
 
 
 async def handle(app: App, call: Call) -> Response:
-    """Return the response for the target after the token. Raises NotFound if the token is revoked or not valid for the
-    target.
+    """Return the response for the target after the token. Raises NotFound for an invalid token.
 
     All addresses in the response contain the token, because the client has no other credentials.
     """
