@@ -27,11 +27,14 @@ _NUMERIC_END = re.compile(r"(?:^|\.)(?:[0-9]+|0x[0-9a-f]*)$")
 
 
 class AddressPolicy:
-    """The ports and addresses that a target may have.
+    """The ports and addresses that a target may have. Raises UsageError for invalid ports.
 
-    `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks and
-    cloud metadata services. `networks` are always permitted. `ports` are numbers or ranges such as `1025-65535`.
-    `listeners` are this proxy's own listeners, which are always forbidden. Raises UsageError for invalid ports.
+    * `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks
+      and
+    cloud metadata services.
+    * `networks` are always permitted.
+    * `ports` are numbers or ranges such as `1025-65535`.
+    * `listeners` are this proxy's own listeners, which are never permitted.
     """
 
     def __init__(
@@ -156,11 +159,11 @@ class AddressPolicy:
     async def resolve_for_parent(
         self, host: str, port: int, *, may_be_unknown: bool, configured: bool = False
     ) -> list[str]:
-        """Return the addresses of a host for a request through a parent proxy.
+        """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
 
-        All addresses must be permitted, because the parent may choose any. With `may_be_unknown`, the list is empty for
-        a public name that this machine cannot resolve. With `configured`, port and literal address are not checked, as
-        in `resolve_configured`. Raises the errors of `resolve`.
+        `may_be_unknown` is true if an empty list is returned for a public name that this machine cannot resolve.
+        `configured` is true for a host that the operator configured: its port and a literal address are not checked.
+        Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)
@@ -184,7 +187,7 @@ class AddressPolicy:
         return addresses
 
     async def no_addresses(self, host: str, port: int) -> list[str]:
-        """Return an empty list: the parent proxy resolves the operator's host."""
+        """Return an empty list, so that the parent proxy resolves the host, which belongs to the operator."""
         return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:
@@ -206,8 +209,10 @@ class AddressPolicy:
             raise unknown.error from unknown.__cause__
 
     async def _resolve_name(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host without checking them. Raises _UnknownSite without an address, BadTarget,
-        Overload."""
+        """Return all addresses of a host without checking them.
+
+        Raises _UnknownSite if the host has no address, BadTarget, and Overload.
+        """
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
@@ -229,7 +234,10 @@ class AddressPolicy:
 
 
 class _UnknownSite(Exception):
-    """Error for a name that this machine cannot resolve. `error` is for the client if no parent resolves the name."""
+    """Error for a name that this machine cannot resolve.
+
+    `error` is the error for the client if no parent proxy resolves the name, either.
+    """
 
     def __init__(self, error: FeedproxyError) -> None:
         super().__init__(str(error))
@@ -239,7 +247,7 @@ class _UnknownSite(Exception):
 def _unresolved_error(host: str) -> Unreachable:
     """Return the error for a name without a permitted address.
 
-    A different error for existing names would reveal the names of this machine's network.
+    The error is the same for unknown names, so that clients cannot learn which names exist in this machine's network.
     """
     return Unreachable(f"{host} cannot be resolved")
 

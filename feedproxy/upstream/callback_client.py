@@ -1,6 +1,6 @@
 """HTTP client for callbacks and hubs: pings, notifications, verifications.
 
-An address that the operator does not vouch for is checked, and the connection goes to the checked address.
+The connection goes to a checked address, except for addresses that the operator trusts (AddressTrust).
 """
 
 import asyncio
@@ -29,7 +29,10 @@ RESPONSE_MAX = 65_536
 
 
 CALLS = Requester("calls", is_known=False)
-"""The requester to which all calls are charged. Together, they have the limit for name look-ups of one client."""
+"""The requester to which all calls are charged.
+
+All calls together have the limit for name look-ups of one client.
+"""
 
 
 class AddressTrust(Enum):
@@ -44,10 +47,11 @@ class AddressTrust(Enum):
 
 
 class CallbackClient:
-    """HTTP client for callbacks without redirects and cookies. At most RESPONSE_MAX bytes of content are read.
+    """HTTP client for callbacks. It follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes of
+    content.
 
-    Callers must limit their concurrent calls to fewer than `connections`. A further call waits for a connection, and
-    raises FetchTimeout after `connect` seconds.
+    Callers must make fewer concurrent calls than `connections`. A further call would wait for a connection, and raise
+    FetchTimeout after `connect` seconds.
     """
 
     def __init__(
@@ -143,7 +147,7 @@ class CallbackClient:
             await session.close()
 
     def _session(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the HTTP session for this trust and parent. Connections are not shared across sessions."""
+        """Return the HTTP session for this trust and parent. Each combination has its own connections."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (trust, parent) not in self._sessions:
@@ -175,7 +179,7 @@ class CallbackClient:
         )
 
     def _check(self, trust: AddressTrust, parent: Parent | None) -> Resolve:
-        """Return the function that resolves and checks a host with this trust."""
+        """Return the function that resolves a host and makes the checks of this trust."""
         policy = self._policy
         if trust is AddressTrust.OPERATOR_HOST:
             return policy.addresses if parent is None or not parent.resolves_names else policy.no_addresses

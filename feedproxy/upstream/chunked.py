@@ -9,7 +9,7 @@ from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import is_field_line
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
-"""Pattern of the first line of a chunk. Its line end may be a bare line feed (section 2.2)."""
+"""Pattern of the first line of a chunk. The line may end with a bare line feed (section 2.2)."""
 
 _LINE_MAX = 8192
 """Maximum length of the first line of a chunk, in bytes."""
@@ -19,8 +19,10 @@ class ChunkedParser:
     """An incremental parser. Raises MalformedResponse for invalid chunks."""
 
     def __init__(self, trailers_max: int, *, of_request: bool = False) -> None:
-        """`trailers_max` limits the trailers, in bytes. With `of_request`, bare line feeds and malformed trailers are
-        invalid."""
+        """Create a parser. `trailers_max` limits the trailers, in bytes.
+
+        If `of_request` is true, bare line feeds and malformed trailers are invalid.
+        """
         self._buffered = b""
         self._strict = of_request
         self._chunk_remaining = 0
@@ -28,10 +30,10 @@ class ChunkedParser:
         self._trailers_left = trailers_max
         self.done = False
         self.rest = b""
-        """The bytes after the end of the message."""
+        """The bytes that follow the end of the message, and do not belong to it."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the pieces of content in further bytes."""
+        """Parse further bytes, and return the pieces of content in them."""
         data, self._buffered = (self._buffered + data if self._buffered else data), b""
         pieces: list[bytes] = []
         at = 0
@@ -53,7 +55,7 @@ class ChunkedParser:
     def _line(self, data: bytes, at: int) -> int:
         """Return the length of the line with the next chunk's size, in bytes, or 0 if the line is incomplete.
 
-        After the first chunk, the line end after the previous chunk's data is included.
+        After the first chunk, the length includes the line end that follows the previous chunk's data.
         """
         start = at
         if self._begun:
@@ -77,7 +79,10 @@ class ChunkedParser:
         return end - start
 
     def _trailer(self, data: bytes, at: int) -> int:
-        """Return the length of the next trailer line or of the final empty line, in bytes, or 0 if incomplete."""
+        """Return the length of the next trailer line, or of the empty line at the end, in bytes.
+
+        Return 0 if the line is incomplete.
+        """
         end = data.find(b"\n", at) + 1
         length = (end or len(data)) - at
         if length > self._trailers_left:

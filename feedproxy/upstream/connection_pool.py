@@ -1,8 +1,9 @@
 """aiohttp's connection pool, happy eyeballs and TLS, with feedproxy's own protocol and parser.
 
-aiohttp's own parser loses a good 304 if bytes follow it in the same packet. This module relies on internal names of
-aiohttp: `TCPConnector._factory`, `should_close` and `is_connected` of ResponseHandler, and `_create_connection` of a
-connector. A test fails when one of these names changes (docs/decisions/fetching-with-aiohttp.md).
+aiohttp's own parser can lose a 304, and its client repeats requests on connections that were never used before. This
+module relies on internal names of aiohttp: `TCPConnector._factory`, `should_close` and `is_connected` of
+ResponseHandler, and `_create_connection` of a connector. A test fails when one of these names changes
+(docs/decisions/fetching-with-aiohttp.md).
 """
 
 import asyncio
@@ -33,12 +34,14 @@ from feedproxy.upstream.response_parser import ResponseParser
 UNREAD_MAX = 262_144
 """Maximum number of bytes of a response that are read after its last client has disconnected.
 
-The responses of most feeds are smaller, and are stored. Squid's `quick_abort_min` has the same purpose.
+Smaller responses, as of most feeds, are read to the end and stored. Squid's `quick_abort_min` has the same purpose.
 """
 
 RATE_MIN = 1000
-"""Bytes per second below which an origin counts as silent. A silent exchange may be ended in favour of other
-requests."""
+"""Bytes per second below which an origin that sends a response counts as silent.
+
+A silent exchange may be ended in favour of a waiting request (origin_connection_limits.py).
+"""
 
 
 class StaleConnection(FetchError):
@@ -76,7 +79,7 @@ class OriginProtocol(ResponseHandler):
     def last_received(self) -> Seconds:
         """Return the time at which the origin last sent bytes, on the event loop's clock.
 
-        For an origin with fewer than RATE_MIN bytes per second since the request, return the time of the request.
+        If the origin has sent fewer than RATE_MIN bytes per second since the request, return the time of the request.
         """
         slow = self._received < RATE_MIN * (self._loop.time() - self._sent_at)
         return self._sent_at if slow else self._received_at
@@ -92,9 +95,11 @@ class OriginProtocol(ResponseHandler):
     ) -> None:
         """Send a request, and return when its response is complete.
 
-        `read_timeout` limits each silence of the origin, in seconds. `deadline` is the end of the exchange on the event
-        loop's clock. If `is_wanted` returns False, reading stops after UNREAD_MAX bytes. Raises ReadTimeout,
-        TimeoutError, MalformedResponse, StaleConnection, Overload, and closes the connection.
+        * `read_timeout` limits each silence of the origin, in seconds.
+        * `deadline` is the time at which the response must be complete, on the event loop's clock.
+        * `is_wanted` returns False if no client waits. Reading then stops after UNREAD_MAX bytes.
+
+        Raises ReadTimeout, TimeoutError, MalformedResponse, StaleConnection, Overload. The connection is then closed.
         """
         assert self._reading is None
         self._exchanges += 1
@@ -238,8 +243,9 @@ class OriginConnector(TCPConnector):
 class ParentConnector(BaseConnector):
     """Pool of connections through one parent proxy.
 
-    Requests for https targets use a tunnel. Requests for http targets use a tunnel with a SOCKS5 parent, and are
-    otherwise sent to the parent. `check` must permit the host of a tunnel.
+    A request for an https target uses a tunnel through the parent. A request for an http target uses a tunnel if the
+    parent is a SOCKS5 proxy, and is sent to the parent itself if it is an HTTP proxy. `check` must permit the host of a
+    tunnel.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The results of an exchange with an origin, for helper processes without the HTTP client."""
+"""The results of an exchange with an origin, in a module that does not import the HTTP client."""
 
 from dataclasses import dataclass
 
@@ -14,15 +14,15 @@ class Fetched:
     request_time: Instant
     response_time: Instant
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before the response, without 100."""
+    """The 1xx responses before the final response, except 100 (Continue)."""
     minor: int = 1
     """Minor version of HTTP/1.x in the response."""
     lines: tuple[tuple[bytes, bytes], ...] = ()
     """All field lines of the head, including hop-by-hop fields."""
     framing_anomaly: str = ""
-    """The error in the framing that was tolerated, or ""."""
+    """The error in the framing that was tolerated, or "" without an error."""
     received_size: int | None = None
-    """Size of the content as transferred, in bytes, or None if `body` has that size."""
+    """Size of the content as transferred, in bytes, or None if `body` was not decoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,12 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
 """Errors for a missing route to an origin.
 
-They count as failures of this machine only if no other origin can be reached. A machine without IPv6, for example, has
+They count as a failure of this machine only if no other origin can be reached. A machine without IPv6, for example, has
 no route to origins that have only IPv6.
 """
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""Errors of a name resolution without a response from a name server or resolver."""
+"""Error codes of a name resolution to which no name server or resolver responded."""
 
 RECENT_SUCCESS: Seconds = 60
 """Seconds without a successful look-up or connection after which the network counts as down."""
@@ -34,18 +34,18 @@ RECENT_SUCCESS: Seconds = 60
 LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
-"""Number of file descriptors that remain for the store, the listeners and other processes."""
+"""Number of file descriptors that exchanges with origins leave to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
-"""Address space that must be free before an exchange begins, in bytes. It is enough for the largest response."""
+"""Address space that must be free before an exchange begins, in bytes: enough for the largest response."""
 
 EXCHANGES_PER_CHECK = 8
-"""Number of exchanges without a further check of the resources."""
+"""Number of exchanges after a check of the resources that may begin without a further check."""
 CHECK_INTERVAL: Seconds = 0.1
-"""Maximum seconds between two checks of the resources."""
+"""Seconds after which the resources are checked again."""
 
 
 class NetworkState:
-    """The time of the last successful look-up or connection."""
+    """The time of the last successful look-up or connection, which shows whether the network is down."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS
@@ -103,13 +103,14 @@ def is_local(error: BaseException | None) -> bool:
 
 
 _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-"""Descriptor of /dev/null. `_is_nearly_exhausted` duplicates it to learn the lowest free number."""
+"""Descriptor of /dev/null. `_is_nearly_exhausted` duplicates the descriptor to learn the lowest free number."""
 
 
 class ResourceCheck:
     """Check of the descriptors and the memory that are left for an exchange with an origin.
 
-    After a successful check, EXCHANGES_PER_CHECK exchanges are permitted within CHECK_INTERVAL seconds.
+    After a check that found enough, EXCHANGES_PER_CHECK exchanges may begin within CHECK_INTERVAL seconds without a
+    check.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -153,8 +154,10 @@ def address_space() -> int | None:
 
 
 def has_no_descriptor() -> bool:
-    """Return True if this process can open no further file descriptor. Errors of the system's resolver are then
-    wrong."""
+    """Return True if this process can open no further file descriptor.
+
+    The C library's resolver then reports wrong errors, because it could not open a socket.
+    """
     try:
         os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as error:

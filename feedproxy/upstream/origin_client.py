@@ -58,12 +58,15 @@ class FetchLimits:
     """The limits of one exchange, in seconds and bytes, and of concurrent exchanges."""
 
     connect: Seconds = 10
-    """Maximum seconds for name resolution, connection and TLS handshake, and for the wait for a free connection."""
+    """Maximum seconds for the start of a connection: name resolution, connection and TLS handshake.
+
+    The wait for a free connection has the same limit.
+    """
     first_byte: Seconds = 30
-    """Maximum seconds of silence before the first byte and within the response."""
+    """Maximum seconds of silence of the origin, before the first byte and within the response."""
     total: Seconds = 60
     header_max: int = 65_536
-    """Maximum size of the head in bytes, with 1xx responses."""
+    """Maximum size of the head in bytes, including 1xx responses."""
     buffer_max: int = 10_000_000
     """Maximum size of the content as transferred, in bytes."""
     connections: Limit = CONNECTIONS
@@ -73,7 +76,10 @@ class FetchLimits:
     per_host: Limit = PER_HOST
     """Maximum number of concurrent exchanges with one host and port, and the number reserved for known feeds."""
     per_client: int = 80
-    """Maximum number of concurrent exchanges for one client: half of those for unknown targets."""
+    """Maximum number of concurrent exchanges for one client.
+
+    The number is half of the slots for targets that are not known feeds.
+    """
     own_host: Limit = OWN_HOST
     """Maximum number of concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16
@@ -93,7 +99,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class FetchStats:
-    """Numbers for metrics: open `connections` to origins, with idle ones, and `exchanges` in progress."""
+    """Numbers for metrics: open connections to origins, including idle ones, and exchanges in progress."""
 
     connections: int
     exchanges: int
@@ -109,7 +115,7 @@ class _Host:
     line: bytes
     """The field line with Host, as bytes."""
     request: aiohttp.ClientRequest
-    """A request that selects a connection of the pool. It is never sent."""
+    """A request by which aiohttp selects a connection of the pool. It is never sent."""
     site: str
     """Registrable domain of the host."""
     root: bytes
@@ -121,7 +127,7 @@ class _Host:
 
 
 class Fetcher:
-    """Pooled HTTP/1.1 client and async context manager. Without `async with`, call `close`."""
+    """A pooled HTTP/1.1 client, and an async context manager that closes it. Without `async with`, call `close`."""
 
     def __init__(
         self,
@@ -174,7 +180,7 @@ class Fetcher:
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Send a GET or HEAD to the target's origin and return the response.
 
-        With `skip_address_check`, for targets that the operator configured, port and address are not checked. Raises
+        `skip_address_check` is true for targets that the operator configured: port and address are not checked. Raises
         Forbidden (address, port), BadTarget, Unreachable, FetchTimeout, MalformedResponse, ParentFailed, Overload.
         """
         if request.method not in {"GET", "HEAD"}:
@@ -240,9 +246,10 @@ class Fetcher:
         skip_address_check: bool,
         reuse: bool,
     ) -> Fetched | Oversized:
-        """Make one exchange in this slot and return its response. Without `reuse`, the connection is closed afterwards.
+        """Make one exchange in this slot and return its response. The connection is closed afterwards unless `reuse` is
+        true.
 
-        The exchange is repeated if the origin closed a pooled connection before the response.
+        The exchange is repeated if the origin closed a pooled connection before it responded.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.total
@@ -331,7 +338,10 @@ class Fetcher:
             raise FetchTimeout(message) from error
 
     def _pool(self, skip_address_check: bool, parent: Parent | None) -> OriginConnector | ParentConnector:
-        """Return the connection pool for this parent. Requests with the address check have their own pool."""
+        """Return the connection pool for this parent.
+
+        Requests with the check of addresses never share a connection with requests without the check.
+        """
         if self._closed:
             raise Unreachable("the client is closed")
         pool = self._pools.get((skip_address_check, parent))
@@ -386,7 +396,10 @@ def _connection_error_reason(error: aiohttp.ClientConnectorError | aiohttp.Clien
 
 
 def _tls_reason(error: ssl.SSLError) -> str:
-    """Return the reason for a failed TLS handshake. OpenSSL reports plain HTTP as a "wrong version number"."""
+    """Return the reason for a failed TLS handshake.
+
+    A server that uses plain HTTP causes OpenSSL's "wrong version number". The reason then names plain HTTP.
+    """
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
         return "the server seems to use plain HTTP"
     return str(error.reason or error).replace("_", " ").lower()

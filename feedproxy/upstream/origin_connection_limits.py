@@ -1,13 +1,13 @@
 """Fair limits for connections to origins and for name look-ups.
 
 Each connection or look-up takes a slot. The slots that one site, one host and port, or one client may take are its
-*share*. All limits except that of a client reserve slots for known feeds. Waiting requests are admitted in order. A
-request with a full share waits, while later requests with free shares are admitted.
+*share*. All limits except that of a client reserve slots for known feeds. A request with a full share waits. Waiting
+requests with free shares are admitted in their order.
 
-A request that has waited for EVICTABLE_AFTER seconds may end an exchange in the full share that has been silent for
-SILENT_AFTER seconds. The exchange must be of a client with at least two more slots than the waiting client, if the
-share belongs to a site or host. The same holds in every share if only the silent exchange is for a known feed
-(docs/decisions/connection-limits.md).
+A request that has waited for EVICTABLE_AFTER seconds may end an exchange in its full share if the origin has been
+silent for SILENT_AFTER seconds. If the share belongs to a site or host, the client that loses the exchange must have at
+least two more slots than the waiting client. The same is required in any share if the exchange is for a known feed, and
+the waiting request is not (docs/decisions/connection-limits.md).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
 EVICTABLE_AFTER: Seconds = 0.7
-"""Seconds that a request waits before it may end a silent exchange. Most origins respond faster."""
+"""Seconds that a request waits before it may end a silent exchange of another request."""
 SILENT_AFTER: Seconds = 1.0
 """Seconds of silence after which an exchange may be ended."""
 EVICTION_CHECK_INTERVAL: Seconds = 0.2
@@ -47,7 +47,7 @@ class Requester:
         self.is_abandoned = bool(self.client) and not self.is_known
 
     def charge(self, client: str) -> None:
-        """Charge the request to another client that waits for the same response."""
+        """Charge the request to another client, which waits for the same response."""
         self.is_abandoned = False
         if self.client and client != self.client:
             self.client = client
@@ -56,14 +56,17 @@ class Requester:
 
 
 PROXY = Requester()
-"""The requester of feedproxy's own requests for known feeds, and the default of each task."""
+"""The requester of feedproxy's own requests for known feeds. A task without a requester has this one."""
 
 _REQUESTER: ContextVar[Requester] = ContextVar("requester", default=PROXY)
 
 
 @contextmanager
 def requesting(requester: Requester) -> Iterator[None]:
-    """Charge fetches and look-ups in a `with` block to this requester, also those of tasks started in the block."""
+    """Charge the fetches and look-ups in a `with` block to this requester.
+
+    Tasks that are started in the block are charged to the requester, too.
+    """
     token = _REQUESTER.set(requester)
     try:
         yield
@@ -78,14 +81,14 @@ def current_requester() -> Requester:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The number of slots in one share, and the number reserved for known feeds."""
+    """The number of slots in one share, and the number of these slots that is reserved for known feeds."""
 
     slots: int
     reserve: int = 0
 
     @property
     def unknown(self) -> int:
-        """Return the number of slots for targets other than known feeds, at least one."""
+        """Return the number of slots that targets other than known feeds may take, at least one."""
         return max(1, self.slots - self.reserve)
 
 
@@ -97,7 +100,10 @@ class Slot:
     keys: tuple[tuple[str, str], ...]
     since: Seconds
     silent_since: Callable[[], Seconds] | None = None
-    """A function that returns the instant at which the origin last sent bytes, or None."""
+    """A function that returns the instant at which the origin last sent bytes.
+
+    If it is None, silence is counted from the instant at which the slot was taken.
+    """
     end: Callable[[], None] | None = None
     """A function that ends the exchange in the slot, or None if the exchange must not be ended."""
     is_ended: bool = False
@@ -106,7 +112,7 @@ class Slot:
     granted: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def quiet_since(self) -> Seconds:
-        """Return the start of the current silence, in the event loop's time."""
+        """Return the start of the origin's current silence, in the event loop's time."""
         return self.since if self.silent_since is None else max(self.since, self.silent_since())
 
 
@@ -124,8 +130,11 @@ class FairLimits:
     def __init__(
         self, whole: Limit, *, site: Limit | None = None, host: Limit | None = None, client: int | None = None
     ) -> None:
-        """`whole` is for all requests together, `site` for each site, and `host` for each host. `client` limits the
-        slots of one client, except feedproxy's own refreshes."""
+        """Create the limits.
+
+        `whole` is for all requests together, `site` for each site, and `host` for each host. `client` limits the slots
+        of one client. feedproxy's own refreshes have no such limit.
+        """
         self._limits: dict[str, Limit] = {"whole": whole}
         if site is not None:
             self._limits["site"] = site
@@ -147,7 +156,7 @@ class FairLimits:
     async def acquire(self, *, timeout: Seconds, site: str = "", host: str = "") -> Slot:
         """Return a slot for the current requester. The caller must call `release`.
 
-        `site` and `host` name the shares of the request. Raises Overload without a free slot within `timeout` seconds.
+        `site` and `host` name the shares of the request. Raises Overload if no slot is free within `timeout` seconds.
         """
         requester = current_requester()
         loop = asyncio.get_running_loop()
@@ -218,7 +227,7 @@ class FairLimits:
         return self._exceeded_limit(slot) is None
 
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
-        """Return the first full share of a waiting request, or None."""
+        """Return the first share that is full for a waiting request, or None if all its shares have room."""
         for key in slot.keys:
             usage, limit = self._usages.get(key), self._limits[key[0]]
             if usage is None:
@@ -246,7 +255,7 @@ class FairLimits:
     def _find_evictable(self, slot: Slot, key: tuple[str, str], before: Seconds) -> Slot | None:
         """Return a slot with an exchange that may be ended in favour of the waiting `slot`, or None.
 
-        `key` names the full share.
+        `key` names the share in which no slot is free.
         """
         slots = self._usages[key].slots
         of_client = Counter(candidate.client for candidate in slots)

@@ -1,7 +1,7 @@
 """The listeners of this proxy, which are forbidden as targets.
 
-A request of the proxy to its own admin port would have the operator's rights. Every entrance therefore refuses these
-ports at every address of this machine, even with `allow_private` or `allow_networks`.
+A request that the proxy sends to its own admin port would have the operator's rights. Every entrance therefore refuses
+these ports at every address of this machine. `allow_private` and `allow_networks` do not change this rule.
 """
 
 import errno
@@ -44,9 +44,9 @@ def _ends_here(text: str) -> bool:
 
 
 def is_of_this_machine(address: Address, *, zone: bool = False) -> bool:
-    """Return True if this address belongs to an interface of this machine, or if the owner is unknown.
+    """Return True if this address belongs to an interface of this machine, or if this is unknown.
 
-    The owner of an address with a zone id (`zone`) is unknown.
+    For an address with a zone id (`zone`), it is unknown.
     """
     if address.is_loopback or address.is_unspecified:
         return True

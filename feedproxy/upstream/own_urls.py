@@ -11,7 +11,7 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return True if a URL may name this proxy, by its public address or port. Names are not resolved."""
+    """Return True if a URL may name this proxy, by its public address or its port. Names are not resolved."""
     try:
         target = uri.normalise(url)
         return _is_public(target, settings) or listeners.serves_clients(uri.split_host_port(target)[1])
@@ -38,6 +38,6 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
 
 
 def _is_public(target: str, settings: Settings) -> bool:
-    """Return True if a target is below a `public_url` without a path."""
+    """Return True if a target is at the origin of `public_url`, and `public_url` has no path."""
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

@@ -28,10 +28,13 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "http": ("http_proxy", "all_proxy", "ALL_PROXY"),
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
 }
-"""The environment variables that may name a parent proxy, for each scheme of a target. The first that is set counts."""
+"""The environment variables that may name a parent proxy, for each scheme of a target.
+
+The first variable that is set counts.
+"""
 
 DEFAULT_PORT = 1080
-"""Port of a parent proxy without a port in its environment variable, as in curl."""
+"""Port of a parent proxy if its environment variable has no port, as in curl."""
 
 CREDENTIAL_MAX = 255
 """Maximum length of a user name or password, in bytes (RFC 1929, section 2)."""
@@ -43,7 +46,7 @@ _UNPRINTABLE = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A parent proxy. Its string form has no credentials."""
+    """A parent proxy. Converting it to a string leaves the credentials out."""
 
     scheme: str
     host: str
@@ -61,8 +64,10 @@ class Parent:
 
     @property
     def resolves_names(self) -> bool:
-        """Return True if the parent resolves names. A parent with the scheme `socks5` gets a checked address
-        instead."""
+        """Return True if the parent resolves names.
+
+        A parent with the scheme `socks5` gets an address that this proxy has resolved and checked.
+        """
         return self.scheme != "socks5"
 
     @property
@@ -74,9 +79,9 @@ class Parent:
 
 
 def parse(text: str, option: str = OPTION) -> Parent | None:
-    """Return the parent of a value of the option, or None for no parent.
+    """Return the parent that a value of the option names, or None for no parent.
 
-    Raises UsageError without the value in its message, because the value may include a password.
+    Raises UsageError. Its message does not contain the value, which may include a password.
     """
     return None if text in DIRECT else _parse(text, option, None)
 
@@ -118,7 +123,10 @@ def _decode(text: str, option: str) -> str:
 
 
 def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
-    """Check a value of the option `upstream_proxy`, or its environment variables. Raises UsageError."""
+    """Check a value of the option `upstream_proxy`. Raises UsageError.
+
+    For the value `environment`, the environment variables are checked.
+    """
     if value != ENVIRONMENT:
         parse(value)
         return

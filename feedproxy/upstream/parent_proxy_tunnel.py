@@ -1,6 +1,6 @@
 """Tunnels to origins through the parent proxy (`upstream_proxy`): CONNECT and SOCKS5.
 
-TLS is end to end between this proxy and the origin (docs/decisions/the-parent-proxy.md).
+The TLS of a target begins in this proxy and ends at the origin (docs/decisions/the-parent-proxy.md).
 """
 
 import asyncio
@@ -63,7 +63,7 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
 
 
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
-    """Return a connected socket to host and port through the parent.
+    """Connect to host and port through the parent and return the socket.
 
     `authority` is the target in error messages. Raises ParentFailed, ParentRefused, LoopDetected, Overload.
     """
@@ -84,7 +84,7 @@ async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *,
 
 
 async def checked_tunnel(parent: Parent, policy: AddressPolicy, host: str, port: int) -> socket.socket:
-    """Return a connected socket to host and port through the parent, if the policy permits the host.
+    """Connect to host and port through the parent, if the policy permits the host, and return the socket.
 
     Raises Forbidden and Unreachable, and the errors of `open_tunnel`.
     """

@@ -63,7 +63,7 @@ class Resolver:
     async def resolve(self, host: str) -> list[str]:
         """Return the addresses of a host. Raises OSError, Overload.
 
-        Equal look-ups in progress are shared. A look-up for a known feed is shared only with other known feeds.
+        Equal look-ups in progress are shared. A look-up for a known feed shares only another look-up for a known feed.
         """
         key = (host, current_requester().is_known)
         task = self._under_way.get(key)

@@ -23,7 +23,7 @@ _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
 _CLOSE: Line = (b"Connection", b"close")
 
 LINES_MAX = 512
-"""Maximum number of cached field lines. Responses with equal lines share one object, to save memory."""
+"""Maximum number of cached field lines. Responses with equal lines share one object."""
 
 _DECODED: dict[Line, tuple[str, str]] = {}
 
@@ -39,12 +39,13 @@ class ResponseHead:
     reason: bytes
     lines: tuple[Line, ...]
     reusable: bool
-    """False if the framing was ambiguous or the origin closes the connection."""
+    """True if the connection may be used again: the framing was unambiguous, and the origin keeps the connection
+    open."""
     chunked: bool = False
     length: int | None = None
     """Length of the content in bytes, or None if it is unknown or chunked."""
     framing_anomaly: str = ""
-    """The error in the framing that was tolerated, or ""."""
+    """The error in the framing that was tolerated, or "" without an error."""
 
     @property
     def is_interim(self) -> bool:
@@ -78,12 +79,13 @@ def find_end(data: bytes | bytearray) -> int:
 
 
 def could_be_http(data: bytes | bytearray) -> bool:
-    """Return True if `data` may be the beginning of a status line. A response of HTTP/0.9 has none."""
+    """Return True if `data` may be the beginning of a status line. HTTP/0.9 responses have no status line."""
     return b"HTTP/1."[: len(data)] == bytes(data[:7])
 
 
 def parse_head(data: bytes) -> ResponseHead:
-    """Return the head in `data`. Raises MalformedResponse for errors that RFC 9112 forbids a proxy to correct."""
+    """Parse one head and return it. Raises MalformedResponse for errors that RFC 9112 does not permit a proxy to
+    correct."""
     end = data.find(b"\n") + 1
     match = _STATUS.fullmatch(data[:end].removesuffix(b"\n").removesuffix(b"\r").rstrip(b" \t"))
     if match is None:
@@ -116,8 +118,8 @@ def parse_head(data: bytes) -> ResponseHead:
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
     """Return how the end of the message is found (RFC 9112, sections 6.1 to 6.3), as four values.
 
-    The values are the lines without ineffective framing fields, True if the connection is reusable, True if the content
-    is chunked, and the length of the content in bytes or None.
+    The values are the lines without framing fields that have no effect, True if the connection is reusable, True if the
+    content is chunked, and the length of the content in bytes or None.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")
@@ -150,7 +152,7 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
 
 
 def _framing_error(lines: tuple[Line, ...]) -> str:
-    """Return the error that makes the end of the message ambiguous, or ""."""
+    """Return the error that makes the end of the message ambiguous, or "" without an error."""
     codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"

@@ -10,22 +10,22 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Maximum number of heads of one response, with interim responses (1xx)."""
+"""Maximum number of heads of one response, including interim responses (1xx)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """Size limits in bytes, for the heads with 1xx responses, and for the transferred content."""
+    """Size limits in bytes: for all heads of a response together, and for the content as transferred."""
 
     head: int
     content: int
 
 
 class ResponseParser:
-    """Parser of one response. It is unusable after MalformedResponse."""
+    """Parser of one response. After MalformedResponse, the parser must not be used again."""
 
     def __init__(self, *, has_content: bool, limits: ReadLimits, now: Callable[[], Instant]) -> None:
-        """`has_content` is false for HEAD. `now` returns the current time."""
+        """Create a parser. `has_content` is false for the response to a HEAD. `now` returns the current time."""
         self._has_content = has_content
         self._limits = limits
         self._now = now
@@ -38,7 +38,7 @@ class ResponseParser:
         self.at: Instant = 0.0
         """Instant at which the head was complete."""
         self.interim: list[Response] = []
-        """The 1xx responses before the response, without 100."""
+        """The 1xx responses before the final response, except 100 (Continue)."""
         self.reusable = False
         """True if the connection may be used for another response."""
         self.oversized = False
@@ -77,7 +77,7 @@ class ResponseParser:
             raise MalformedResponse("the connection broke within the content")
 
     def _read_head(self, data: bytes) -> tuple[ResponseHead | None, bytes | None]:
-        """Return the final head and the bytes after it.
+        """Parse one head, and return the final head and the bytes after it.
 
         After a 1xx head, the first value is None. If the head is incomplete, both values are None.
         """

@@ -1,6 +1,7 @@
 """Tables of special-purpose addresses, from the IANA registries (RFC 6890 and its updates).
 
-The tables have priority over `is_global` of the standard library, which differs between Python releases.
+The standard library's `is_global` decides only about addresses that the tables lack, because its meaning has changed
+between Python releases.
 """
 
 import ipaddress
@@ -85,7 +86,7 @@ TRANSLATION_PREFIXES = (
 def special_network_of(address: Address) -> SpecialNetwork | None:
     """Return the table entry for this address, or None for a public address.
 
-    An address without an entry that is not global gets a new entry.
+    A new entry is returned for an address that the tables lack and that is not global.
     """
     for row in SPECIAL_NETWORKS:
         if address.version == row.network.version and address in row.network:
@@ -96,7 +97,10 @@ def special_network_of(address: Address) -> SpecialNetwork | None:
 
 
 def embedded_ipv4(address: Address) -> tuple[str, ipaddress.IPv4Address] | None:
-    """Return the kind of translation and the IPv4 address in an IPv6 address, or None for other addresses."""
+    """Return the kind of translation and the IPv4 address in an IPv6 address.
+
+    Return None for an IPv6 address that does not represent an IPv4 address.
+    """
     if isinstance(address, ipaddress.IPv4Address) or int(address) <= 1:  # :: and ::1 are not translations
         return None
     for network, form, begin in TRANSLATION_PREFIXES:
