@@ -552,7 +552,7 @@ def _describe_type(value: Any) -> str:
 
 
 def _suggest(name: Any, names: Collection[str]) -> str:
-    """Return `; did you mean 'x'?`, or "". Options of feedproxy precede those of mitmproxy."""
+    """Return `; did you mean 'x'?`, or "". An option of feedproxy is preferred to one of mitmproxy."""
     word = str(name).strip().lower().replace("-", "_")
     own_names = {*option_names(), RULES_KEY, MATCH_KEY}
     own = [candidate for candidate in names if candidate in own_names]

@@ -56,9 +56,9 @@ HANG_TIMEOUT: Seconds = 3.5
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Delay in seconds of the supervisor's own checks from which the machine counts as suspended or overloaded.
+"""Delay in seconds of the supervisor's own checks above which the machine counts as suspended or overloaded.
 
-A missing heartbeat then does not show that a worker hangs, and no worker is killed.
+Workers without a heartbeat are then not killed, because they may not hang.
 """
 
 USAGE_ERROR = 2

@@ -17,8 +17,10 @@ _TIME = (
     r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+\u2212-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?"
     r"(?: ?[A-Z][A-Z/_]*)?)?(?: ?\[[\w/+-]+\])?"
 )
-"""Pattern of a time with its zone: `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00`, `13:00:00 GMT+0100`, `120000Z`, and
-`13:00:00+01:00[Europe/Berlin]`. Beside an offset, the name of the zone has no effect."""
+"""Pattern of a time with its zone, such as `12:00:00 GMT`, `7:00 AM EST`, `13:00 +01:00` or `120000Z`.
+
+The pattern also matches `13:00:00+01:00[Europe/Berlin]`. Beside an offset, the name of the zone has no effect.
+"""
 
 _MONTH = r"(?P<month>[^\W\d_]{3,20})"
 

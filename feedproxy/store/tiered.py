@@ -39,7 +39,7 @@ CULL_AFTER_BYTES = 4 * 1024 * 1024
 ABSENT_MAX = 1024
 """Maximum number of targets remembered as not stored. A request that misses looks its target up five times."""
 PEEKED_MAX = 4
-"""Number of resources from `peek` that a `get` soon afterwards finds in memory."""
+"""Number of resources that stay in memory after a `peek`, for a `get` soon afterwards."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
 """Seconds that a shared `put` waits for the disk. Afterwards, the other workers read the value from shared memory
 (shared_overflow.py)."""

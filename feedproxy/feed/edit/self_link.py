@@ -190,7 +190,7 @@ def _add_link(
 
 
 def atom_prefix(offsets: ChannelOffsets) -> tuple[str, str]:
-    """Return a prefix for Atom's namespace, and its declaration, or "" for a declared prefix."""
+    """Return a prefix for Atom's namespace, and the declaration to add, which is "" for a declared prefix."""
     for prefix, namespace in offsets.scope.items():
         if prefix and namespace == ATOM_10:
             return prefix, ""

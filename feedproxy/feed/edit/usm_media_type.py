@@ -31,8 +31,7 @@ def media_type_of(
 
     `declared` is the origin's Content-Type, and `body` the document. The origin's charset is kept, unless it is unknown
     (`utf-9`) or contradicts the document. No charset is added, so that the document's declaration counts (RFC 7303,
-    section 3). Other parameters are kept with an unchanged type. A CDF channel keeps its
-    declared type.
+    section 3). Other parameters are kept if the type stays the same. A CDF channel keeps its declared type.
     """
     if channel.kind is Kind.CDF:
         return declared or _CDF
@@ -48,11 +47,11 @@ def media_type_of(
 
 
 def _declares_another(body: bytes, charset: str | None) -> bool:
-    """Return True if a document rightly declares another encoding than `charset`: its bytes are valid in the declared
-    encoding, and this is UTF-8, or they are invalid in `charset`.
+    """Return True if the document declares another encoding than `charset`, and the document is right.
 
-    A text in another encoding is hardly ever valid in UTF-8 by chance. "The charset parameter is considered
-    authoritative" (RFC 7303, section 3.2), so that clients would read the wrong characters.
+    The document is right if its bytes are valid in the declared encoding, and if this is UTF-8 or they are invalid in
+    `charset`. Other encodings are hardly ever valid UTF-8 by chance. "The charset parameter is considered
+    authoritative" (RFC 7303, section 3.2), so clients would read the wrong characters.
     """
     codec, own = codec_of(charset or ""), codec_of(declared_encoding(body) or "")
     if codec is None or own is None or superset_of(codec) == superset_of(own) or body.isascii():

@@ -128,9 +128,10 @@ class Hub:
         await refresh_requests.accept_ping(list(dict.fromkeys(feeds)), source)
 
     def _targets(self, request: SubscriptionRequest, base: str) -> tuple[str, str]:
-        """Return the target that a request's topic names, and its current target. Raises InvalidRequest.
+        """Return two targets of a request's topic: the named one, and the one to which the feed has moved. Raises
+        InvalidRequest.
 
-        They differ if the feed has moved.
+        Without a move, both are the same.
         """
         try:
             named_target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
@@ -303,8 +304,11 @@ def _final_message(subscription: Subscription) -> DeliveryRequest:
 
 
 def _self_link(subscription: Subscription, target: str, settings: Settings) -> str:
-    """Return the `rel=self` of a delivery: the topic as the subscriber wrote it, because subscribers recognise their
-    subscriptions by it. If the feed has moved to another `target`, return the public address of this target."""
+    """Return the `rel=self` of a delivery: the topic as the subscriber wrote it, by which it recognises its
+    subscription.
+
+    If the feed has moved to another `target`, return the public address of `target`.
+    """
     topic = subscription.data.get("topic", "")
     is_current = subscription.data.get("target") == target and _URI_REFERENCE.fullmatch(topic)
     return topic if is_current else to_public(target, settings)

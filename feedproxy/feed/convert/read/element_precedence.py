@@ -131,7 +131,7 @@ def merge_categories(categories: Iterable[Category]) -> tuple[Category, ...]:
 
 
 def reduce_image(image: Image | None, title: Text | None, link: str) -> Image | None:
-    """Return the picture, its title and link empty if equal to the channel's. Return None without a picture."""
+    """Return the picture, or None without a picture. A title or link equal to the channel's becomes empty."""
     if image is None:
         return None
     return replace(
@@ -211,8 +211,7 @@ def _itunes_owner(statements: Extract) -> tuple[Person, ...]:
 
 
 def _categories(statements: Extract) -> tuple[Category, ...]:
-    """Return the categories. If the document states none otherwise, they are the categories and keywords of iTunes and
-    Media RSS."""
+    """Return the categories, or if the document states none, the categories and keywords of iTunes and Media RSS."""
     return merge_categories(statements.categories) or merge_categories(
         Category(term) for term in islice(_category_terms(statements.extensions), STATEMENTS_MAX) if term
     )

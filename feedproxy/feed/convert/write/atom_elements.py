@@ -1,4 +1,4 @@
-"""Writer of Atom's elements, for Atom, and for parts that RSS lacks."""
+"""Writer of Atom's elements. RSS gets those of them for which it has no elements of its own."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.convert.model import Feed

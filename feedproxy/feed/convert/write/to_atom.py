@@ -67,7 +67,7 @@ def item_id(item: Item, feed: Feed) -> str:
 
 
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
-    """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the items before.
+    """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the preceding items.
 
     An id that the document states is kept, even if it is not unique. A generated id is made unique.
     """
