@@ -125,7 +125,7 @@ class CONDITION_BREAKS(Note):
     level = Level.BAD
     category = Category.CONDITIONS
     summary = "A request with %(field)s fails: %(status)s."
-    advice = "Nearly every reader sends such a condition and gets an error instead of the feed. Answer 304 or 200."
+    advice = "Nearly every reader sends conditional requests and gets an error instead of the feed. Answer 304 or 200."
     reference = "RFC 9110, section 13.2.2"
 
 

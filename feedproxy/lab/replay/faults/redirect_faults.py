@@ -78,7 +78,7 @@ class Redirect308(_Redirect):
 class RedirectChain(Fault):
     """Several redirects lead to the feed one after another.
 
-    The fault's value lists their statuses (default: 301,308,302,307).
+    The fault's value lists the statuses of the redirects (default: 301,308,302,307).
 
     A good reader follows at least five redirects. It adopts the last address that is reached by permanent redirects
     only.
