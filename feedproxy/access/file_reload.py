@@ -56,6 +56,8 @@ class ReloadingFile[T]:
         return status.st_ctime_ns, status.st_size, status.st_ino
 
     def _read(self) -> T:
+        if self._path.is_fifo():
+            raise UsageError(f"{self._path}: it is a pipe: expected a file, which is read again after each change")
         try:
             text = self._path.read_text(encoding="utf-8")
         except OSError as error:

@@ -124,6 +124,21 @@ def test_commands_that_write_the_file_of_tokens_at_once_lose_no_change(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
 
 
+def test_file_of_tokens_that_becomes_a_pipe_keeps_its_tokens(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, clock = tmp_path / "tokens", ManualClock(NOW)
+    _, secret = issue(path, "bob", "https://example.com/*")
+    tokens = TokenFile(str(path), clock)
+    path.unlink()
+    os.mkfifo(path)
+
+    clock.advance(1)
+
+    assert tokens.user_of(secret, "https://example.com/feed") == "bob"
+    assert "it is a pipe" in caplog.text
+    with pytest.raises(UsageError, match="it is a pipe: expected a file"):
+        TokenFile(str(path), clock)
+
+
 def test_secret_token_is_redacted_from_addresses(tmp_path: Path) -> None:
     for _ in range(50):
         _, secret = issue(tmp_path / "tokens", "bob", "example.com")
