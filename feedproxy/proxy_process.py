@@ -611,7 +611,10 @@ async def serve(
             await app.peer_metrics.start()
     if app.fleet is not None:
         await app.fleet.start()
-    await proxy_master.run()
+    if app.terminating:
+        await proxy_master.done()  # a signal has ended the start, and run() would forget the call of shutdown()
+    else:
+        await proxy_master.run()
     if lock is not None:
         os.close(lock)
     if life.failure:

@@ -1,5 +1,6 @@
 """The checks of `serve` before it accepts clients."""
 
+import asyncio
 import errno
 import gc
 import io
@@ -7,6 +8,7 @@ import json
 import logging
 import os
 import resource
+import signal
 import sys
 import weakref
 from collections.abc import Callable
@@ -22,10 +24,13 @@ from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.commands import serve as serve_command
 from feedproxy.errors import UsageError
+from feedproxy.fleet.synchronization import FleetSynchronization
 from feedproxy.proxy_process import ServePlan
 from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import Settings, per_feed_names, restart_names
+from tests.fleet.machines import until
+from tests.waiting import PATIENCE
 
 
 async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) -> None:
@@ -47,6 +52,38 @@ async def test_read_only_folder_of_the_ca_is_reported_in_one_line(
 
     assert list((tmp_path / "ca").iterdir()) == []  # mitmproxy would log a traceback
     assert caplog.text == ""
+
+
+def test_sigterm_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def starting(_: ServePlan, announce: Callable[[str], None]) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 1
+
+    monkeypatch.setattr(proxy_process, "serve", starting)
+    monkeypatch.setattr(proxy_process, "log_to", lambda: None)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in the first process of a container
+    try:
+        with pytest.raises(SystemExit) as end:
+            serve_command.run(cli.make_parser("serve").parse_args(["serve"]))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert end.value.code == 0
+
+
+async def test_sigterm_while_the_start_waits_for_redis_ends_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def start(_: FleetSynchronization) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(lambda: app.draining)
+        await asyncio.sleep(0)
+
+    app = App()
+    monkeypatch.setattr(FleetSynchronization, "start", start)
+    options = {"confdir": str(tmp_path), "store": f"unix://{tmp_path}/none", "fleet_local": "memory:", "admin": ""}
+
+    async with asyncio.timeout(PATIENCE):
+        assert await proxy_process.serve(ServePlan(options={**options, "listen": "127.0.0.1:0"}), print, app) == 0
 
 
 def test_files_are_not_writable_by_other_accounts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,12 +44,13 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal stops the proxy. Return the exit code."""
-    # Only this command imports mitmproxy, which takes time.
-    from feedproxy import proxy_process, supervisor  # noqa: PLC0415
-
     with contextlib.suppress(AttributeError, ValueError):  # no such signal, or not the main thread
         # SIGHUP is ignored until there is a handler: it must not end a proxy that is starting.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # The first process of a container ignores SIGTERM without a handler.
+        signal.signal(signal.SIGTERM, _end_start)
+    # Only this command imports mitmproxy, which takes time.
+    from feedproxy import proxy_process, supervisor  # noqa: PLC0415
 
     # Whatever the umask, other accounts must not replace the certificate authority or other files of this process.
     os.umask(os.umask(WRITABLE_BY_OTHERS) | WRITABLE_BY_OTHERS)
@@ -86,3 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
     done = asyncio.run(proxy_process.serve(plan, announce))
     return supervisor.Supervisor(plan, done, announce).run() if isinstance(done, proxy_process.WorkerOptions) else done
+
+
+def _end_start(number: int, frame: object) -> None:
+    raise SystemExit(0)
