@@ -44,24 +44,46 @@ cheap_mitmproxy.cheapen_options_and_keys()
 cheap_mitmproxy.ignore_commands()
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Let all processes but one begin with a part of the live tests, which take longest, so that the last are short.
+LONG = frozenset(
+    {
+        "check/test_checks_and_reports.py",
+        "feed/convert/test_matrix.py",
+        "feed/test_corpus.py",
+        "feed/test_delta.py",
+        "properties/test_ranges.py",
+        "properties/test_rfc9111_model.py",
+        "properties/test_store_codec.py",
+        "subscribers/test_subscriber_counts.py",
+        "test_benchmarks.py",
+        "test_polling_simulation.py",
+        "test_week.py",
+    }
+)
+"""Files with a test that takes more than 3 seconds of processor time, besides live tests."""
 
-    Live tests wait for programs half of their time. Meanwhile the tests of the last process use a processor fully.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let one process begin with other long tests, and the others with a part of the live tests, so that the last tests
+    are short.
+
+    Live tests wait for programs half of their time. Meanwhile the long tests use a processor fully.
     """
     count = getattr(config, "workerinput", {}).get("workercount", 1)
     if count == 1:
         return
-    folder = f"{Path(__file__).parent / 'live'}{os.sep}"
+    root = f"{Path(__file__).parent}{os.sep}"
     live: list[pytest.Item] = []
+    long: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
-        (live if str(item.path).startswith(folder) else others).append(item)
+        name = str(item.path).removeprefix(root)
+        (live if name.startswith(f"live{os.sep}") else long if name in LONG else others).append(item)
     ordered: list[pytest.Item] = []
+    shares = count - 1
     for number in range(count):
         # xdist gives each process an equal part of what remains.
         size = (len(items) - len(ordered)) // (count - number)
-        first = live[len(live) * number // (count - 1) : len(live) * (number + 1) // (count - 1)]
+        first = live[len(live) * number // shares : len(live) * (number + 1) // shares] if number < shares else long
         rest = max(0, size - len(first))
         ordered += first + others[:rest]
         others = others[rest:]
