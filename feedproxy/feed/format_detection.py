@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from feedproxy.feed.encoding_detection import to_utf8
 
-_SEARCH_MAX = 64 * 1024
+SEARCH_MAX = 64 * 1024
 """Number of bytes searched for the root element, which comments such as licences may precede."""
 
 _SPACE = re.compile(rb"\s*")
@@ -30,17 +30,17 @@ class DocumentKind(StrEnum):
 
 def detect_kind(body: bytes) -> DocumentKind:
     """Return the kind of a document in any encoding, from its first 64 KiB."""
-    return detect_utf8_kind(to_utf8(body[:_SEARCH_MAX]).data)
+    return detect_utf8_kind(to_utf8(body[:SEARCH_MAX]).data)
 
 
 def detect_utf8_kind(data: bytes) -> DocumentKind:
-    if not data[:_SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
+    if not data[:SEARCH_MAX].strip(b"\0 \t\r\n\f\v"):
         return DocumentKind.EMPTY
     if data.startswith((b"{", b"["), _skip_space(data)):
         return DocumentKind.JSON
     start = find_document_start(data)
     if start is None:
-        return DocumentKind.HTML if _HTML_PIECE.search(data, 0, _SEARCH_MAX) else DocumentKind.OTHER
+        return DocumentKind.HTML if _HTML_PIECE.search(data, 0, SEARCH_MAX) else DocumentKind.OTHER
     return DocumentKind.HTML if _is_html(data, start) else DocumentKind.XML
 
 
@@ -55,7 +55,7 @@ def find_document_start(data: bytes) -> int | None:
         return start
     if _XML_START.match(data, root) and not _HTML_PIECE.match(data, root):
         return start
-    hidden = _HIDDEN_START.search(data, 0, _SEARCH_MAX)
+    hidden = _HIDDEN_START.search(data, 0, SEARCH_MAX)
     if hidden is None or _HTML_ROOT.search(data, 0, hidden.start()):
         return None
     return hidden.start()
@@ -81,5 +81,5 @@ def _skip_space(data: bytes) -> int:
 
 
 def _skip_prolog(data: bytes, start: int) -> int:
-    match = _PROLOG.match(data, start, _SEARCH_MAX)
+    match = _PROLOG.match(data, start, SEARCH_MAX)
     return match.end() if match else start

@@ -6,6 +6,7 @@ import pytest
 
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.format_detection import DocumentKind, detect_kind
+from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.channel_scan import scan_channel
 
@@ -83,6 +84,30 @@ EXAMPLE = "Here is a feed:\n" + RSS + "\nThat was it.\n"
 )
 def test_feed_after_other_text_is_a_feed_by_its_media_type(text: str, media_type: str | None, is_feed: bool) -> None:
     assert (read(text.encode(), media_type) is not None) is is_feed
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-le", "iso-8859-1", "windows-1251"])
+def test_feed_larger_than_the_searched_beginning_is_read_in_every_encoding(encoding: str) -> None:
+    text = "é" if encoding != "windows-1251" else "й"
+    items = f"<item><title>{text * 50}</title></item>" * 2_000
+    body = declared(
+        encoding.removesuffix("-le"), f"<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
+    )
+
+    assert channel_of(body.encode(encoding)).items == 2_000
+
+
+def test_large_document_of_another_kind_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conversion of a picture takes 80 ms for each MB."""
+    converted: list[int] = []
+    convert = channel_parser.to_utf8
+    monkeypatch.setattr(
+        channel_parser, "to_utf8", lambda body, charset: converted.append(len(body)) or convert(body, charset)
+    )
+    picture = b"\xff\xd8\xff\xe1<rdf:RDF>" + bytes(range(128, 256)) * 10_000
+
+    assert channel_parser.read(picture, "image/jpeg") is None
+    assert converted == [64 * 1024]
 
 
 @pytest.mark.parametrize(

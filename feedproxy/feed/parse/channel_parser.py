@@ -10,8 +10,8 @@ import re
 from feedproxy.feed import xml_parser
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.content_digest import ContentDigest, digest_of_text
-from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
-from feedproxy.feed.format_detection import DocumentKind, detect_utf8_kind, has_text_before_document
+from feedproxy.feed.encoding_detection import Utf8Text, encoding_by_bytes, to_utf8
+from feedproxy.feed.format_detection import SEARCH_MAX, DocumentKind, detect_utf8_kind, has_text_before_document
 from feedproxy.feed.parse import atom, cdf, jsonfeed, rdf, rss
 from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of
@@ -32,26 +32,37 @@ def read(body: bytes, content_type: str | None, *, digest: bool = True) -> Chann
     media type only if text precedes the document. With `digest=False`, the digest of a small XML document is omitted,
     because it takes most of the time.
     """
-    text = to_utf8(body, charset_of(content_type))
-    match detect_utf8_kind(text.data):
-        case DocumentKind.XML:
-            channel = _read_small(text, digest) or _read_streaming(text)
-            return None if channel is not None and _is_quoted(text.data, channel, content_type) else channel
-        case DocumentKind.JSON:
-            return jsonfeed.read(text.data, sound=text.sound)
-        case DocumentKind.EMPTY | DocumentKind.HTML | DocumentKind.OTHER:
+    charset = charset_of(content_type)
+    if len(body) > SEARCH_MAX and encoding_by_bytes(body) is None:
+        # The conversion of a large picture or archive takes 80 ms for each MB.
+        beginning = to_utf8(body[:SEARCH_MAX], charset).data
+        if not _may_be_feed(detect_utf8_kind(beginning), beginning, content_type):
             return None
+    text = to_utf8(body, charset)
+    kind = detect_utf8_kind(text.data)
+    if not _may_be_feed(kind, text.data, content_type):
+        return None
+    if kind is DocumentKind.JSON:
+        return jsonfeed.read(text.data, sound=text.sound)
+    channel = _read_small(text, digest) or _read_streaming(text)
+    if channel is not None and not channel.items and not channel.title and has_text_before_document(text.data):
+        return None
+    return channel
 
 
-def _is_quoted(data: bytes, channel: Channel, content_type: str | None) -> bool:
-    """Return True if text precedes the document, and is more than a message of the program that wrote the feed.
+def _may_be_feed(kind: DocumentKind, data: bytes, content_type: str | None) -> bool:
+    if kind is DocumentKind.XML:
+        return _may_begin_with_text(content_type) or not has_text_before_document(data)
+    return kind is DocumentKind.JSON
+
+
+def _may_begin_with_text(content_type: str | None) -> bool:
+    """Return True if text before a feed of this type may be a message of the program that wrote the feed.
 
     Program code, documentation and pictures may contain the beginning of a feed.
     """
-    if not has_text_before_document(data):
-        return False
     media_type = (content_type or "").partition(";")[0].strip().lower()
-    return bool(media_type and not _MEDIA_TYPE.search(media_type)) or not (channel.items or channel.title)
+    return not media_type or _MEDIA_TYPE.search(media_type) is not None
 
 
 def _read_small(text: Utf8Text, with_digest: bool) -> Channel | None:
