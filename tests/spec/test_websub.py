@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from feedproxy.errors import FetchTimeout, Forbidden, MalformedResponse, Unreachable
+from feedproxy.feed.channel import Channel, Kind
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.notification_protocol import DAY
 from feedproxy.notify.subscription_table import Role, State
@@ -17,6 +18,7 @@ from tests.stages.notify import NOON, TARGET
 from tests.stages.origin import a_feed
 from tests.stages.websub import HUB, LINKS, ME, PUBLIC, WebSubStand, links_of, websub_at
 
+CHANNEL = Channel(Kind.RSS, "2.0", well_formed=True)
 OLD = ("one", "two", "three")
 
 
@@ -471,6 +473,21 @@ def test_discovery_prefers_link_fields_to_the_document() -> None:
 
     assert (by_field.topic, by_field.hubs) == (TARGET, (HUB,))
     assert (by_document.topic, by_document.hubs) == ("http://origin.example/inside", ("http://inside.example/",))
+
+
+@pytest.mark.parametrize(
+    ("href", "topic"),
+    [
+        ("http://Origin.example:80/%7efeed", "http://Origin.example:80/%7efeed"),
+        ("http://origin.example", "http://origin.example"),
+        (" HTTP://origin.example/feed ", "HTTP://origin.example/feed"),
+        ("feed", "http://origin.example/feed"),
+        ("http://origin.example/a b", "http://origin.example/a%20b"),
+        ("http://user@origin.example/", TARGET),
+    ],
+)
+def test_discovery_does_not_normalise_the_topic(href: str, topic: str) -> None:
+    assert discover(TARGET, Fields([("Link", f'<{href}>; rel="self", <{HUB}>; rel="hub"')]), CHANNEL).topic == topic
 
 
 def test_discovery_prefers_https_for_hubs_advertised_as_http() -> None:

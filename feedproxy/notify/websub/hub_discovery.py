@@ -3,6 +3,7 @@
 "Subscribers MUST check for HTTP Link headers first."
 """
 
+import re
 from dataclasses import dataclass
 
 from feedproxy.errors import BadTarget
@@ -13,6 +14,9 @@ from feedproxy.http.message import Fields
 
 HUBS_MAX = 5
 """Maximum number of hubs of one feed that feedproxy tries, one after another."""
+
+_ABSOLUTE = re.compile(r"(?i)https?://[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
+"""Pattern of an absolute address in the characters of RFC 3986, section 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ def discover(target: str, fields: Fields, channel: Channel) -> DiscoveredHubs:
     urls = dict.fromkeys(url for reference in hubs if (url := _resolve(target, reference)))
     # "subscribers SHOULD always favor the HTTPS URL for hubs"
     ordered = sorted(urls, key=lambda hub: not hub.startswith("https://"))
-    topic = next((url for reference in selves if (url := _resolve(target, reference))), target)
+    topic = next((url for reference in selves if (url := _topic(target, reference))), target)
     return DiscoveredHubs(topic, tuple(ordered[:HUBS_MAX]))
 
 
@@ -46,6 +50,16 @@ def prefer_https(hub: str, tries: int) -> str:
         return hub
     host, port = uri.split_host_port(hub)
     return f"https://{hub.removeprefix('http://')}" if port == 80 and "." in host and host[-1].isalpha() else hub
+
+
+def _topic(target: str, reference: str) -> str:
+    """Return the topic of a self link, or "" if the link is invalid.
+
+    "this MUST be the 'self' URL found during the discovery step" -- section 5.1. Hubs compare topics as texts, so that
+    an absolute address is not normalised.
+    """
+    address = _resolve(target, reference)
+    return reference.strip() if address and _ABSOLUTE.fullmatch(reference.strip()) else address
 
 
 def _resolve(target: str, reference: str) -> str:
