@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from feedproxy.http.date import MONTHS, format_http_date, format_rfc3339
 
 _TIME = (
-    r"(?P<hour>\d{1,2})(?:(?::(?P<minute>\d{1,2})|[.]?(?P<minute2>\d\d))"
-    r"(?:(?::(?P<second>\d{1,2})|[.]?(?P<second2>\d\d))(?:[.,]\d+)?)?)?(?: ?(?P<half>[AP]M)\b)?"
+    r"(?P<hour>\d{1,2})(?:[:.]?(?P<minute>\d\d|(?<=:)\d)(?:[:.]?(?P<second>\d\d|(?<=:)\d)(?:[.,]\d+)?)?)?"
+    r"(?: ?(?P<half>[AP]M)\b)?"
     r"(?: ?(?P<zone>[A-Z][A-Z/_]*))?(?: ?(?P<sign>[+\u2212-]) ?(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?"
     r"(?: ?[A-Z][A-Z/_]*)?)?(?: ?\[[\w/+-]+\])?"
 )
@@ -96,7 +96,7 @@ def _instant(parts: dict[str, str | None]) -> int | None:
     if year is None:
         return None
     hour, minute, second, hours, minutes = (
-        int(parts[name] or parts.get(f"{name}2") or 0) for name in ("hour", "minute", "second", "hours", "minutes")
+        int(parts[name] or 0) for name in ("hour", "minute", "second", "hours", "minutes")
     )
     if parts["half"]:
         hour = hour % 12 + 12 * (parts["half"].lower() == "pm") if 1 <= hour <= 12 else 99

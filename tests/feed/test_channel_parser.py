@@ -5,6 +5,7 @@ import json
 import pytest
 
 from feedproxy.feed.channel import Channel, Kind
+from feedproxy.feed.encoding_detection import Utf8Text, to_utf8
 from feedproxy.feed.format_detection import DocumentKind, detect_kind
 from feedproxy.feed.parse import channel_parser
 from feedproxy.feed.parse.channel_parser import read
@@ -100,10 +101,12 @@ def test_feed_larger_than_the_searched_beginning_is_read_in_every_encoding(encod
 def test_large_document_of_another_kind_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversion of a picture takes 80 ms for each MB."""
     converted: list[int] = []
-    convert = channel_parser.to_utf8
-    monkeypatch.setattr(
-        channel_parser, "to_utf8", lambda body, charset: converted.append(len(body)) or convert(body, charset)
-    )
+
+    def convert(body: bytes, charset: str | None = None) -> Utf8Text:
+        converted.append(len(body))
+        return to_utf8(body, charset)
+
+    monkeypatch.setattr(channel_parser, "to_utf8", convert)
     picture = b"\xff\xd8\xff\xe1<rdf:RDF>" + bytes(range(128, 256)) * 10_000
 
     assert channel_parser.read(picture, "image/jpeg") is None
