@@ -98,6 +98,18 @@ def test_feed_larger_than_the_searched_beginning_is_read_in_every_encoding(encod
     assert channel_of(body.encode(encoding)).items == 2_000
 
 
+def test_json_with_escaped_slashes_is_a_feed() -> None:
+    assert (
+        channel_of(rb'{"version": "https:\/\/jsonfeed.org\/version\/1.1", "title": "t", "items": []}').version == "1.1"
+    )
+
+
+def test_json_of_an_api_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "JSONDecoder", None)
+
+    assert read(b'{"version": "1", "items": [{"id": "1"}]}', "application/json") is None
+
+
 def test_large_document_of_another_kind_is_not_converted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversion of a picture takes 80 ms for each MB."""
     converted: list[int] = []
