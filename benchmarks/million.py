@@ -147,7 +147,13 @@ def resource_of(number: int, like: Resource, world: World, now: float, price: fl
     history = (changed(number, ago, at) for ago in range(7, -1, -1))
     changes = [instant for instant in history if instant > now - 2 * HISTORY_DAYS * DAY]
     return replace(
-        like, target=target, variants=(variant,), changes=changes, fetched=at, first_seen=now - HISTORY_DAYS * DAY
+        like,
+        target=target,
+        variants=(variant,),
+        changes=changes,
+        fetched=at,
+        first_seen=now - HISTORY_DAYS * DAY,
+        backfill_pending=False,  # the second of its fetches has read the dates of the first document
     )
 
 
