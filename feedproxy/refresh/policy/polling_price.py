@@ -211,6 +211,10 @@ class _PlanSearch:
         The number of clusters stands for no further refresh.
         """
 
+        self._after_renewal: list[tuple[float, int] | None] = [None] * len(clusters)
+        """For each cluster: the values of `cheapest` for the later clusters if a poll of this cluster renewed the copy.
+        Most of a plan's alternatives need the same values."""
+
     def solve(self, number: int) -> None:
         """Compute the least cost of cluster `number` and all later clusters if the refresh for `number` is made.
 
@@ -244,13 +248,23 @@ class _PlanSearch:
                 cost += renewing * (1 + WAIT_PRICE) * self._price
                 due -= renewing
                 if due < RENEWED:
-                    due, refreshed, expires = 0.0, middle, self._until(middle)
-                    too_late = expires - margin(refreshed, expires)
+                    later_cost, later_refresh = self._cheapest_after_renewal(index)
+                    cost += later_cost
+                    return (cost, later_refresh) if cost < best else (best, next_cluster)
             else:
                 cost += cluster.weight * expected_staleness(per_second, middle - refreshed)
             if cost >= best:
                 return best, next_cluster
         return (cost, len(clusters)) if cost < best else (best, next_cluster)
+
+    def _cheapest_after_renewal(self, number: int) -> tuple[float, int]:
+        """Return the values of `cheapest` for the clusters after cluster `number`. The copy was renewed by a poll of
+        this cluster."""
+        result = self._after_renewal[number]
+        if result is None:
+            at = self._clusters[number].middle
+            result = self._after_renewal[number] = self.cheapest(at, self._until(at), number + 1, before=True)
+        return result
 
     def end_of_served(self, number: int) -> int:
         """Return the number of the first later cluster that the refresh for cluster `number` does not serve."""
