@@ -456,9 +456,13 @@ class CacheAdmin:
         return self._plan_if_owned(target, self._lookup.peek)
 
     def _planned_refresh_of_due_feed(self, target: str) -> refresh_ahead.Plan:
-        # The refresh needs the resource as well. A lookup that counts as a use unpacks it, or reads it from disk, once
-        # for both.
-        return self._plan_if_owned(target, self._lookup.get)
+        # A resource in memory is unpacked once, for the plan and the refresh. A resource on the disk enters the memory
+        # only if it is refreshed: after a start, most feeds are first planned for a later instant.
+        is_in_memory = self._store.version(target) is not None
+        plan = self._plan_if_owned(target, self._lookup.get if is_in_memory else self._lookup.peek)
+        if not is_in_memory and isinstance(plan, refresh_ahead.Refresh):
+            self._lookup.get(target)  # the store remembers the last resources that `peek` has read
+        return plan
 
     def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> refresh_ahead.Plan:
         resource = look_up(target) if self.owns(target) else None
