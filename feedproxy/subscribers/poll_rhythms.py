@@ -260,12 +260,11 @@ class PollRhythms:
         try:
             while at < len(body):
                 length, count = _HEAD.unpack_from(body, at)
-                at += _HEAD.size
-                name = body[at : at + length].decode("utf-8", "surrogatepass")
-                at += length
-                records = body[at : at + count * _RECORD.size]
-                at += count * _RECORD.size
-                if len(records) != count * _RECORD.size or count > READERS_MAX:
+                begin = at + _HEAD.size + length
+                name = body[at + _HEAD.size : begin].decode("utf-8", "surrogatepass")
+                at = begin + count * _RECORD.size
+                records = body[begin:at]
+                if len(records) != at - begin or count > READERS_MAX:
                     raise ValueError("records with a wrong length")
                 feeds[name] = records
                 if not self._are_current(records, now):
@@ -306,10 +305,10 @@ class PollRhythms:
         """Return True if all recorded polls are within the window before `now`. Raises ValueError for invalid
         records."""
         begin, are_current = now - self._window, True
-        for _, *numbers in _RECORD.iter_unpack(records):
-            if min(numbers) < 0 or not math.isfinite(sum(numbers)):
+        for record in _RECORD.iter_unpack(records):
+            if min(record) < 0 or not math.isfinite(sum(record)):
                 raise ValueError("invalid instant")
-            are_current = are_current and begin < numbers[0] <= now
+            are_current = are_current and begin < record[1] <= now
         return are_current
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:

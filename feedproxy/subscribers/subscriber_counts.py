@@ -302,18 +302,21 @@ class SubscriberCounts:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all counts by `data`, a result of `dump`. Raises StoreError for damaged data, without a change."""
         # While the clock is not set yet, all stored instants are in the future, and none is wrong.
-        names, uses, feeds = subscriber_counts_codec.load(data, LATEST if is_unset(now) else now)
-        self._names, self._feeds, self._entries = ProductNames(names), {}, 0
+        is_clock_set = not is_unset(now)
+        stored = subscriber_counts_codec.load(data, now if is_clock_set else LATEST)
+        self._names, self._feeds, self._entries = ProductNames(stored.names), {}, 0
         self._claim_anchors.clear()
-        for number, count in uses.items():
+        for number, count in stored.uses.items():
             self._names.add_readers(number, count)
-        for target, packed, claims in feeds:
+        has_claims = False
+        for target, packed, claims in stored.feeds:
             feed = self._feeds[target] = FeedReaders(packed)
-            for key, claim_state in claims.items():
-                feed.set_claim_state(key, claim_state)
+            if claims:
+                has_claims = True
+                for key, claim_state in claims.items():
+                    feed.set_claim_state(key, claim_state)
             self._entries += feed.weight() + weight_of_name(target)
-        limit = int((now - self._window) * 1000)
-        if not all(not claims and self._are_current(self._feeds[target], limit, now) for target, _, claims in feeds):
+        if has_claims or not is_clock_set or stored.oldest <= int((now - self._window) * 1000):
             self.prune(now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:
             self._make_room()

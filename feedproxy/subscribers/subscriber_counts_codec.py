@@ -13,6 +13,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from feedproxy.clock import Instant
@@ -72,8 +73,19 @@ class CountsWriter:
         return b"".join([MAGIC, struct.pack("<I", checksum), *parts])
 
 
-def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[StoredFeed]]:
-    """Return the product names, the number of readers of each product, and the feeds.
+@dataclass(frozen=True, slots=True)
+class StoredCounts:
+    """The loaded counts: the product names, the number of readers of each product, and the feeds."""
+
+    names: list[str]
+    uses: Counter[int]
+    feeds: list[StoredFeed]
+    oldest: int
+    """The earliest last request of all feeds' first readers, in milliseconds. It is 0 if a feed has no reader."""
+
+
+def load(data: bytes, now: Instant) -> StoredCounts:
+    """Return the stored counts.
 
     Instants after `now` become `now`. Raises StoreError for damaged data and unknown forms.
     """
@@ -89,14 +101,23 @@ def load(data: bytes, now: Instant) -> tuple[list[str], Counter[int], list[Store
         names = [str(name) for name in header["names"]]
         offset = 4 + length
         feeds: list[StoredFeed] = []
+        latest = int(now * 1000)
+        oldest = latest << 8
         for target, size, claims in header["feeds"]:
-            feeds.append(
-                (str(target), _readers(remainder[offset : offset + 16 * size], size, now), _claims(claims, now))
-            )
+            packed = remainder[offset : offset + 16 * size]
+            if len(packed) != 16 * size:
+                raise ValueError("too few readers")
             offset += 16 * size
+            first = newest = int.from_bytes(packed[8 * size : 8 * size + 8], "little")
+            if size > 1:
+                newest = max(unpack(packed[8 * size :]))
+            if newest >> 8 > latest:
+                packed = _with_latest(packed, size, latest)
+            oldest = min(oldest, first)
+            feeds.append((str(target), packed, _claims(claims, now) if claims else _NONE))
         if max(uses := products(feeds), default=-1) >= len(names):
             raise ValueError("a number without a name")
-        return names, uses, feeds
+        return StoredCounts(names, uses, feeds, oldest >> 8)
     except (ValueError, KeyError, TypeError, IndexError, struct.error) as error:
         raise StoreError(f"damaged subscriber counts: {error}") from error
 
@@ -106,24 +127,14 @@ def products(feeds: Iterable[StoredFeed]) -> Counter[int]:
     return Counter(b"".join([packed[len(packed) // 2 :: 8] for _, packed, _ in feeds]))
 
 
-def _readers(packed: bytes, size: int, now: Instant) -> bytes:
-    if len(packed) != 16 * size:
-        raise ValueError("too few readers")
-    latest = int(now * 1000)
-    if not size:
-        return packed
-    # Most feeds have one reader.
-    newest = int.from_bytes(packed[8:], "little") if size == 1 else max(unpack(packed[8 * size :]))
-    if newest >> 8 <= latest:
-        return packed
+def _with_latest(packed: bytes, size: int, latest: int) -> bytes:
+    """Return the readers with instants of at most `latest` milliseconds."""
     numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
     return _pack(keys) + _pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)
 
 
 def _claims(claims: Sequence[Any], now: Instant) -> Claims:
-    if not claims:
-        return _NONE
     return {
         (str(fetcher), str(feed_id)): ClaimState(
             tuple(_pair(peak, now) for peak in peaks),
