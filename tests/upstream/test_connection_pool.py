@@ -3,10 +3,12 @@
 import asyncio
 
 import aiohttp
+import pytest
 from aiohttp.client_proto import ResponseHandler
 
 from feedproxy.upstream.address_policy import AddressPolicy
-from feedproxy.upstream.connection_pool import CheckedResolver, OriginConnector, OriginProtocol
+from feedproxy.upstream.connection_pool import IDLE_MAX, CheckedResolver, OriginConnector, OriginProtocol
+from feedproxy.upstream.origin_client import FetchLimits
 from tests.upstream.raw import OK, a_fetcher, a_get, origin
 
 
@@ -39,3 +41,30 @@ async def test_fetcher_connections_are_origin_protocols() -> None:
         await fetcher.fetch(a_get(raw.url()))
         (protocol,) = fetcher._open
         assert isinstance(protocol, OriginProtocol)
+
+
+async def test_idle_connection_closes_itself_after_the_longest_pause() -> None:
+    async with origin(OK) as raw, a_fetcher() as fetcher:
+        await fetcher.fetch(a_get(raw.url()))
+        (protocol,) = fetcher._open
+        assert isinstance(protocol, OriginProtocol)
+        protocol._check()
+        assert protocol.is_connected()
+
+        protocol._received_at -= IDLE_MAX
+        protocol._check()
+
+        assert not protocol.is_connected()
+
+
+@pytest.mark.parametrize("read_timeout", [1, 60])
+async def test_check_of_an_idle_connection_does_not_delay_the_timeout_of_the_next_request(read_timeout: float) -> None:
+    async with origin(OK) as raw, a_fetcher(FetchLimits(first_byte=read_timeout)) as fetcher:
+        await fetcher.fetch(a_get(raw.url()))
+        (protocol,) = fetcher._open
+        assert isinstance(protocol, OriginProtocol)
+        protocol._check()
+        await fetcher.fetch(a_get(raw.url()))
+
+        assert protocol._watch is not None
+        assert protocol._watch.when() <= protocol._sent_at + read_timeout
