@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy import cooperative_iteration
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
+from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 NOON = 1_780_056_000.0
@@ -22,7 +22,7 @@ def an_app(folder: Path) -> App:
 async def test_reader_recorded_during_the_last_write_is_known_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cooperative_iteration, "MAX_BLOCKING_TIME", -1)
+    monkeypatch.setattr(subscriber_counts, "THROTTLED_BLOCKING_TIME", -1)
     first = an_app(tmp_path / "store")
     feeds = [f"https://example.com/{number}" for number in range(20)]
     counts, opened = first.service.counts, first._services

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from feedproxy.clock import Instant, Seconds, is_set_back
-from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_background
+from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
@@ -236,7 +236,9 @@ class PollRhythms:
 
     async def dump_yielding(self) -> bytes:
         """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
-        return await asyncio.to_thread(_whole, [part async for part in iterate_cooperatively(self._parts())])
+        return await asyncio.to_thread(
+            _whole, [part async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME)]
+        )
 
     def _parts(self) -> Iterator[bytes]:
         for target in list(self._feeds):

@@ -16,7 +16,7 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
-from feedproxy.cooperative_iteration import iterate_cooperatively, iterate_in_background
+from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.event_signal import Signal
 from feedproxy.http.user_agent import Claim, parse_claim, product
 from feedproxy.subscribers import subscriber_counts_codec
@@ -295,7 +295,7 @@ class SubscriberCounts:
     async def dump_yielding(self) -> bytes:
         """Return the same as `dump`, with pauses for other tasks. Requests during a pause may be missing."""
         writing = subscriber_counts_codec.CountsWriter()
-        async for _ in iterate_cooperatively(self._write(writing)):
+        async for _ in iterate_cooperatively(self._write(writing), THROTTLED_BLOCKING_TIME):
             pass
         return await asyncio.to_thread(writing.whole)
 

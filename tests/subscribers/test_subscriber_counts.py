@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from feedproxy import cooperative_iteration
 from feedproxy.errors import StoreError
 from feedproxy.proxy.cache_admin import FeedAudience
 from feedproxy.proxy.service_collaborators import NoDemand
+from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX
 from feedproxy.subscribers.product_name_numbers import NAMES_MAX
 from feedproxy.subscribers.pseudonyms import Identifier, Pseudonym
@@ -346,7 +346,7 @@ def test_load_rejects_damaged_and_foreign_counts() -> None:
 
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let other tasks run after every feed."""
-    monkeypatch.setattr(cooperative_iteration, "MAX_BLOCKING_TIME", -1)
+    monkeypatch.setattr(subscriber_counts, "THROTTLED_BLOCKING_TIME", -1)
 
 
 async def test_dump_yields_between_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
