@@ -274,6 +274,7 @@ class PollRhythms:
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error
         self._feeds, self._full_until = feeds, {}
+        self._swept, self._unswept = now, []
         self._bytes = sum(map(len, feeds.values()))
         for name in outdated:
             feeds[name] = _correct(feeds[name], now)

@@ -316,6 +316,7 @@ class SubscriberCounts:
                 for key, claim_state in claims.items():
                     feed.set_claim_state(key, claim_state)
             self._entries += feed.weight() + weight_of_name(target)
+        self._pruned, self._unswept = now, []
         if has_claims or not is_clock_set or stored.oldest <= int((now - self._window) * 1000):
             self.prune(now)
         if self._entries > self._entries_max or len(self._feeds) > self._feeds_max:

@@ -495,3 +495,18 @@ def test_single_reader_is_counted_as_one_of_several_readers_is() -> None:
         assert found.last_read(FEED) == NOW + 180
         found.prune(NOW + 120 + DAY)
         assert found.view(FEED, NOW + 120 + DAY).readers == (("Miniflux", 1),)
+
+
+def test_counts_are_swept_an_hour_after_a_restart() -> None:
+    """A sweep makes a list of all feeds, which takes long if there are many. `load` has checked all readers."""
+    counts = SubscriberCounts(window=DAY)
+    counts.record_read(FEED, reader(1), "Reader/1", NOW)
+    loaded = SubscriberCounts(window=DAY)
+    loaded.load(counts.dump(), NOW)
+    loaded.rhythms.load(counts.rhythms.dump(), NOW)
+
+    loaded.record_read(FEED, reader(2), "Reader/1", NOW + 1)
+    assert (loaded._pruned, loaded.rhythms._swept) == (NOW, NOW)
+
+    loaded.record_read(FEED, reader(2), "Reader/1", NOW + DAY / 24)
+    assert (loaded._pruned, loaded.rhythms._swept) == (NOW + DAY / 24, NOW + DAY / 24)
