@@ -232,13 +232,14 @@ class PollRhythms:
 
     def dump(self) -> bytes:
         """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses."""
-        return _whole(list(self._parts()))
+        return _whole(b"".join(self._parts()))
 
     async def dump_yielding(self) -> bytes:
         """Return the same as `dump`, with pauses for other tasks. Polls during a pause may be missing."""
-        return await asyncio.to_thread(
-            _whole, [part async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME)]
-        )
+        body = bytearray()
+        async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME):
+            body += part
+        return await asyncio.to_thread(_whole, body)
 
     def _parts(self) -> Iterator[bytes]:
         for target in list(self._feeds):
@@ -338,8 +339,7 @@ class PollRhythms:
         return record, len(gaps) < 2 or any(abs(gap - usual) > PUNCTUAL for gap in gaps)
 
 
-def _whole(parts: list[bytes]) -> bytes:
-    body = b"".join(parts)
+def _whole(body: bytes | bytearray) -> bytes:
     return MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
 
 

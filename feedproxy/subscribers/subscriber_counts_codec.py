@@ -40,8 +40,9 @@ class CountsWriter:
     def __init__(self) -> None:
         self._names: list[str] = []
         self._others: frozenset[int] = frozenset()
-        self._listed: list[str] = []
-        self._parts: list[bytes] = []
+        # A list of a million texts would delay hits by collections of garbage, and when its texts are joined.
+        self._listed = bytearray()
+        self._readers = bytearray()
 
     def names(self, names: list[str]) -> None:
         """Set the product names of the feeds written next. The index of a name is its number."""
@@ -53,20 +54,23 @@ class CountsWriter:
             [*key, claim_state.peaks, claim_state.anchor, claim_state.unconfirmed, claim_state.last, claim_state.times]
             for key, claim_state in feed.claims.items()
         ]
-        self._listed.append(_json([target, feed.size, claims]))
+        if self._listed:
+            self._listed += b","
+        self._listed += _json([target, feed.size, claims]).encode()
         if feed.packed and not self._others:
-            self._parts.append(feed.packed)
+            self._readers += feed.packed
             return
         readers = feed.readers
         values: Iterable[int] = readers.values()
         if self._others:
             values = (value & ~0xFF if value & 0xFF in self._others else value for value in values)
-        self._parts += [_pack(readers.keys()), _pack(values)]
+        self._readers += _pack(readers.keys())
+        self._readers += _pack(values)
 
     def whole(self) -> bytes:
         """Return the stored form after the last feed was added. Any thread may call this method."""
-        header = f'{{"names":{_json(self._names)},"feeds":[{",".join(self._listed)}]}}'.encode()
-        parts = [struct.pack("<I", len(header)), header, *self._parts]
+        header = b"".join([b'{"names":', _json(self._names).encode(), b',"feeds":[', self._listed, b"]}"])
+        parts = (struct.pack("<I", len(header)), header, self._readers)
         checksum = 0
         for part in parts:
             checksum = zlib.crc32(part, checksum)
