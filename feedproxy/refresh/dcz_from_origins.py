@@ -14,14 +14,13 @@ from functools import partial
 from feedproxy.cache import serving_stale
 from feedproxy.clock import Instant
 from feedproxy.errors import FeedproxyError, Overload
-from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression, compression_dictionary, content_coding
 from feedproxy.http.coding.compression_dictionary import DCZ, parse_use_as_dictionary
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.structured_fields import string_text
 from feedproxy.http.target_uri import dictionary_match_pattern
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.policy.dictionary_privacy import is_shared
+from feedproxy.refresh.policy.dictionary_privacy import is_shared, permits_dictionaries
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_job import RefreshJob
@@ -75,7 +74,7 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
         return None
     if stored.final_target != "" or any(is_credential(name) for name, _ in request.fields):
         return None
-    if not (settings.compression_dictionaries == "always" or uri.is_trustworthy(stored.target)):
+    if not permits_dictionaries(stored.target, settings):
         return None
     offer = parse_use_as_dictionary(stored.fields.combined("use-as-dictionary") or "")
     if (

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Seconds
-from feedproxy.http import negotiation, uri
+from feedproxy.http import negotiation
 from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, parse_available_dictionary
 from feedproxy.http.etag import own_tag
@@ -21,7 +21,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode
+from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode, permits_dictionaries
 from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.url_mapping import public_url_for
@@ -126,12 +126,7 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
         return False
     if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
         return False
-    return settings.compression_dictionaries == "always" or _is_secure(stored.target, client, settings)
-
-
-def _is_secure(target: str, client: ClientContext, settings: Settings) -> bool:
-    """Return True if the client's URL is in a secure context, which RFC 9842, section 8, requires."""
-    return uri.is_trustworthy(_url(target, client, settings))
+    return permits_dictionaries(_url(stored.target, client, settings), settings)
 
 
 def _url(target: str, client: ClientContext, settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""Privacy of compression dictionaries.  RFC 9842, section 9
+"""Privacy of compression dictionaries.  RFC 9842, sections 8 and 9
 
 The size of compressed content reveals how much content and dictionary have in common ("Reading Content", section 9.2).
 Therefore, both must be content that every client may have.
@@ -25,6 +25,15 @@ def may_encode(request: Fields, response: Fields) -> bool:
         return True
     allowed, origin = response.get("access-control-allow-origin"), request.get("origin")
     return mode == "cors" and allowed is not None and origin is not None and allowed in ("*", origin)
+
+
+def permits_dictionaries(url: str, settings: Settings) -> bool:
+    """Return True if dictionaries may be used at this URL, by its scheme and the option `compression_dictionaries`.
+
+    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is a
+    secure context, too (Secure Contexts, section 3.1).
+    """
+    return settings.compression_dictionaries == "always" or uri.is_trustworthy(url)
 
 
 def is_shared(stored: StoredResponse, settings: Settings) -> bool:
