@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from feedproxy.cache.freshness import span
-from feedproxy.check.document import CheckedDocument
+from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Schedule

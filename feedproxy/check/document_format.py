@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.document import CheckedDocument
+from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.encoding_detection import declared_encoding
 from feedproxy.feed.encoding_labels import codec_of

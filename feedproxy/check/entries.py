@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from feedproxy.check.document import CheckedDocument, CheckedEntry
+from feedproxy.check.checked_document import CheckedDocument, CheckedEntry
 from feedproxy.clock import Instant
 from feedproxy.errors import BadTarget
 from feedproxy.feed.channel import Channel, Kind

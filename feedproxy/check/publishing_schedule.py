@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 from feedproxy.cache.freshness import span
-from feedproxy.check.document import CheckedDocument
+from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.feed.channel import Channel, Period, Schedule
 from feedproxy.feed.schedule_hints import is_skipped
 from feedproxy.notes import Category, Level, Note

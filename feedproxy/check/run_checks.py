@@ -12,7 +12,7 @@ from feedproxy.check import (
     subscription_links,
     validators,
 )
-from feedproxy.check.document import CheckedDocument, parse
+from feedproxy.check.checked_document import CheckedDocument, parse
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.clock import Instant
 from feedproxy.notes import Note

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from feedproxy.check.document import CheckedDocument
+from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import BadTarget
 from feedproxy.feed.autodiscovery import FEED_TYPES, announced_address, discover_feeds, self_address
