@@ -1,6 +1,7 @@
 """Text that may be HTML: detection, conversion to plain text, and resolution of links."""
 
 import re
+from contextlib import suppress
 from copy import deepcopy
 from html import escape, unescape
 from urllib.parse import urljoin, urlsplit
@@ -160,7 +161,8 @@ def inner_html(element: Element) -> str:
     for child in copy.iter("*"):
         namespace, _, name = child.tag.rpartition("}")
         if namespace in html:
-            child.tag = name
+            with suppress(ValueError):  # the name is invalid, such as `b:` in a recovered document
+                child.tag = name
     etree.cleanup_namespaces(copy)
     divs = copy.xpath("self::*[count(*)=1]/div[not(preceding-sibling::text()[normalize-space()])]")
     if isinstance(divs, list) and divs and isinstance(divs[0], etree._Element) and not divs[0].attrib:

@@ -173,3 +173,24 @@ def test_hostile_documents_are_rendered_or_rejected(corpus, name) -> None:
                 assert b"root:x:" not in written
                 assert len(written) < 30_000_000
     assert met > 50
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<rss version="2.0" xmlns="http://backend.userland.com/rss2"><channel><title>t</title>'
+        "<item><description>Dark <b: x='1'>tea</b:></description></item></channel></rss>",
+        '<feed xmlns="http://www.w3.org/2005/Atom"><title>t</title>'
+        '<entry><content type="xhtml">Dark <b:>tea</b:></content></entry></feed>',
+    ],
+    ids=["rss", "atom"],
+)
+def test_element_with_an_invalid_name_is_rendered(document: str, name: str) -> None:
+    feed = read(document.encode())
+
+    assert feed is not None
+    content = feed.items[0].content
+    assert content is not None
+    assert "tea" in content.value
+    assert FORMATS[name].render(feed)
