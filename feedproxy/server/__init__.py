@@ -1,5 +1,6 @@
-"""The two ways of requests into feedproxy: mitmproxy's flows (mitm/) and the fast path for cached feeds (fastpath/).
+"""The two ways in which requests reach feedproxy: mitmproxy's flows (mitm/), and the fast path for cached feeds
+(fastpath/).
 
-Both use internal names of mitmproxy, which mitmproxy_compatibility.py and http1_limits_and_corrections.py check at the
-start.
+Both use internal names of mitmproxy. mitmproxy_compatibility.py and http1_limits_and_corrections.py check at the start
+that mitmproxy has these names.
 """

@@ -17,7 +17,8 @@ from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64
-"""Maximum number of field lines in a request that is scored. The last request of each reader is stored."""
+"""Maximum number of field lines in a request that is scored. The limit saves memory: each reader's last request is
+kept."""
 
 SCORED_LENGTH_MAX = 4096
 """Maximum number of characters in the field values of a scored request, ten times what feed readers send."""
@@ -30,8 +31,11 @@ CLIENT_GONE = "the client disconnected before the response"
 class AccessRecord:
     """The record of a response to a client.
 
-    `status` is 0 if no response was sent. `size` is the number of content bytes sent. `has_target` is false if the
-    target is only the path of a local page or of a refused request. The target of a CONNECT is `host:port`.
+    * `status` is 0 if no response was sent.
+    * `size` is the number of content bytes sent.
+    * `has_target` is false if the request has no known target. Its target is then the path of a local page, or empty.
+
+    For CONNECT, the target is `host:port`.
     """
 
     request: Request

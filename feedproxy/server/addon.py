@@ -35,7 +35,7 @@ class Addon:
 
 
 class NotificationAddon[Part](Addon):
-    """An addon that adds a part, such as a hub, to the notification service."""
+    """An addon that adds an object, such as a hub, to the notification service. The object is the addon's *part*."""
 
     def __init__(self) -> None:
         self._part: Part | None = None
@@ -45,7 +45,7 @@ class NotificationAddon[Part](Addon):
         self.app().notification_plugins[type(self).__name__] = self._add_part
 
     def make_part(self, notifications: NotificationService) -> Part:
-        """Return the addon's part, and register its protocols with the service."""
+        """Return the addon's part, and register its protocols with the notification service."""
         raise NotImplementedError
 
     def _add_part(self, notifications: NotificationService) -> None:

@@ -25,7 +25,7 @@ def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
 
 
 def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:
-    """Return the response with Date and, at the gateway, with the fields that protect browsers.
+    """Return the response with Date and, at the gateway, the fields that protect browsers.
 
     A response with control characters in its head is replaced by an error.
     """

@@ -29,7 +29,8 @@ from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 logger = logging.getLogger(ACCESS_LOGGER)
 
 FLUSH_INTERVAL: Seconds = 0.05
-"""Longest time for which a log line is buffered, in seconds."""
+"""Longest time for which a log line is buffered, in seconds. Writing each line at once would cost a fifth of a hit's
+time."""
 
 CLIENTS_MAX = 8192
 """Maximum number of cached client identities."""
@@ -38,10 +39,10 @@ FLUSH_THRESHOLD = 512
 """Number of buffered log lines that triggers an immediate flush."""
 
 CACHED_LINES_MAX = 32_768
-"""Maximum number of cached log lines of all templates together. At the limit, the oldest are dropped."""
+"""Maximum number of cached log lines, of all response templates together. At the limit, the oldest are dropped."""
 
 DROP_BATCH = 4096
-"""Maximum number of expired log lines that are dropped in one second's check, in at most a millisecond."""
+"""Maximum number of expired log lines that are dropped at a time, which takes at most a millisecond."""
 
 
 class ClientIdentity(NamedTuple):
@@ -55,7 +56,7 @@ class ClientIdentity(NamedTuple):
     pseudonym: Pseudonym
     pseudonym_text: str
     key: tuple[str, bytes]
-    """Address and User-Agent line of the client. Templates cache the client's log line under this key."""
+    """Address and User-Agent line of the client, under which templates cache the client's log line."""
 
 
 class AccessLogger:
@@ -69,11 +70,11 @@ class AccessLogger:
         """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of logged responses, for the schedule of garbage collections. `log` counts a response twice."""
+        """Number of logged responses, by which garbage collections are scheduled. `log` counts a response twice."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()
-        """The instant until which each cached log line is valid, with its template."""
+        """For each cached log line: the instant until which the line is valid, and its template."""
         self._since = self._until = 0.0
         app.metrics.add_flush_hook(self.flush_counters)
 
@@ -82,9 +83,10 @@ class AccessLogger:
         return self._counters.setdefault((entrance, detail, status), HitCounter())
 
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
-        """Return the log line of a client's first hit in the template's current hit state, and record the read.
+        """Return the log line of a client's first hit in the template's present hit state, and record the read.
 
-        A read less than REPEAT seconds after the reader's last recorded read is not recorded: both count as one poll.
+        A read is not recorded less than REPEAT seconds after the reader's last recorded read, because both count as one
+        poll.
         """
         client = self._identify(address, user_agent_line, now)
         if template.shared.schedule is not None:
@@ -161,7 +163,7 @@ class AccessLogger:
         self.log_lines.append(record_access(self._app, record))
 
     def schedule_flush(self) -> None:
-        """Flush within FLUSH_INTERVAL, or now with FLUSH_THRESHOLD buffered lines or if the proxy drains."""
+        """Flush within FLUSH_INTERVAL. Flush now if FLUSH_THRESHOLD lines are buffered, or if the proxy drains."""
         if len(self.log_lines) >= FLUSH_THRESHOLD or self._app.draining:
             self.flush()
         elif self.log_lines and not self._flush_scheduled:
@@ -177,7 +179,7 @@ class AccessLogger:
             write_all(logger, enabled_lines)
 
     def drop_expired_lines(self, now: Instant) -> None:
-        """Drop expired log lines from the cache, at most DROP_BATCH."""
+        """Drop cached log lines that are no longer valid, at most DROP_BATCH lines."""
         for _ in range(DROP_BATCH):
             if not self._cached_lines or self._cached_lines[0][0] >= now:
                 return
@@ -217,7 +219,7 @@ class AccessLogger:
                 self._app.metrics.count_hits(entrance, status, detail or "", size, count)
 
     def _score(self, template: ResponseTemplate, address: str, agent: str, now: Instant) -> None:
-        """Add a hit to the live scores. Its fields are those of the template, with the client's User-Agent."""
+        """Add a hit to the live scores, with the request fields of the template and the client's User-Agent."""
         shared = template.shared
 
         def make_poll(number: int) -> Poll:
@@ -239,6 +241,6 @@ class AccessLogger:
 
 @lru_cache(maxsize=256)
 def _fields(lines: tuple[bytes, ...]) -> Fields:
-    """Return the fields in these lines."""
+    """Parse field lines and return the fields."""
     split_lines = (line.decode("latin-1").partition(":") for line in lines)
     return Fields((name, value.strip()) for name, separator, value in split_lines if separator)

@@ -1,19 +1,22 @@
-"""Files in memory with large bodies that are requested often. The kernel sends them without a copy (sendfile).
+"""Files in memory with large bodies that are requested often. The kernel sends a file without a copy (sendfile).
 
-The copy of a body of 60 KB into the socket takes a fifth of a hit (benchmark row "60 KB identity keep-alive").
+Copying a body of 60 KB into the socket takes a fifth of a hit (benchmark row "60 KB identity keep-alive").
 """
 
 import contextlib
 import os
 
 BODY_MIN = 32_768
-"""Minimum size of a body with a file, in bytes. At 12 KB, sendfile takes as long as a copy."""
+"""Minimum size of a body that gets a file, in bytes. At 12 KB, sendfile takes as long as a copy."""
 
 REQUESTS_MIN = 8
-"""Number of requests within a second after which a body gets a file. Making the file takes as long as three hits."""
+"""Minimum number of requests for a body within a second after which the body gets a file.
+
+Making the file takes as long as three hits.
+"""
 
 SIZE_MAX = 4 * 1024 * 1024
-"""Maximum size of all files together, in bytes. With BODY_MIN, the number of descriptors is at most 128."""
+"""Maximum size of all files together, in bytes. With BODY_MIN, this limits the number of descriptors to 128."""
 
 
 class BodyFiles:
@@ -27,7 +30,7 @@ class BodyFiles:
         """Requests since the last call of `close_unused`, by the id of the body."""
 
     def descriptor(self, body: bytes) -> int | None:
-        """Count a request for a body, and return the descriptor of its file, or None without a file."""
+        """Count a request for a body, and return the descriptor of its file, or None if it has no file."""
         key = id(body)
         count = self._requests[key] = self._requests.get(key, 0) + 1
         file = self._files.get(key)

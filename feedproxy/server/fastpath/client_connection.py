@@ -14,21 +14,21 @@ READ_SIZE = 8_192
 """Bytes per read: more than the request head of common feed readers."""
 
 _INPUT_SIZE = bytearray(4)
-"""Buffer for the result of FIONREAD, which all connections share: the number of unread bytes."""
+"""Buffer for the number of unread bytes that the system call FIONREAD returns. All connections share it."""
 
 
 class ClientConnection:
     """A client connection, identified by its file descriptor. It handles one request at a time.
 
-    * `address` is the client's address, or empty for a trusted proxy.
+    * `address` is the client's address. It is empty for a trusted proxy, where each request names its client.
     * `network` is the key under which the connection is counted (client_connection_limit.py).
     * `unparsed` contains input bytes without a response yet.
     * `unsent` contains output bytes that the socket has not accepted yet.
-    * `task` is the running task for a request. Input is read only without a task and without unsent bytes.
+    * `task` is the running task for a request. Input is read only if no task is running and nothing is unsent.
     * `has_deadline` is true while the request head has a deadline.
     * `read_paused` is true if input has arrived that must not be read yet.
     * `has_read_all` is true if the last read was shorter than READ_SIZE, and no event was awaited since.
-    * `closes` is true if the current response is the last.
+    * `closes` is true if the current response is the last response.
     * `lingering` is true after the last response, when input is discarded.
     """
 
@@ -133,8 +133,8 @@ class ClientConnection:
     def _borrow_socket(self) -> socket.SocketType:
         """Return a socket object with the connection's descriptor. The caller must detach it.
 
-        The address family may be wrong, which the methods used here ignore. With all arguments given, the constructor
-        makes no system call.
+        With all arguments given, the constructor makes no system call. The address family may be wrong, but the methods
+        that are used here ignore it.
         """
         return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
 
@@ -159,7 +159,7 @@ class ClientConnection:
     def discard(self) -> bool | None:
         """Discard available input, and return True if there was some. Raises OSError.
 
-        Return None if no input has arrived, and False at the end of input.
+        Return None if no input has arrived, and False if the client has ended its input.
         """
         try:
             return bool(os.read(self.fd, READ_SIZE))

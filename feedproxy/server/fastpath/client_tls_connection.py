@@ -1,9 +1,8 @@
 """TLS on the fast path, for publishers with direct connections from feed readers.
 
-OpenSSL works on two memory buffers. A request takes one read and one write, independent of the number of its records.
-Only HTTP/1.1 is offered (ALPN). A connection that is handed off continues over a pair of plain sockets
-(tls_relay_to_mitmproxy.py). Sessions are resumed by tickets, each valid only for the process that issued it
-(docs/decisions/tls-sessions-per-worker.md).
+OpenSSL works on memory buffers. Only HTTP/1.1 is offered (ALPN). A connection that is handed off to mitmproxy continues
+over a pair of plain sockets (tls_relay_to_mitmproxy.py). Sessions are resumed by tickets. A ticket is valid only for
+the process that issued it (docs/decisions/tls-sessions-per-worker.md).
 """
 
 import contextlib
@@ -23,7 +22,7 @@ RECORD_MAX = 16_384
 """Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Bytes per read. All are decrypted at once, because the epoll does not report decrypted bytes."""
+"""Maximum bytes per read. All are decrypted at once, because the epoll does not report bytes that are already read."""
 
 ENCRYPT_BATCH = 131_072
 """Number of bytes that are encrypted at a time, and maximum number of encrypted bytes that wait for a slow client."""
@@ -35,12 +34,12 @@ millisecond."""
 LOW_WATER_MARK = 81
 """Minimum input, in bytes, at which the kernel reports a connection as readable during the handshake (SO_RCVLOWAT).
 
-A client's change_cipher_spec and Finished of TLS 1.3 have at most 80 bytes together. The kernel then reports the
-connection only when the following request has arrived. The last messages of TLS 1.2 are longer.
+The last handshake messages of a TLS 1.3 client have at most 80 bytes. The kernel therefore reports the connection only
+when the request that follows them has arrived, too.
 """
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60
-"""Seconds between two checks of the certificate files for a renewal."""
+"""Seconds between two checks whether the certificate files have changed."""
 
 
 class ReloadingCertificate:
@@ -72,7 +71,8 @@ class ReloadingCertificate:
     def _load(self) -> ssl.SSLContext:
         """Return a new context with the certificate and the key. Raises OSError.
 
-        An invalid key would leave the context in use with the new certificate and no key.
+        The files are not loaded into the context in use: with an invalid key, it would get the new certificate without
+        its key.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -91,13 +91,13 @@ class ReloadingCertificate:
 
 
 def set_low_water_mark(listen_socket: socket.socket) -> None:
-    """Set LOW_WATER_MARK for all connections that this socket accepts, if the system permits the option."""
+    """Set LOW_WATER_MARK for all connections that this socket accepts. A refusal by the system is ignored."""
     with contextlib.suppress(OSError):
         listen_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, LOW_WATER_MARK)
 
 
 class TlsConnection(ClientConnection):
-    """A TLS connection with LOW_WATER_MARK. Input advances the handshake until it is complete."""
+    """A TLS connection. Input advances its handshake until the handshake is complete."""
 
     __slots__ = (
         "_close_sent",
@@ -144,7 +144,7 @@ class TlsConnection(ClientConnection):
             self._has_low_water_mark = False
 
     def _set_option(self, level: int, option: int, value: int) -> None:
-        """Set a socket option, if the system permits the option."""
+        """Set a socket option. A refusal by the system is ignored."""
         client_socket = self._borrow_socket()
         try:
             with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class TlsConnection(ClientConnection):
             client_socket.detach()
 
     def _handshake(self) -> None:
-        """Continue the handshake. A failed handshake sends an alert. Raises OSError."""
+        """Continue the handshake. If it fails, an alert is sent. Raises OSError."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -176,7 +176,10 @@ class TlsConnection(ClientConnection):
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """Return all input that can be decrypted, None without input, or b"" at the end. Raises OSError."""
+        """Return all input that can be decrypted. Raises OSError.
+
+        Return None if no input can be decrypted yet, and b"" at the end of input.
+        """
         data = b""
         try:
             while chunk := self._tls.read(self._incoming.pending or RECORD_MAX):
@@ -246,7 +249,8 @@ class TlsConnection(ClientConnection):
         return self._send_outgoing()
 
     def detach_socket(self) -> socket.socket:
-        """Return one end of a socket pair. A TlsRelay connects the other end to the TLS connection. Raises OSError."""
+        """Return one end of a socket pair. A TlsRelay copies between the TLS connection and the other end. Raises
+        OSError."""
         self.remove_low_water_mark()
         near, far = socket.socketpair()
         TlsRelay(copy(self), near)  # the listener keeps this object, and clears its descriptor

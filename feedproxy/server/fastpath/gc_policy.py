@@ -1,11 +1,11 @@
 """Schedule of Python's garbage collections.
 
-No client is answered during a full collection: 0.1 s, or one second with a million stored feeds. A full collection
-therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself collects new
-objects, in less than a millisecond.
+A full collection takes 0.1 s, or one second with a million stored feeds, and no client is answered meanwhile. A full
+collection therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself
+collects new objects, in less than a millisecond.
 
 Objects that survive a full collection are excluded from later collections (gc.freeze). A *recent* collection searches
-only the objects since the last collection, in some milliseconds. It runs after memory has grown by a fortieth.
+only the objects made since the last collection, in some milliseconds. It runs after memory has grown by a fortieth.
 """
 
 import ctypes
@@ -22,11 +22,13 @@ YOUNG_THRESHOLD = 500
 """Number of new objects after which Python collects the young generation, in 0.3 ms."""
 
 MIDDLE_THRESHOLD = 0
-"""Number of young collections after which Python collects the middle generation. With 0, every second collection is of
-the middle generation."""
+"""Number of young collections that must be exceeded before Python collects the middle generation.
+
+With 0, every second collection is of the middle generation.
+"""
 
 NEVER = 1_000_000
-"""Number of middle collections before Python itself collects older objects. The number is never reached."""
+"""Number of middle collections before Python itself collects older objects: a number that is never reached."""
 
 IDLE_AFTER: Seconds = 2
 """Seconds without a request after which clients count as idle."""
@@ -38,16 +40,15 @@ FULL_INTERVAL: Seconds = 21_600
 """Seconds after which a full collection runs even if clients are not idle."""
 
 FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
-"""Growth of the resident memory after which a full collection runs, as a fraction and in bytes.
+"""Growth of the resident memory since the last full collection after which a full collection runs.
 
-The larger of the two applies. The growth counts from the last full collection. The fraction exceeds the growth by 80 %
-in the first minute after a start with a million feeds.
+The growth is given as a fraction and in bytes. The larger of the two applies.
 """
 
 RECENT_GROWTH_SHARE, RECENT_GROWTH_MIN = 0.025, 4 * 1024 * 1024
-"""Growth of the resident memory after which a recent collection runs, as a fraction and in bytes.
+"""Growth of the resident memory since the last collection after which a recent collection runs.
 
-The larger of the two applies. The growth counts from the last collection.
+The growth is given as a fraction and in bytes. The larger of the two applies.
 """
 
 RECENT_INTERVAL: Seconds = 600
@@ -57,7 +58,7 @@ INTERVAL_MIN: Seconds = 60
 """Minimum seconds between two full collections, and between two recent collections."""
 
 TIME_SHARE_MAX = 0.001
-"""Maximum fraction of the time for full collections, and for recent collections, while memory keeps growing."""
+"""Maximum fraction of the time that full collections may take. Recent collections have the same maximum."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -99,7 +100,7 @@ def without_collections() -> Iterator[None]:
 def freeze_startup_objects() -> None:
     """Exclude all present objects from later garbage collections, and set the thresholds of Python's own collections.
 
-    A GcScheduler runs all collections of older objects.
+    Python itself then collects only new objects. A GcScheduler runs all other collections.
     """
     gc.collect()
     gc.freeze()
@@ -178,12 +179,12 @@ class _Collection:
     memory: int
 
     def may_repeat(self, now: Seconds) -> bool:
-        """Return True if the next collection of this kind may run, by INTERVAL_MIN and TIME_SHARE_MAX."""
+        """Return True if INTERVAL_MIN and TIME_SHARE_MAX permit the next collection of this kind."""
         return now - self.at >= max(INTERVAL_MIN, self.duration / TIME_SHARE_MAX)
 
     def has_grown(self, now: Seconds, memory: Callable[[], int], share: float, minimum: int) -> bool:
-        """Return True if the next collection may run and memory has grown enough since the last.
+        """Return True if the next collection may run, and memory has grown enough since the last collection.
 
-        The growth must exceed `minimum` bytes and the fraction `share`.
+        The growth must exceed both `minimum` bytes and the fraction `share`.
         """
         return self.may_repeat(now) and memory() - self.memory > max(minimum, share * self.memory)

@@ -1,8 +1,8 @@
 """Request handler of the fast path.
 
 A request with the same bytes as an earlier request is answered from the cache without parsing. Other requests are
-parsed (request_head.py) and looked up by key. A miss calls the service. A request that is not a plain GET or HEAD for a
-feed is handed off to mitmproxy, together with all bytes that were read.
+parsed (request_head.py) and looked up by key. If no template is found, the handler calls the service. A request that is
+not a plain GET or HEAD for a feed is handed off to mitmproxy, together with all bytes that were read.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ CACHEABLE_HEAD_MAX = 2048
 
 
 class ConnectionOwner(Protocol):
-    """The owner of the connections (listener.py), as the handler uses it."""
+    """The methods of the listener (listener.py) that the handler calls."""
 
     def close_connection(self, connection: ClientConnection) -> None:
         """Close the connection at once."""
@@ -82,9 +82,9 @@ class FastPathHandler:
         self._head_max = app.settings.header_max
 
     def start_iteration(self) -> None:
-        """Read the clock, and update the generation, a number that changes with settings and stored responses.
+        """Read the clock, and update the generation: a number that changes with settings and stored responses.
 
-        A template of another generation is checked before its next use.
+        A template with another generation is checked before its next use.
         """
         now = self._clock()
         if now < self.now:

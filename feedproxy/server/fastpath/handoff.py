@@ -1,8 +1,8 @@
 """Hand-off of connections to mitmproxy, and their return.
 
-mitmproxy's handler gets the socket and the bytes that were read. The connection returns to the fast path with the next
-plain request while mitmproxy is idle. For the return, the descriptor is duplicated: mitmproxy's handler sees the end of
-its connection, and the client's connection stays open.
+mitmproxy's handler gets the socket and the bytes that were read. When the next plain request arrives while mitmproxy is
+idle, the connection returns to the fast path. For the return, the descriptor is duplicated: mitmproxy's handler sees
+the end of its connection, while the client's connection stays open.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from mitmproxy.proxy.layers.http._http1 import Http1Server
 class PeerAddress:
     """The peer's address and the local address of a connection.
 
-    `secure` is true if TLS ends before this socket. The socket is then one end of a pair without these addresses.
+    `secure` is true if TLS ends before this socket. The socket is then one end of a pair, and has no such addresses
+    itself.
     """
 
     address: str

@@ -1,8 +1,7 @@
-"""Listener of the fast path: client connections on its own epoll, which is nested in the event loop's.
+"""Listener of the fast path. Client connections are on an epoll of its own, which is nested in the event loop's epoll.
 
 One callback of the event loop serves all ready connections with plain reads and writes. A connection that arrives with
-its request (TCP_DEFER_ACCEPT) and closes after the response is served in one callback, and never registered with the
-epoll.
+its request (TCP_DEFER_ACCEPT) and closes after the response is never registered with the epoll.
 """
 
 import asyncio
@@ -47,16 +46,16 @@ EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
 """Maximum number of connections accepted for one event, from the second poll of a callback on.
 
-The first poll accepts one connection, because under light load no second connection waits.
+In the first poll, one connection is accepted, because usually no second connection waits.
 """
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIME: Seconds = 5
-"""Seconds for which input after the last response of a connection is discarded before the connection is closed."""
+"""Seconds for which input is discarded after the last response, before the connection is closed."""
 ACCEPT_PAUSE: Seconds = 1
-"""Seconds without new connections after the process has run out of file descriptors or memory."""
+"""Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
 RESERVED = CONNECTIONS.slots + DESCRIPTORS_RESERVED
-"""Number of file descriptors that idle client connections leave free for exchanges with origins.
+"""Number of file descriptors that idle client connections leave free, mainly for exchanges with origins.
 
 If a new client gets one of the last RESERVED descriptors, idle connections are closed.
 """
@@ -97,9 +96,9 @@ class Listener:
         """Lowest file descriptor at which a new client connection causes idle connections to be closed (RESERVED)."""
         self._connections: dict[int, ClientConnection] = {}
         self._deadlines: dict[ClientConnection, tuple[Seconds, bool]] = {}
-        """Deadline of each connection on the loop's clock, and its kind.
+        """The deadline of each connection on the loop's clock, and its kind.
 
-        True means the sending of a response, and False the arrival of a request head.
+        The kind is True for the sending of a response, and False for the arrival of a request head.
         """
         size = app.settings.memory.hits
         first = FastPathCache(size)
@@ -169,7 +168,7 @@ class Listener:
             self._update_header_deadline(connection)
 
     def _update_header_deadline(self, connection: ClientConnection) -> None:
-        """Set the deadline of a request head or handshake in progress, or clear the deadline without one."""
+        """Set the deadline of a request head or handshake that has begun, or clear it if none has begun."""
         if connection.fd < 0 or connection.unsent or connection.task is not None:
             return
         is_incomplete = connection.unparsed or connection.handshake_pending
@@ -233,7 +232,8 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count a new connection and return it, or None if a limit refuses the connection or it is lost."""
+        """Count a new connection and return it. Return None if a limit refuses the connection, or if it is already
+        lost."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -307,9 +307,8 @@ class Listener:
     def lingering_close(self, connection: ClientConnection) -> None:
         """Close a connection after the client has had time to receive the last response.
 
-        With unread input, the sending side is shut down first, and input is discarded for LINGERING_TIME seconds: "If a
-        server performs an immediate close of a TCP connection, there is a significant risk that the client will not be
-        able to read the last HTTP response." -- RFC 9112, section 9.6.
+        If input is unread, the sending side is shut down first, and input is discarded for LINGERING_TIME seconds. An
+        immediate close could destroy the response before the client has read it (RFC 9112, section 9.6).
         """
         if connection.fd < 0:
             return
@@ -363,9 +362,9 @@ class Listener:
         return True
 
     def _close_idle(self) -> bool:
-        """Close the connections that have been idle for longest: a thirty-second of the idle ones, at least one.
+        """Close the connections that have been idle for longest: a thirty-second of all idle connections, at least one.
 
-        Return False if none is closed.
+        Return False if no connection is closed.
         """
         idle = [
             connection
@@ -430,7 +429,7 @@ class Listener:
     def reload_certificate(self) -> None:
         """Load the certificate again for new connections, and log the result.
 
-        If its files are invalid, the previous certificate stays in use.
+        If the files are invalid, the previous certificate stays in use.
         """
         if self._certificate is None:
             return
@@ -442,7 +441,7 @@ class Listener:
             logger.info("listener: certificate loaded: %s", self._certificate.name)
 
     def close(self) -> None:
-        """Stop accepting. Connections that wait for a response get it, and idle connections are closed."""
+        """Stop accepting, and close idle connections. Connections that wait for a response get it first."""
         if self._epoll.closed:
             return
         self._on_readable()  # answer the requests that have arrived

@@ -1,8 +1,8 @@
 """Service of client connections between two callbacks of the event loop.
 
 asyncio serves connections once per iteration, and an iteration runs all ready callbacks. With twenty concurrent
-refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. This module replaces the loop's ready
-queue by one that serves the connections every PREEMPT_AFTER seconds, so a hit waits for one callback.
+refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. The ready queue of this module also
+serves the connections between callbacks, so that a hit waits for one callback.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ class PreemptibleReadyQueue(deque[Any]):
         self._next_call: Seconds = 0.0
 
     def popleft(self) -> Any:
-        """Return the loop's next handle. Serve the connections first, if PREEMPT_AFTER seconds have passed."""
+        """Return the loop's next handle. If PREEMPT_AFTER seconds have passed since the last service, serve the
+        connections first."""
         handle = super().popleft()
         if time.monotonic() >= self._next_call:
             own_callback = getattr(handle, "_callback", None)

@@ -1,6 +1,6 @@
 """The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode.
 
-mitmproxy finds modes and their server instances by class, and starts and stops them like its own.
+mitmproxy finds modes and their server instances by class, and starts and stops these modes like its own.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """Parser of request heads: fast, strict, and for plain requests only.
 
-The kind of each line is cached, because feed readers repeat their lines. The key of a request consists of all lines
-that can affect the response.
+The kind of each line is cached, because feed readers send the same lines again. The key of a request consists of all
+lines that can affect the response.
 
-Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host. Two
-parsers that disagree about the end of a request would make request smuggling possible.
+Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host.
+mitmproxy parses all others. Two parsers that disagree about the end of a request would make request smuggling possible.
 """
 
 import re
@@ -51,7 +51,7 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of the fields with values in a request's key.
+"""Names of the fields of which the values are part of a request's key.
 
 If Vary names another field, the response is found only by the exact bytes of the request.
 """
@@ -72,10 +72,13 @@ _KIND_BY_NAME: dict[str, int] = {
 _IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
     int, (LineKind.IGNORED, LineKind.KEYED, LineKind.HOST, LineKind.USER_AGENT, LineKind.FORWARDED)
 )
-"""The most frequent kinds of lines, as integers, which compare faster than members of an enumeration."""
+"""The most frequent kinds of lines, as integers. Integers compare faster than members of an enumeration."""
 
 _REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
-"""Pattern of a request line with a target of visible ASCII, without the backslash, which browsers treat as `/`."""
+"""Pattern of a request line with a target of visible ASCII characters, except the backslash.
+
+Browsers treat a backslash as `/`.
+"""
 _FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
@@ -83,7 +86,7 @@ _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
 _CLOSE_LINE = b"Connection: close"
 
 _LINES_PER_GENERATION = 4096
-"""Number of cached lines in each of two generations, about 100 bytes each."""
+"""Maximum number of cached lines in each of two generations, at about 100 bytes each."""
 UNIQUE_NAMES_MAX = 4
 """Maximum number of field names that `without_unique_lines` removes."""
 _MEMOIZED_LINE_MAX = 1024
@@ -123,7 +126,8 @@ class RequestHead(NamedTuple):
 
 
 class LineClassifier:
-    """Cache of the kinds of lines, in two generations. A full younger generation replaces the older one."""
+    """Cache of the kinds of lines, in two generations. When the younger generation is full, the older one is
+    dropped."""
 
     def __init__(self) -> None:
         self._young: dict[bytes, int] = {}
@@ -187,7 +191,7 @@ def _is_valid_host(value: str) -> bool:
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}
-"""Cache of field names that do not affect responses, in upper and lower case as received."""
+"""Cache of field names that do not affect responses, in the received case."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
 
@@ -211,7 +215,7 @@ def without_unique_lines(block: bytes) -> bytes:
 def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:
     """Return the head in `block`, which ends with an empty line, or None if mitmproxy must handle the request.
 
-    With `trusted_peer`, the peer is a trusted proxy, and its forwarding fields are part of the key.
+    If `trusted_peer` is true, the peer is a trusted proxy, and its forwarding fields are part of the key.
     """
     lines = block.split(b"\r\n")
     del lines[-2:]  # the empty line and the end of the block

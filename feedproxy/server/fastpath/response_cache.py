@@ -1,11 +1,11 @@
 """The cache of the fast path: response templates, by the exact bytes of a request and by the request's key.
 
-Requests with the bytes of an earlier request are looked up without parsing. Requests with a changing number or date are
-parsed (request_head.py) and looked up by key.
+A request with the bytes of an earlier request is looked up without parsing. Other requests are parsed (request_head.py)
+and looked up by key.
 
 The size of all tables together is limited in bytes. The oldest entries are evicted first. A template is stored at the
 second request with its key or bytes, so that requests that never repeat evict nothing. While half of the space is free,
-the first request with a key suffices.
+a template is stored at the first request with its key.
 """
 
 from collections import OrderedDict
@@ -22,13 +22,13 @@ ENTRY_OVERHEAD = 320
 """Bytes of an entry without its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Number of hashes in each of two generations of an AdmissionFilter."""
+"""Maximum number of hashes in each of the two generations of an AdmissionFilter."""
 
 SAMPLE_AFTER = 1024
-"""Number of consecutive new values after which a sampling AdmissionFilter records only one in SAMPLE_ONE_IN."""
+"""Number of consecutive new values after which an AdmissionFilter with sampling records only some values."""
 
 SAMPLE_ONE_IN = 8
-"""Number of new values of which a sampling AdmissionFilter records one."""
+"""Number of new values of which an AdmissionFilter with sampling records one."""
 
 INTERNED_MAX = 8192
 """Maximum number of values in a TemplatePartInterner."""
@@ -41,10 +41,10 @@ SWEEP_BATCH = 1024
 
 
 class AdmissionFilter:
-    """Filter that admits a value to a cache at its second occurrence.
+    """Filter that admits a value to a cache when the value occurs for the second time.
 
-    With `sampled`, after SAMPLE_AFTER new values in a row, only one in SAMPLE_ONE_IN values is recorded. Some values
-    are then admitted later.
+    If `sampled` is true, only one in SAMPLE_ONE_IN values is recorded after SAMPLE_AFTER new values in a row. Some
+    values are then admitted later.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -82,8 +82,7 @@ class TemplatePartInterner:
         return cached
 
     def intern_properties(self, properties: SharedProperties) -> SharedProperties:
-        """Return the cached properties that equal `properties`. The parts are compared by identity, because they are
-        interned themselves."""
+        """Return the cached properties that equal `properties`. Their parts are compared by identity."""
         if len(self._values) >= INTERNED_MAX:
             self._values.clear()
         cached: SharedProperties = self._values.setdefault(tuple(map(id, properties)), properties)
@@ -100,8 +99,8 @@ class TemplatePartInterner:
 class FastPathCache:
     """Templates for the requests of one listener, either from trusted proxies or from all other peers.
 
-    `sibling` is the cache for the other kind of peers, because trusted forwarding fields change the meaning of a
-    request. `size_max` limits both caches together.
+    `sibling` is the cache for the other kind of peers: a request has another meaning if its forwarding fields are
+    trusted. `size_max` limits both caches together.
     """
 
     def __init__(self, size_max: int, sibling: "FastPathCache | None" = None) -> None:
@@ -153,7 +152,8 @@ class FastPathCache:
             self.size -= len(data) + ENTRY_OVERHEAD
 
     def evict_stale(self, is_current: Callable[[ResponseTemplate], bool]) -> None:
-        """Remove templates for which `is_current` returns False, in the next SWEEP_BATCH entries of each table."""
+        """Check the next SWEEP_BATCH entries of each table, and remove templates for which `is_current` returns
+        False."""
         for _ in range(min(SWEEP_BATCH, len(self.by_key))):
             key, template = next(iter(self.by_key.items()))
             self.by_key.move_to_end(key)

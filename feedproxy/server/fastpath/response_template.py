@@ -2,7 +2,7 @@
 
 Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
 (proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The head is made at the first hit
-in each hit state, and dropped soon afterwards. The body is the object in the store.
+in a hit state, and dropped after that state. The body is the object in the store.
 """
 
 import math
@@ -47,16 +47,16 @@ OWN_FIELDS = frozenset(
         "x-served-by",
     ]
 )
-"""Names of fields with another value for each feed or each response of an origin.
+"""Names of fields that have another value for each feed, or for each response of an origin.
 
-Without these values, most heads are equal, and feeds share one HeadForm.
+Without these values, most heads are equal, so that feeds share one HeadForm.
 """
 
 
 class HeadForm(NamedTuple):
-    """The part of a head that many feeds share.
+    """The part of a head that many feeds share: a text with `%b` in place of each inserted value.
 
-    `%b` takes the place of each inserted value. The kinds of these values follow, one per byte.
+    The second attribute contains the kinds of these values, one per byte.
     """
 
     text: bytes
@@ -67,7 +67,7 @@ _shared_form = lru_cache(maxsize=1024)(HeadForm)
 
 
 class HitCounter:
-    """Counter of hits with equal metric labels, and of their bytes, since the last addition to the metrics."""
+    """Counter of hits with equal metric labels, and of their bytes. It is reset when the metrics are updated."""
 
     __slots__ = ("count", "size")
 
@@ -97,7 +97,7 @@ class SharedProperties(NamedTuple):
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    Each is a beginning, and the number of characters of the target that the beginning replaces.
+    Each is stored as a beginning, and as the number of characters of the target that the beginning replaces.
     """
 
     public: str
@@ -153,7 +153,7 @@ class ResponseTemplate:
         self.request_lines: tuple[bytes, ...] = ()
         """Field lines of the request for which the template was made, if readers are scored."""
         self.reader: Pseudonym | None = None
-        """The reader of the last hit in the subscriber counts, and the instant (access_log.py)."""
+        """The reader of the last hit that was recorded in the subscriber counts, and the instant of the hit."""
         self.recorded_at: Instant = 0.0
         self._log_names: LogNames | None = None
         self.generation = -1
@@ -171,7 +171,7 @@ class ResponseTemplate:
         self.head = _make_head(self._form, self._own_values, hit_state, self.cache_status)
 
     def release(self) -> None:
-        """Drop what is needed only during the current hit state. The next hit must update the state."""
+        """Drop what is needed only during the present hit state. The next hit must update the state."""
         self.drop_log_lines()
         self.head, self.cache_status, self.valid_until = b"", "", _NEVER
 
@@ -216,7 +216,7 @@ class ResponseTemplate:
 
 
 def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tuple[HeadForm, bytes]:
-    """Return the form of a response's head, and the values that its own fields insert.
+    """Return the form of a response's head, and its own values that are inserted into the form.
 
     Raises ValueError if `response` is not the response of a hit in `hit_state`.
     """
@@ -238,7 +238,7 @@ def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, cache_sta
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Return the beginning of `name` that differs from the target's, and the length of the target's."""
+    """Return the beginning of `name` that differs from that of `target`, and the length of the latter."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 

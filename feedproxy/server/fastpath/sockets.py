@@ -26,21 +26,24 @@ PORT_TRIES = 8
 DRAIN_QUIET_TIME: Seconds = 0.2
 """Seconds without a waiting connection after which the accept queue counts as empty."""
 DRAIN_TIME_MAX: Seconds = 2
-"""Longest time for which connections are accepted after the listener has stopped, in seconds."""
+"""Longest time for which connections are still accepted after the listener has stopped, in seconds."""
 
 _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 """A packet filter (classic BPF) that drops packets with the TCP flag SYN but not ACK."""
 _ATTACH_FILTER = 26
 _DETACH_FILTER = 27
 _ACCEPT_QUEUE = 24
-"""Offset of `tcpi_unacked` in Linux's tcp_info: for a listening socket, the length of the accept queue."""
+"""Offset of `tcpi_unacked` in Linux's tcp_info.
+
+For a listening socket, `tcpi_unacked` is the number of connections in the accept queue.
+"""
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
     """Return listening sockets for `host`, one for each address family, all on one port. Raises OSError.
 
-    An empty `host` means all addresses. For port 0, the system chooses the port. With `reuse_port`, other processes may
-    listen on the same port.
+    An empty `host` stands for all addresses. For port 0, the system chooses the port. If `reuse_port` is true, other
+    processes may listen on the same port.
     """
     for tries_left in range(PORT_TRIES, 0, -1):
         try:
@@ -99,10 +102,10 @@ def start_listening(bound: socket.socket) -> None:
 
 
 def reject_new_connections(bound: socket.socket) -> None:
-    """Make the kernel ignore new connections to a listening socket, if it supports the filter.
+    """Make the kernel ignore new connections to a listening socket. Some kernels do not support this.
 
-    An ignored client tries again after a second. Without the filter, the kernel would accept the connection and then
-    reset it.
+    An ignored client tries again after a second. Otherwise the kernel would accept the client's connection, and reset
+    it when the socket is closed.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):

@@ -23,7 +23,7 @@ LINGERING_TIME: Seconds = 30
 
 
 class TlsRelay:
-    """Relay that copies bytes between a TLS connection and one end of a socket pair until either closes."""
+    """Relay that copies bytes between a TLS connection and one end of a socket pair, until one of them closes."""
 
     def __init__(self, tls: ClientConnection, pair_socket: socket.socket) -> None:
         self._tls = tls

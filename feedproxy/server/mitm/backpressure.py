@@ -17,8 +17,8 @@ LINGERING_TIME: Seconds = 30
 class WriteBackpressure:
     """Limiter of the unsent output of client connections.
 
-    It also pauses reading from an origin, and discards output that is unsent LINGERING_TIME after the end of a
-    connection.
+    The limiter can pause reading from an origin. After the end of a connection, it discards output that is still unsent
+    after LINGERING_TIME seconds.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,8 @@ class WriteBackpressure:
             self._handlers[client.id] = handler
 
     def on_server_connected(self, client: Any, server: Any) -> None:
-        """Prepare a new connection to an origin for reading after a failed write (origin_reset.py)."""
+        """Prepare a new connection to an origin, so that its response can be read after a failed write
+        (origin_reset.py)."""
         handler = self._handlers.get(client.id)
         connection = handler.transports.get(server) if handler is not None else None
         if connection is not None:
@@ -57,7 +58,8 @@ class WriteBackpressure:
                 transport.resume_reading()
 
     async def wait_drained(self, client: str, seconds: Seconds) -> bool:
-        """Wait at most `seconds` until the unsent output fits the write buffer. Return False after the time."""
+        """Wait at most `seconds` until the unsent output fits the write buffer. Return False if it does not fit by
+        then."""
         if (writer := self._writers.get(client)) is None:
             return True
         try:

@@ -1,7 +1,7 @@
 """Release of mitmproxy's connection handler after its connection has ended.
 
-The handler's layers refer to each other in cycles, so only the garbage collector would free them: 80 KB for each
-intercepted tunnel. Layers without cycles are freed at once.
+The handler's layers refer to each other in cycles: 80 KB for each intercepted tunnel, which only the garbage collector
+would free. After the cycles are broken, the layers are freed at once.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from feedproxy.clock import Seconds
 
 RETRY_FIRST: Seconds = 1
-"""Seconds until the second attempt to break the cycles, if a request is still being answered.
+"""Seconds until the second attempt to break the cycles, if a request was still being answered at the first.
 
 Each further attempt waits twice as long.
 """
 
 RETRY_LAST: Seconds = 128
-"""Longest wait before an attempt, in seconds. After the last attempt, the garbage collector frees the layers."""
+"""Longest wait before an attempt, in seconds. If the last attempt fails, the garbage collector frees the layers."""
 
 
 class _ClosedLayer(layer.Layer):

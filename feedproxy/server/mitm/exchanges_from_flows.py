@@ -67,14 +67,16 @@ def client_exchange(
 
 
 def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> ExchangeAndBody:
-    """Return the exchange between mitmproxy and an origin, with the flow's present fields."""
+    """Return the exchange between mitmproxy and an origin, with the fields that the flow has now."""
     connection = connections.name_of(flow.server_conn.id)
     return _exchange(flow, flow.response, Side.ORIGIN, _target(flow), at, seconds, connection), _body(flow.response)
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: with the client, and with the
-    origin."""
+    """Return the exchanges of a flow that mitmproxy recorded without feedproxy.
+
+    They are the exchange with the client, and the exchange with the origin, if any.
+    """
     recorded = []
     client, server = flow.client_conn, flow.server_conn
     # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.

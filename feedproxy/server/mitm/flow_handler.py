@@ -60,7 +60,7 @@ CACHED_METHODS = ("GET", "HEAD")
 """Methods with cacheable responses. Requests with other methods stream through, except TRACE."""
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Methods that Allow lists for a target."""
+"""The methods that the field Allow lists for a target."""
 
 ALLOW = ("Allow", ", ".join(ALLOWED_METHODS))
 
@@ -82,7 +82,8 @@ class FlowState:
     is_streaming: bool = False
     interim: tuple[Response, ...] = ()
     final_target: str = ""
-    """The target that sent the response, if feedproxy followed a redirect to it. The client does not see it."""
+    """The target that sent the response, if feedproxy followed a redirect to this target. The client does not see
+    it."""
     endpoint: Endpoint | None = None
     call: Call | None = None
     streamed: BodyCounter | None = None
@@ -91,10 +92,10 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request, or None."""
     usual_path: str = ""
-    """The usual form of the requested endpoint path, relative to the prefix of endpoints, or "".
+    """The usual form of the requested endpoint path, relative to the prefix of endpoints.
 
-    A request in another form gets a redirect instead of a 401, so that a browser asks for the password at the usual
-    address. "" means that the request has the usual form.
+    The value is "" if the request has the usual form. A request in another form gets a redirect to the usual form
+    before a 401, so that a browser asks for the password at the usual address.
     """
 
 
@@ -116,7 +117,8 @@ class FlowHandler:
         state.connect_result, state.status, state.reason = permitted.result, permitted.status, permitted.reason
 
     async def on_request_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a request: respond locally, or let an uncacheable request stream upstream."""
+        """Handle the head of a request. Respond locally, or let a request without a cacheable response stream
+        upstream."""
         if flow.response is not None or flow.error is not None:
             return
         flow.request.stream = False  # the option stream_large_bodies may have set streaming
@@ -212,9 +214,9 @@ class FlowHandler:
         )
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
-        """Let the next request for the target be fetched instead of streamed if the origin refuses this request.
+        """Let the next request for the target be fetched instead of streamed, if the origin refuses this request.
 
-        Only fetches obey an origin's Retry-After and the refusal of a credential of the operator.
+        Only fetches obey an origin's Retry-After, and pause after an origin has refused a credential of the operator.
         """
         assert state.routed_request is not None
         request = state.routed_request.request
@@ -255,7 +257,7 @@ class FlowHandler:
         flow.metadata[RESPOND_EARLY] = True
 
     def refuse(self, flow: http.HTTPFlow, error: FeedproxyError) -> None:
-        """Respond to a flow with the error, without a request upstream."""
+        """Respond to a flow with the error. Nothing is sent upstream."""
         response, status = refusal_response(flow.request.method, fields_of(flow.request), error)
         state = self._flows.get(flow.id)
         if state is None:
@@ -272,7 +274,7 @@ class FlowHandler:
         return self._flows.get(flow.id)
 
     def pop(self, flow: http.HTTPFlow) -> FlowState | None:
-        """Remove and return the state of a flow that has ended, or return None."""
+        """Remove and return the state of a flow that has ended. Return None if the flow has no state."""
         state = self._flows.pop(flow.id, None)
         if (flows := self._flows_of_client.get(flow.client_conn.id)) is not None:
             flows.discard(flow.id)
@@ -379,17 +381,16 @@ class FlowHandler:
     def _set_local_response(
         self, flow: http.HTTPFlow, state: FlowState, response: Response, detail: Detail | None = None
     ) -> None:
-        """Set a response of this proxy itself, with Cache-Status."""
+        """Set a response that this proxy itself made. Cache-Status is added if the response has none."""
         status = CacheStatus(detail=detail)
         if "cache-status" not in response.fields:
             response = response.with_fields(append(response.fields, status))
         self._set_response(flow, state, response, status)
 
     def _respond_locally(self, flow: http.HTTPFlow, routed: RoutedRequest) -> bool:
-        """Refuse TRACE, and answer `Max-Forwards: 0` and CORS preflights. Return False for other requests.
+        """Refuse TRACE, and answer CORS preflights and OPTIONS with `Max-Forwards: 0`. Return False for other requests.
 
         The response to TRACE would repeat the request's fields, which may contain secrets (RFC 9110, section 9.3.8).
-        OPTIONS with `Max-Forwards: 0` is for this proxy (section 7.6.2).
         """
         request = routed.request
         if request.method == "TRACE":
@@ -435,7 +436,7 @@ class FlowHandler:
         """Return the request to stream upstream.
 
         A GET or HEAD gets the operator's credential for the target and user, if the credential consists of fields. A
-        query parameter with a credential is left out, because streamed addresses are logged and recorded.
+        credential in a query parameter is left out, because the addresses of streamed requests are logged and recorded.
         """
         assert state.routed_request is not None
         request, access = state.routed_request.request, self.app.access_control

@@ -99,9 +99,10 @@ class ChunkReader:
 
 
 class LimitedHttp1Server(_http1.Http1Server):
-    """A strict reader of requests. A head above `head_max` bytes gets 431.
+    """A strict reader of requests. A head with more than `head_max` bytes gets the response 431.
 
-    A head that is incomplete after `head_timeout` seconds gets 408, or never with 0. Both responses end the connection.
+    A head that is incomplete after `head_timeout` seconds gets the response 408. A `head_timeout` of 0 means no limit.
+    Both responses end the connection.
     """
 
     _head_started: float | None = None
@@ -322,7 +323,7 @@ def response_of(head: ResponseHead, method: str) -> http.Response:
 
 
 def without_framing(fields: Iterable[Line], status: int, method: str) -> list[Line]:
-    """Return the fields of a response, without framing fields if its status permits no content."""
+    """Return the fields of a response. Framing fields are left out if the status permits no content."""
     unwanted: tuple[bytes, ...] = ()
     if status in (204, 304):
         # "A server MUST NOT send a Transfer-Encoding header field in any response with a status code of 1xx

@@ -3,12 +3,12 @@
 In HTTP/2, a few bytes can cause much work: a stream that is opened and reset, a PING, an endless header block.
 Therefore frames are counted before they are handled:
 
-* A connection has *points*. A frame without content costs one point, RST_STREAM several. Sent content earns points. A
-connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
+* A connection has *points*. A frame without content costs one point, RST_STREAM costs several. Sent content earns
+points. A connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
 * Header blocks, SETTINGS and frames are limited in size, and in the time within which they must arrive.
-* The frames of one read are handled in batches, between which other clients are served.
-* A response that waits for flow control is stored once for all streams. While a streamed response waits, reading from
-its origin is paused.
+* The frames of one read are handled in batches. Other clients are served between two batches.
+* Streams that wait for flow control share the bytes of one response. While a streamed response waits, reading from its
+origin is paused.
 
 The limits protect against rapid reset (CVE-2023-44487), CVE-2019-9511 to CVE-2019-9518, and CONTINUATION floods
 (VU#421644).
@@ -42,7 +42,7 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, CONTINUATION = 0, 1, 2, 3, 4, 9
 END_STREAM, END_HEADERS = 0x1, 0x4
 
 POINTS = 1_000
-"""Points of a connection at the beginning, and maximum number of points. A connection without points is closed.
+"""Points that a connection has at the beginning, and at most. A connection without points is closed.
 
 For comparison, Node.js permits 1,000 resets at once.
 """
@@ -54,11 +54,13 @@ RESET_COST = 5
 """Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams."""
 
 BYTES_PER_POINT = 1_024
-"""Bytes of sent content that earn a point. A frame of 16 KiB earns more than the two WINDOW_UPDATEs that it causes
-cost."""
+"""Bytes of sent content that earn a point.
+
+A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs that it causes.
+"""
 
 FREE_DATA_MIN = 256
-"""Minimum payload of a DATA frame without a cost, in bytes."""
+"""Minimum payload of a DATA frame that costs no point, in bytes."""
 
 FRAME_MAX = 131_072
 """Maximum payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
@@ -70,22 +72,22 @@ CONTINUATIONS_MAX = 16
 """Maximum number of CONTINUATION frames in one header block. A block of 64 KiB needs four frames of 16 KiB."""
 
 HEADER_TABLE_MAX = 4_096
-"""Maximum HPACK table for responses in bytes (RFC 7541, section 4.2), even if the client permits more."""
+"""Maximum size of the HPACK table for responses, in bytes (RFC 7541, section 4.2)."""
 
 STREAMS_PER_BATCH = 8
-"""Maximum number of streams that one connection opens before other clients are served, in about 10 ms."""
+"""Maximum number of streams that one connection opens before other clients are served."""
 
 FRAMES_PER_BATCH = 128
 """Maximum number of frames that are handled before other clients are served."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Maximum number of remembered closed streams, which distinguish late frames from invalid frames."""
+"""Maximum number of closed streams that are remembered, in order to distinguish late frames from invalid ones."""
 
 BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Unsent bytes of a connection above which no further content is written."""
+"""Unsent bytes for a connection's socket above which no further content is written to the socket."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
 """Seconds between two checks of a socket with UNSENT_MAX unsent bytes.
@@ -119,9 +121,9 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection. It raises ExcessiveLoad beyond a limit.
+    """Counter of the frames of a connection. It raises ExcessiveLoad if a limit is exceeded.
 
-    It needs only the first nine bytes of each frame.
+    The counter reads only the first nine bytes of each frame.
     """
 
     def __init__(self, head_max: int, now: Seconds) -> None:
@@ -177,12 +179,12 @@ class FrameAllowance:
 class BoundedConnection(BufferedH2Connection):
     """hyper-h2's state of a connection, with limits on header blocks, remembered closed streams, and unsent output.
 
-    Content that waits for flow control is not copied: all streams share the bytes of the response.
+    Content that waits for flow control is not copied for each stream: all streams share the bytes of the response.
     """
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
-    """True while content waits only because UNSENT_MAX bytes wait in the socket."""
+    """True while content waits only because UNSENT_MAX bytes wait in the socket, and not for flow control."""
     _written = 0
 
     def __init__(self, config: h2.config.H2Configuration, head_max: int, unsent: Callable[[], int]) -> None:
@@ -265,7 +267,7 @@ class BoundedServer(Http2Server):
         self._received = bytearray()
         """Received bytes that are not handled yet. They begin at the start of a frame."""
         self._frames: deque[tuple[int, bool]] = deque()
-        """The length of each complete frame in `_received`, in bytes, and True if the frame opens a stream."""
+        """For each complete frame in `_received`: its length in bytes, and True if the frame opens a stream."""
         self._counted = 0
         self._preface = len(PREFACE)
         self._next_batch: commands.RequestWakeup | None = None

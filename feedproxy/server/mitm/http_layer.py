@@ -2,13 +2,14 @@
 
 mitmproxy 12's layer does four things that these subclasses correct:
 
-* It does not distinguish absolute-form, for the explicit proxy, from origin-form, for the gateway (RFC 9112, section
-3.2).
+* It does not distinguish absolute-form, which is for the explicit proxy, from origin-form, which is for the gateway
+  (RFC
+9112, section 3.2).
 * It refuses an HTTP/1.0 request without Host.
 * It reports a failure upstream with its own page.
 * It reads a request to its end before it answers. Here, a request with unused content is answered at once, and its
-remaining content is discarded for LINGERING_TIME seconds. Closing a connection with unread input may destroy the
-response (RFC 9112, section 9.6).
+remaining content is discarded for LINGERING_TIME seconds. A close with unread input could destroy the response (RFC
+9112, section 9.6).
 
 The option `header_max` limits the head of a request (http1_limits_and_corrections.py).
 """
@@ -53,7 +54,7 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 CONTENT_MAX = 65_536
 """Maximum content of a refused request, and of a request to an endpoint without its own limit, in bytes.
 
-The constant also limits the bytes that a client pipelines after the head of its next request.
+The same number limits the bytes that a client may send after the head of its next pipelined request.
 """
 
 RESPOND_EARLY = "feedproxy.at-once"
@@ -143,7 +144,7 @@ class FeedStream(HttpStream):
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
-        """Answer a malformed request with an error, without hooks."""
+        """Answer a malformed request with an error. Its hooks do not run."""
         logger.info("HTTP: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)
@@ -364,7 +365,7 @@ class FeedLayer(HttpLayer):
         yield from self.event_to_child(server, event)
 
     def _break_cycles(self) -> None:
-        """Break the reference cycles of ended streams: each stream is in the list of layers of its own context."""
+        """Break the reference cycles of ended streams. A stream is in a cycle, because its own context lists it."""
         ended = [
             feed_stream
             for feed_stream in self._streams

@@ -31,10 +31,9 @@ def is_valid_host(host: str | bytes) -> bool:
 
 
 def parse_authority(authority: str | bytes, check: bool) -> tuple[str, int | None]:
-    """Return host and port of an authority. The port is None if the authority has none, or an empty one, which
-    mitmproxy would refuse.
+    """Return host and port of an authority. The port is None if the authority has no port or an empty one.
 
-    For an invalid authority, raise ValueError if `check` is True. Otherwise return it unchanged in place of the host.
+    An invalid authority raises ValueError if `check` is true. If `check` is false, it is returned in place of the host.
     """
     text = _as_bytes(authority)
     if text.endswith(b":"):

@@ -1,4 +1,4 @@
-"""Preview of a pasted address for the landing page. It counts no reader."""
+"""Preview of a pasted address for the landing page. A preview counts no reader."""
 
 import asyncio
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ HOPS_MAX = 3
 """Maximum number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
 
 _FEED_READER_FIELDS = Fields([("Accept", ", ".join(FEED_TYPES))])
-"""Request fields of a feed reader, to which a page responds with a redirect to its feed."""
+"""Request fields of a feed reader. With these fields, a page gives a redirect to its feed."""
 
 PROTECTED = "This feed asks each reader for a name and a password, so it is not shown here."
 REFUSAL_SENTENCES: Mapping[tuple[str, ...], str] = {

@@ -1,9 +1,9 @@
 """The parent proxy (`upstream_proxy`) for mitmproxy's own connections: tunnels and streamed requests.
 
 mitmproxy itself supports only one HTTP parent. In feedproxy, the parent depends on the target, and may be a SOCKS
-proxy. A `ParentProxyHost` therefore takes the place of a server's address. The name `asyncio` in mitmproxy's module is
-replaced by an object that connects to a `ParentProxyHost`. If a new version of mitmproxy lacks the name, connections
-that need a parent are refused.
+proxy. A `ParentProxyHost` therefore takes the place of a server's address, and a replacement of `asyncio` in
+mitmproxy's module connects to it. If a new version of mitmproxy does not use the name `asyncio`, connections that need
+a parent are refused.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ CONNECT_TIMEOUT: Seconds = 10
 
 
 class ParentProxyHost(str):
-    """The host of a server behind a parent proxy. Its string value is the host name of the parent proxy."""
+    """The host of a server behind a parent proxy. As a string, it is the host name of the parent proxy."""
 
     __slots__ = ("_policy", "is_plain", "origin", "parent", "requested_host")
 
@@ -63,7 +63,7 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Return a socket that is connected to the parent, or through the parent to the origin. Raises only OSError."""
+        """Connect to the parent, or through the parent to the origin, and return the socket. Raises only OSError."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:

@@ -1,7 +1,7 @@
 """Requests that stream through mitmproxy's own upstream: methods other than GET and HEAD, large content, tunnels.
 
-After an exception in a hook of mitmproxy, the request goes upstream. Therefore each server is approved for each client
-connection in advance, and `enforce` refuses all other servers.
+If a hook raises an exception, mitmproxy sends the request upstream nevertheless. Therefore each server is approved for
+each client connection in advance, and `enforce` refuses all other servers.
 """
 
 import re
@@ -35,12 +35,12 @@ PATH_OVERRIDE_FIELDS = (
     *("x-original-url", "x-original-uri", "x-original-path", "x-rewrite-url", "x-rewrite-uri"),
     *("x-http-path-override", "x-path", "x-uri", "x-request-uri"),
 )
-"""Fields that make some web frameworks respond for another, possibly protected, path than the target's."""
+"""Fields that make some web frameworks respond for another path than the target's. The other path may be protected."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
 """Pattern of names of fields that are sent upstream.
 
-A name with an underscore is left out: CGI, WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host.
+A name with an underscore does not match, because CGI, WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host.
 """
 
 SHOWN_TARGET = "feedproxy.shown"
@@ -72,7 +72,7 @@ class ConnectApprovals:
 
 
 class BodyCounter:
-    """Counter of streamed content. With `replacement`, the client gets it in place of the content."""
+    """Counter of streamed content. If `replacement` is given, the client gets it in place of the content."""
 
     __slots__ = ("_replacement", "size")
 
@@ -279,7 +279,7 @@ FAILURE_SENTENCES = {
     Forbidden.detail: "Its address, or its port, is none that this proxy is allowed to connect to.",
     LoopDetected.detail: "It leads back to this proxy.",
 }
-"""Messages for clients, by error, without the addresses in mitmproxy's own messages."""
+"""Messages for clients, by error. mitmproxy's own messages contain addresses, which clients must not see."""
 
 
 def error_page(flow: http.HTTPFlow, message: str, status: CacheStatus | None = None) -> http.Response:

@@ -77,8 +77,9 @@ class RoutedRequest:
 class IncomingRequest:
     """The head of a received request.
 
-    `path` is the origin-form with the query, or ASTERISK. `url` is the complete absolute-form, or "". `named_hosts` are
-    the authority of the absolute-form, or else :authority and Host.
+    * `path` is the origin-form with its query, or ASTERISK.
+    * `url` is the complete absolute-form, or "".
+    * `named_hosts` contains the authority of the absolute-form, or else :authority and Host.
     """
 
     method: str
@@ -182,9 +183,9 @@ def _path_in_target(head: IncomingRequest) -> str:
 def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
     """Refuse a request that names another host than the tunnel's. Raises WrongHost.
 
-    "In particular, a request for an "https" resource MUST be rejected unless it has been received over a connection
-    that has been secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. A missing port
-    stands for the tunnel's, because some clients omit it.
+    "a request for an "https" resource MUST be rejected unless it has been received over a connection that has been
+    secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. If the request names no
+    port, it is the tunnel's port.
     """
     origin = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
     for named in head.named_hosts:
@@ -211,10 +212,11 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
 
 def usual_endpoint_path(path: str, client: ClientContext) -> str:
-    """Return the usual form of an endpoint's path that ends with a gateway target, or "" if it has this form.
+    """Return the usual form of an endpoint's path that ends with a gateway target.
 
-    `path` is relative to the prefix, with the query. The usual form has a scheme, and a slash after its host. For
-    another form, a browser could send the password to addresses of other hosts (gateway_address.lacks_path).
+    Return "" if the path already has the usual form: the target has a scheme, and a slash after its host. `path` is
+    relative to the prefix, with the query. For a path in another form, a browser could send the password to other hosts
+    (gateway_address.lacks_path).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:
@@ -232,9 +234,9 @@ def usual_endpoint_path(path: str, client: ClientContext) -> str:
 def _guess_target(path: str, base: str) -> str:
     """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
-    Browsers also request names with a dot (`/apple-touch-icon.png`). A path without a scheme must therefore name a host
-    with a port, as an IP address, or below a known suffix. Raises BadTarget or NotFound, with the right address if it
-    can be guessed.
+    Without a scheme, the path must name a host with a port, as an IP address, or below a known suffix, because browsers
+    also request files such as `/apple-touch-icon.png`. Raises BadTarget or NotFound. NotFound states the right address
+    if it can be guessed.
     """
     written = path.lstrip("/")
     if pasted_address.has_scheme(written):
@@ -269,7 +271,7 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """Return a request for the gateway, from a request with an absolute-form that names this proxy.
+    """Return a request for the gateway, made from a request with an absolute-form that names this proxy.
 
     Host is replaced by the host of the absolute-form (RFC 9112, section 3.2.2).
     """
@@ -327,7 +329,10 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 
 
 def _forwarded_origin(head: IncomingRequest, settings: Settings) -> forwarded.Hop:
-    """Return the client's address, and the scheme and host that a trusted proxy states, or "" for each missing part."""
+    """Return the client's address, and the scheme and host that a trusted proxy states.
+
+    A part that is not stated or invalid is "".
+    """
     if not is_trusted_proxy(settings, head.peer):
         return forwarded.Hop(head.peer, "", "")
     hop = forwarded.client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))

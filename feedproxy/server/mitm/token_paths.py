@@ -19,9 +19,10 @@ PATH = "with/"
 
 
 async def handle(app: App, call: Call) -> Response:
-    """Return the response for the target after the token. Raises NotFound for an invalid token.
+    """Return the response for the target after the token.
 
-    All addresses in the response contain the token, because the client has no other credentials.
+    Raises NotFound if the token is revoked or not valid for the target. All addresses in the response contain the
+    token, because the client has no other credentials.
     """
     token, _, address = call.path.removeprefix(PATH).partition("/")
     if f"/{address}".startswith(f"{app.settings.endpoint_prefix}{conversions.PATH}"):
