@@ -1,7 +1,8 @@
-"""Secret addresses. Each authenticates its user for the feeds that match its pattern, until it is revoked.
+"""Secret addresses. An address authenticates its user for the feeds that match its pattern, until the operator revokes
+it.
 
-Secret addresses are for feed readers without support for passwords. The file stores only hashes of their tokens. The
-hash may be a fast one, because a token has 144 random bits.
+Secret addresses are for feed readers without support for passwords. The file stores only hashes of tokens. A fast hash
+is safe, because a token has 144 random bits.
 """
 
 import contextlib
