@@ -19,7 +19,7 @@ def groups_of(response: Fields) -> frozenset[str]:
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response invalidates. They belong to the origin of the request (section 3)."""
+    """Return the groups that a response invalidates, which belong to the origin of the request (section 3)."""
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     if request.method in SAFE:
         return frozenset()

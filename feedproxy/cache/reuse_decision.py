@@ -18,8 +18,8 @@ from feedproxy.http.cache_control import CacheControl
 class Reuse:
     """The decision to answer with the stored response.
 
-    `detail` is a token of Cache-Status. It names the permission to use the response although it is stale, or the rule
-    that shortened its lifetime.
+    `detail` is a token of Cache-Status for the permission to use a stale response, or for the rule that shortened the
+    lifetime.
     """
 
     stored: StoredResponse

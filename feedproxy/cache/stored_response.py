@@ -17,7 +17,7 @@ _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 class Bodies(Mapping[str, bytes]):
     """The bodies of one content, keyed by content coding, in a third of the memory of a dictionary.
 
-    A body may be replaced by its length in bytes. The first access decodes the body from the gzip body.
+    For some bodies, only the length is stored. The first access then decodes the body from the gzip body.
     """
 
     __slots__ = ("_bodies", "_codings", "_is_gzip_of_identity")
@@ -151,7 +151,7 @@ class StoredResponse:
     invalid: bool = False
     """True if the response was invalidated (section 4.4). feedproxy must validate the response before its next use."""
     final_target: str | None = None
-    """The target that sent the response after redirects. It is empty without redirects, and None if it is unknown."""
+    """The target that sent the response after redirects, empty without redirects, and None if unknown."""
     key: Fields = field(default_factory=Fields)
     """Client-specific fields of the request that Vary does not nominate.
 

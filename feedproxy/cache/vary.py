@@ -4,7 +4,7 @@ Values are compared after the normalisations that section 4.1 permits. Cookie an
 because they identify users. Three fields have their own rules:
 
 * Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
-request must accept their coding.
+  request must accept their coding.
 * User-Agent is not compared if feedproxy sent its own User-Agent to fetch the response, and would send it again.
 * Accept-Language also selects a response in the language with the highest weight.
 """
