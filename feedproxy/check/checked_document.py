@@ -23,7 +23,7 @@ from feedproxy.http.field_values import charset_of
 ENTRIES_MAX = 10_000
 """Maximum number of entries that are checked in a document."""
 _GAPS_MAX = 20
-"""Maximum number of gaps between entries from which the publishing interval is computed, the latest gaps first."""
+"""Maximum number of gaps between entries from which the publishing interval is computed. The latest gaps are used."""
 _TEXT_LENGTH_MAX = 20_000
 """Maximum length of the part of a text that is checked, in characters."""
 _CHUNK_SIZE = 64 * 1024
@@ -34,7 +34,8 @@ _CONTENT = "http://purl.org/rss/1.0/modules/content/"
 
 @dataclass(frozen=True, slots=True)
 class WrittenDate:
-    """A date as written: the element's name, its text, and the instant, or None if the text is no date."""
+    """A date as written: the element's name, its text, and the instant. The instant is None if the text is not a
+    date."""
 
     name: str
     text: str
@@ -259,7 +260,10 @@ def _wrong_namespaces(channel_element: xml_parser.Element) -> Iterator[str]:
 
 
 def _text_with_markup(element: xml_parser.Element) -> str:
-    """Return the text of an element, after `<xhtml>` if the element contains XHTML elements (`type="xhtml"`)."""
+    """Return the text of an element. If the element contains XHTML elements, `<xhtml>` precedes the text.
+
+    By `<xhtml>`, checks recognise the text as markup.
+    """
     marked = "<xhtml>" if len(element) and element.get("type") == "xhtml" else ""
     return marked + xml_parser.text_of(element)
 

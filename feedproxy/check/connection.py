@@ -15,7 +15,7 @@ A certificate of 90 days is usually renewed 30 days before its expiry. With 14 d
 failing.
 """
 SLOW_RESPONSE = 3.0
-"""Maximum seconds for the first response. A user waits for the response when subscribing."""
+"""Maximum seconds for a first response that is not slow. A user waits for the response when subscribing."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

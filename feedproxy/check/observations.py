@@ -55,9 +55,9 @@ class FeedObservations:
     address: str
     """The address to check, normalised."""
     hops: tuple[ProbeExchange, ...]
-    """The exchanges from the address along its redirects. The last response should be the feed."""
+    """The exchanges from the address along its redirects. The last exchange should have the feed."""
     redirect_error: str = ""
-    """Reason why the last redirect could not be followed, or ""."""
+    """Reason why the last redirect could not be followed, or "" without such a redirect."""
     plain: ProbeExchange | None = None
     """Request for the feed without a content coding."""
     head: ProbeExchange | None = None

@@ -1,4 +1,4 @@
-"""The requests of a check, at most REQUESTS_MAX, one after another with pauses.
+"""The requests of a check: at most REQUESTS_MAX, one after another, with pauses.
 
 The feed is requested first. If the response is not a feed, the check sends no further request. The address policy
 applies to addresses in the feed, such as page, self link, hub and cloud.
@@ -86,7 +86,7 @@ async def probe_feed(
 
 
 class _Probe:
-    """The requests of one check, with the numbers of requests and seconds that remain."""
+    """The requests of one check, with the number of requests and of seconds that remain."""
 
     def __init__(
         self,
@@ -125,8 +125,10 @@ class _Probe:
         return await self._probe_links(observations, channel)
 
     async def _probe_variants(self, observations: FeedObservations) -> FeedObservations:
-        """Return the observations with requests for the feed with conditions, without compression, and once more
-        unchanged."""
+        """Request the feed with conditions, without compression, and once more unchanged.
+
+        Return the observations with these exchanges.
+        """
         at, fields = observations.target, observations.last.fields
         tag, modified = fields.get("etag"), fields.get("last-modified")
         by_tag = by_date = None
@@ -143,7 +145,10 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Return the observations with requests for the addresses in the feed, and for the feed by HEAD and https."""
+        """Request the addresses in the feed, and the feed itself by HEAD and by https.
+
+        Return the observations with these exchanges.
+        """
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         feed_addresses = {uri.without_fragment(target) for target in (observations.address, observations.target)}
         page_response = await self._fetch_linked("its page", page) if page and page not in feed_addresses else None
@@ -176,8 +181,10 @@ class _Probe:
         )
 
     async def _follow_redirects(self, target: str, codings: tuple[str, str]) -> tuple[list[ProbeExchange], str]:
-        """Return the exchanges from an address along its redirects, and the reason why the last was not followed, or
-        ""."""
+        """Request an address and follow its redirects.
+
+        Return the exchanges, and the reason why the last redirect was not followed, or "".
+        """
         hops = [await self._fetch("GET", target, codings)]
         chain = [target]
         while hops[-1].status in REDIRECTS and (location := hops[-1].fields.get("location")):
@@ -194,7 +201,7 @@ class _Probe:
         return hops, ""
 
     async def _fetch_linked(self, description: str, target: str) -> ProbeExchange | None:
-        """Return the last exchange from an address in the feed along its redirects.
+        """Request an address from the feed, follow its redirects, and return the last exchange.
 
         Return None if the limits are reached or the address is forbidden.
         """
@@ -307,6 +314,6 @@ def _cloud_target(cloud: Cloud | None) -> str:
 
 
 def _https_target(address: str) -> str:
-    """Return an address with the scheme https, or "" for an address with a port."""
+    """Return an http address with the scheme https, or "" if the address has a port."""
     parts = urlsplit(address)
     return "" if parts.port else uri.normalise(parts._replace(scheme="https").geturl())

@@ -20,10 +20,9 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 """Values that RSS 2.0 allows for the attribute `protocol` of the element `cloud`. They are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
-"""Link relations that a self link may have in a format with fewer than SELF_RELATIONS.
+"""Link relations that a self link may have, for formats that do not allow all of SELF_RELATIONS.
 
-The key is the kind of the feed, with True for Atom 0.3 and False for all else. In Atom 1.0, `start` names the first of
-several pages.
+The key is the kind of the feed, with True for Atom 0.3 and False for all other versions and formats.
 """
 
 
