@@ -138,7 +138,7 @@ def print_json(result: object) -> None:
 
 
 def _base(admin: str) -> str:
-    """Return the URL of the admin listener. A listener on every interface gets a loopback address."""
+    """Return the URL of the admin listener. If it listens on every interface, the URL has a loopback address."""
     text = admin.strip().rstrip("/")
     if "://" in text:
         if not _URL.fullmatch(text):

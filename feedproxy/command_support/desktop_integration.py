@@ -1,9 +1,9 @@
 """Registration of feedproxy as the desktop's program for feeds: a click on a feed opens the user's own reader.
 
 The installation writes a desktop entry and the user's list of default programs (Desktop Entry Specification;
-Association between MIME types and applications; XDG Base Directory Specification). `uninstall` restores the recorded
-previous state. In a list that another program has changed, `uninstall` only replaces feedproxy's entry by the previous
-program.
+Association between MIME types and applications; XDG Base Directory Specification). `uninstall` restores the previous
+state from a record. If another program has changed the list since, `uninstall` only replaces feedproxy's entry by the
+previous program.
 """
 
 import json
@@ -71,8 +71,8 @@ class Folders:
 class InstallationRecord:
     """The record of an installation.
 
-    `before` is the list of default programs before the installation, or None without a list. `after` is the list after
-    the installation. `made` contains the folders that the installation created.
+    `before` and `after` are the list of default programs before and after the installation. `before` is None if there
+    was no list. `made` contains the folders that the installation created.
     """
 
     reader: str = ""
@@ -83,7 +83,7 @@ class InstallationRecord:
 
 
 def read_record(folders: Folders) -> InstallationRecord | None:
-    """Return the record of the installation, or None without an installation.
+    """Return the record of the installation, or None if feedproxy is not installed.
 
     Raises FeedproxyError if the record cannot be read.
     """
@@ -148,7 +148,10 @@ def own_command() -> list[str]:
 
 
 def feed_handler(environment: Mapping[str, str]) -> list[str]:
-    """Return the command with which the registered reader opens a `feed:` address, or an empty list without one."""
+    """Return the command with which the registered reader opens a `feed:` address.
+
+    The result is an empty list if no reader is registered.
+    """
     tool, opener = shutil.which("xdg-mime"), shutil.which("xdg-open")
     if tool is None or opener is None:
         return []
@@ -190,7 +193,7 @@ def _quote(argument: str) -> str:
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, edit the
+    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, change the
     list."""
     tool = shutil.which("xdg-mime")
     if tool is not None:

@@ -1,7 +1,7 @@
-"""Discovery of the address at which to subscribe, in the order of USM.
+"""Discovery of the address at which to subscribe, in the order of the Universal Subscription Mechanism (USM).
 
-The input is the address or file of a feed or page. The feed's self link comes first. Without a self link, the feed's
-page is requested, and its feeds by autodiscovery are the result.
+The input is a feed or a page, given by its address or as a file. The first choice is the self link of the feed. Without
+a self link, the page of the feed is requested. A page gives the feeds that it names by autodiscovery.
 """
 
 import re
@@ -93,8 +93,8 @@ async def verification_failure(address: str, settings: Settings) -> str:
 def parse_source(source: str) -> str | None:
     """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
 
-    Without a scheme, an existing file comes first. Otherwise a host name with a dot begins an address, as in
-    `example.com/feed.xml`.
+    A `source` without a scheme is a file if the file exists. If it does not exist, `source` is an https address if it
+    begins with a host name that has a dot: `example.com/feed.xml`.
     """
     text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):
