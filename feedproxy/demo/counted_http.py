@@ -38,7 +38,8 @@ class CountingConnection:
             self._streams[1].close()
 
     async def get(self, path: str, fields: Fields) -> CountedResponse:
-        """Send a GET and return the response. Raises OSError, EOFError or ValueError if it is incomplete or invalid."""
+        """Send a GET and return the response. Raises OSError, EOFError or ValueError for an incomplete or invalid
+        response."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._address, limit=HEAD_MAX)
         reader, writer = self._streams

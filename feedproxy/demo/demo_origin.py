@@ -1,6 +1,6 @@
-"""An origin on loopback that serves a feed's version at the simulated time and counts requests.
+"""An origin on loopback that serves the version of a feed at the simulated time and counts requests.
 
-Each feed has its own origin and port, like a site of its own.
+Each feed has an origin and a port of its own, because the publishers are separate sites.
 """
 
 import asyncio

@@ -121,7 +121,7 @@ class DemoFeed:
     def allows_copy(self, fetched: Instant, now: Instant) -> bool:
         """Return True if the feed's hints permit the use of a copy at `now` that was fetched at `fetched`.
 
-        The hints permit it for the time of ttl or sy:*, and in skipHours.
+        The use is permitted while the copy is younger than ttl or sy:* states, and in skipHours.
         """
         return now - fetched < self.profile.lifetime or datetime.fromtimestamp(now, UTC).hour in self.profile.skip_hours
 

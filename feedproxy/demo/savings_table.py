@@ -16,7 +16,10 @@ class Figures:
     """The figures of one run."""
 
     requests: int
-    """Number of requests that the origins received. The next three attributes count parts of these requests."""
+    """Number of requests that the origins received.
+
+    The next three attributes count parts of these requests.
+    """
     conditional: int
     not_modified: int
     skipped_hours: int
@@ -26,7 +29,7 @@ class Figures:
     delays: int
     """Number of polls after which the reader lacked a published item."""
     delays_by_hint: int
-    """Number of the polls in `delays` that the feed's hints explain: ttl, sy:* or skipHours."""
+    """Number of the polls in `delays` that the feed's hints explain: by ttl, sy:* or skipHours."""
     delay_median: Seconds
     """Median age of the oldest missing item, in seconds."""
     delay_max: Seconds

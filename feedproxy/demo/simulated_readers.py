@@ -103,7 +103,10 @@ class SimulatedPoll:
 
 @dataclass(frozen=True, slots=True)
 class PollPlan:
-    """The polls to send, in order. `planned` is the number of polls before some were left out (POLLS_MAX)."""
+    """The polls to send, in order.
+
+    `planned` is the number of polls before some were left out because of POLLS_MAX.
+    """
 
     polls: Sequence[SimulatedPoll]
     planned: int

@@ -29,7 +29,8 @@ CONNECTIONS = 6
 """Number of connections that the readers share."""
 
 ITERATIONS = 8
-"""Number of iterations of the event loop after each change of the clock, in which woken tasks start."""
+"""Number of iterations of the event loop after each change of the clock, in which tasks start that the clock has
+woken."""
 
 SETTLE_MAX: Seconds = 0.5
 """Maximum seconds of real time to wait for scheduled refreshes to end."""
@@ -54,9 +55,9 @@ class ReaderTally:
     durations: list[Seconds] = field(default_factory=list)
     """Seconds of real time that each answer took."""
     delays: list[Seconds] = field(default_factory=list)
-    """Age of the oldest published item that an answer lacked, in seconds, for each answer that lacked one."""
+    """For each answer that lacked a published item: the age of the oldest lacking item, in seconds."""
     delays_by_hint: int = 0
-    """Number of the answers in `delays` that the feed's hints explain: ttl, sy:* or skipHours."""
+    """Number of the answers in `delays` that the feed's hints explain: by ttl, sy:* or skipHours."""
     unpublished: int = 0
     """Number of answers with content that was never published."""
 
