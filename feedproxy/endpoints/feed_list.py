@@ -45,10 +45,10 @@ SMALL_LIST_MAX = 500
 """Maximum number of feeds in a list that is rebuilt after each change, in some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Seconds for which a longer list than SMALL_LIST_MAX is reused, per second that its building took.
+"""Number by which the building time of a long list is multiplied to get the time for which the list is reused.
 
-Building lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never
-after a change of rules.
+Building lists therefore takes at most a tenth of a core. A list is long if it has more than SMALL_LIST_MAX feeds. It is
+reused for at most REUSE_MAX seconds, and never after a change of rules.
 """
 REUSE_MAX: Seconds = 60
 
@@ -59,13 +59,13 @@ CONCURRENT_SITES_MAX = 4
 """Maximum number of sites from which imported feeds are fetched concurrently."""
 
 IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
-"""Names of the imports and the requested feeds in the store."""
+"""Names under which the store has the imports and the requested feeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """All imports as they are stored: a title, the feeds, the instant of each feed's import, and the decrypted
-    hosts."""
+    """All imports as they are stored: a title, the feeds, the instant of each import, and the hosts with decrypted
+    TLS."""
 
     title: str = ""
     feeds: tuple[Subscription, ...] = ()
@@ -75,7 +75,10 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import: the new feeds, the numbers of known and skipped feeds, and the newly decrypted hosts."""
+    """The result of an import.
+
+    It contains the new feeds, the numbers of known and of skipped feeds, and the hosts to which TLS is newly decrypted.
+    """
 
     added: tuple[str, ...]
     known: int
@@ -128,7 +131,7 @@ class ImportedFeeds:
 
 
 class FeedList:
-    """The feed list of one process, for one event loop."""
+    """The feed list of one process. Only one event loop may use it."""
 
     def __init__(
         self,
@@ -164,10 +167,10 @@ class FeedList:
     async def import_list(
         self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
-        """Add a list to the imports, or replace all imports by it, and return the outcome. Raises StoreError.
+        """Add a list to the imports, or replace all imports by the list, and return the outcome. Raises StoreError.
 
-        Feeds that are not stored are fetched. With `intercept`, TLS to the hosts of the list's https feeds is decrypted
-        from then on.
+        Feeds that are not stored are fetched. If `intercept` is true, TLS to the hosts of the list's https feeds is
+        decrypted from then on.
         """
         before, now = self.imports.reload(), self._clock.now()
         present = () if replace else before.feeds
@@ -227,7 +230,7 @@ class FeedList:
         return self._public_names[1]
 
     def public_hosts(self, listing: SubscriptionList) -> list[str]:
-        """Return the hosts of feeds in the public list to which an import permits the decryption of TLS."""
+        """Return the hosts to which TLS is decrypted because of an import, if they serve a feed of the public list."""
         return sorted(self.imported.hosts & {uri.split_host_port(feed.address)[0] for feed in listing.feeds})
 
     def resume(self) -> None:

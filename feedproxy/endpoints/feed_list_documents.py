@@ -22,7 +22,7 @@ from feedproxy.request.url_mapping import displayed_url, rebase
 from feedproxy.settings import Settings
 
 DEFAULT_TITLE = "Feeds read here"
-"""Title of the list without an imported title."""
+"""Title of the list if no title was imported."""
 
 DOCUMENTS_MAX = 8
 """Maximum number of cached documents, one for each form and each base URL that clients use."""
@@ -32,7 +32,7 @@ DOCUMENTS_MAX = 8
 class _Document:
     """A document, the list from which it was made, and the instant of its last change.
 
-    `digest` is the digest of the content without the instant.
+    `digest` is the digest of the content, without the instant of the last change.
     """
 
     listing: SubscriptionList
@@ -67,7 +67,8 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"opml {through} {call.client.entrance}", write, opml.MEDIA_TYPE)
 
     async def pac(self, call: Call) -> Response:
-        """Return `proxy.pac`, by which browsers send only requests to listed or decrypted hosts through the proxy.
+        """Return `proxy.pac`. Browsers send requests to listed or decrypted hosts through the proxy, and all others
+        directly.
 
         Raises NotFound in reverse mode, where clients use no proxy.
         """
@@ -118,7 +119,10 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """Return the document. Its last change is the instant at which this process first made equal content."""
+        """Return the document.
+
+        Its last change is the instant at which this process first made equal content.
+        """
         cached = self._documents.get(form)
         if cached is not None and cached.listing is listing:
             return cached

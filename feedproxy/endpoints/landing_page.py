@@ -1,7 +1,7 @@
 """The gateway's page for people at `/`, and the files that browsers and crawlers request beside it.
 
 For a pasted address, the page shows the gateway address, a link to subscribe, and title and entries of the feed. The
-page names no other feeds.
+page never lists the feeds that are read through the proxy.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ROBOTS = "User-agent: *\nDisallow: /\n"
 
 
 SANDBOX = "sandbox allow-forms allow-downloads allow-top-navigation-to-custom-protocols"
-"""Sandbox policy of the page. It runs no script. Its link to subscribe has the scheme `feed:`."""
+"""Sandbox policy of the page, which runs no script. The link to subscribe has the scheme `feed:`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """Return a complete response. Its Content-Security-Policy marks it as feedproxy's own, to be sent unchanged."""
+    """Return a complete response with a Content-Security-Policy of feedproxy's own, so that it is sent unchanged."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),
