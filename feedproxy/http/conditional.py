@@ -76,7 +76,7 @@ def evaluate(
     * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
     * `exists` is false if the target has no current representation.
     * `earlier_versions` is a pair of instants, at which the first and the current version were stored. A client's date
-    between them shows that the client has an earlier version, even if Last-Modified is older.
+      between them shows that the client has an earlier version, even if Last-Modified is older.
 
     Invalid dates are ignored. An If-Modified-Since later than `now` is ignored unless it equals Last-Modified.
     """

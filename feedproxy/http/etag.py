@@ -80,7 +80,7 @@ def weak_match(one: EntityTag, other: EntityTag) -> bool:
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
     """Return this proxy's tag for a content coding. Each coding needs its own strong tag (section 8.8.3.3).
 
-    `coded` contains the coded bytes. They are needed if different encoders or levels may code the same content.
+    `coded` contains the coded bytes, which are needed if different encoders or levels may code the same content.
     """
     if coding == "identity":
         return EntityTag(base)

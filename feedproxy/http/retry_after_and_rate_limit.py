@@ -19,8 +19,8 @@ _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
 def retry_after(fields: Fields, now: Instant) -> Instant | None:
     """Return the instant from which the origin permits the next request after a failure, or None without an instant.
 
-    The instant is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit. It is
-    at most DEFER_MAX seconds from now.
+    The instant is the later of Retry-After (RFC 9110, section 10.2.3) and the reset of an exhausted rate limit, but at
+    most DEFER_MAX seconds from now.
     """
     instants = [_parse_retry_after(value.strip(), now) for value in fields.get_all("retry-after")]
     latest = max((at for at in (*instants, rate_limit_reset(fields, now)) if at is not None and at > now), default=None)

@@ -47,7 +47,7 @@ _ZSTD_EXPANSION = 32 * 1024
 _ZSTD_STEP = 4 * 1024 * 1024
 """Maximum output of one call of a zstd decoder, in bytes.
 
-The decoder has no limit for its output. Each call therefore gets only as much input as can expand to this size.
+The decoder does not limit its output. A call therefore gets only as much input as can expand to the maximum.
 """
 
 

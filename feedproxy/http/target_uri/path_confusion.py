@@ -40,10 +40,9 @@ _BEST_FIT = str.maketrans({"\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2216"
 
 
 def _decode(path: str) -> str:
-    """Return the path with all visible ASCII decoded, including `%2F` and `%25`.
+    """Return the path with all visible ASCII decoded, including `%2F` and `%25`, as some servers decode it.
 
-    Some servers decode in this way, although RFC 3986, section 6.2.2.2, permits decoding only for unreserved
-    characters.
+    RFC 3986, section 6.2.2.2, permits decoding only for unreserved characters.
     """
     return _VISIBLE.sub(lambda match: chr(int(match[1], 16)), path)
 
