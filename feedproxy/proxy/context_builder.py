@@ -13,9 +13,9 @@ from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 UNSTORED_TARGETS_MAX = 4096
-"""Maximum number of targets for which the Vary of unstored responses is remembered.
+"""Maximum number of targets for which the Vary of a response that is not stored is remembered.
 
-After the Vary of a target is forgotten, its next request is sent twice.
+If the Vary of a target is forgotten, its next request is sent twice.
 """
 
 _NO_NAMES: frozenset[str] = frozenset()

@@ -20,7 +20,8 @@ def may_be_listed(target: str, settings: Settings, resource: Resource | None = N
 
 
 def has_enough_readers(readers: Readers, settings: Settings) -> bool:
-    """Return True if a feed has at least `list_readers_min` distinct readers, and at least one.
+    """Return True if a feed has enough distinct readers for a public list: `list_readers_min`, but never fewer than
+    one.
 
     The address of a feed with fewer readers may be a secret of these readers.
     """

@@ -121,7 +121,7 @@ def with_offer(
 
 
 def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext, settings: Settings) -> bool:
-    """Return True if this client may use the response as a dictionary. It must be stored and shared."""
+    """Return True if the response is stored and shared, and this client may use it as a dictionary."""
     if client.user or not is_shared(stored, settings):
         return False
     if not any(variant.content.tag == stored.content.tag for variant in resource.variants):
