@@ -257,7 +257,7 @@ class RefreshCoordinator:
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
         """Return the task of the running refresh of a target, or of a new background refresh.
 
-        Several callers may await the task. Each must shield it from cancellation (`asyncio.shield`).
+        Several callers may await the task. A caller must shield the task from cancellation (`asyncio.shield`).
         """
         with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
             task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))

@@ -57,7 +57,7 @@ class Received:
 
 
 def is_conditional(job: RefreshJob) -> bool:
-    """Return whether the job's request has conditions. It has none for a copy that was edited under other settings."""
+    """Return whether the job's request has conditions. A request for the original of an edited copy has none."""
     return job.validate is not None and not is_outdated(job.validate.content, job.settings)
 
 
@@ -85,7 +85,7 @@ def _confirmed_for_client(job: RefreshJob, fetched: Fetched) -> StoredResponse |
 
 
 class ResponseInterpreter:
-    """Interpreter of received responses. It stores nothing."""
+    """Interpreter of received responses, which stores nothing."""
 
     def __init__(self, store: Store, clock: Clock, jitter: Callable[[], float]) -> None:
         self._store = store

@@ -80,10 +80,10 @@ class IngestedContent:
     new_publications: tuple[Instant, ...] = ()
     """Publication dates of the entries since the previous fetch, for changed content."""
     previous_channel: Channel | None = None
-    """The previously stored channel with its content digest, or None.
+    """The previously stored channel with a content digest that this ingestion computed for it.
 
-    The digest of a new feed is computed at its first change (`_defers_digest`). The channel is None if the digest was
-    computed earlier.
+    None if the digest was computed earlier: the digest of a new feed is computed at its first change
+    (`_defers_digest`).
     """
 
     def is_change(self, previous: Channel | None) -> bool:

@@ -45,7 +45,7 @@ class KeyedFailures:
         return self._records.get(self._name(target, key, agent)) or NO_RECORD
 
     def put(self, target: str, key: Fields, agent: str | None, record: KeyedRecord) -> None:
-        """Replace the record. An empty record is removed."""
+        """Store `record` in place of the present record. A record that states nothing is removed."""
         name = self._name(target, key, agent)
         if record == NO_RECORD:
             self._records.drop(name)

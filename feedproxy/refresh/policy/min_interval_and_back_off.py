@@ -21,9 +21,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 
 BACK_OFF_FIRST: Seconds = 60
-"""Minimum back-off after the first failure, in seconds. Random jitter up to doubles the back-off.
+"""Minimum back-off after the first failure, in seconds. Each further failure doubles the back-off.
 
-Each further failure doubles the back-off.
+Random jitter lengthens the back-off to at most twice the minimum.
 """
 
 BACK_OFF_MAX: Seconds = 6 * 3600

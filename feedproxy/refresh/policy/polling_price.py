@@ -48,9 +48,9 @@ MARGIN_MAX = 30.0
 """Maximum length of the last part of a copy's lifetime (MARGIN), in seconds."""
 
 RENEWED = 0.06
-"""Probability limit: a plan assumes that a poll has renewed an expired copy if the opposite is less probable.
+"""Probability of no poll, below which a plan takes an expired copy as renewed by a poll.
 
-The value is just above 5 %, so that one expected poll, with a probability of 95 %, is enough.
+An expected poll comes with a probability of 95 %, so that one expected poll is enough.
 """
 
 WAIT_PRICE = 2.0
@@ -216,7 +216,8 @@ class _PlanSearch:
         Most of a plan's alternatives need the same values."""
 
     def solve(self, number: int) -> None:
-        """Compute the least cost of cluster `number` and all later clusters if the refresh for `number` is made.
+        """Compute the least cost of cluster `number` and all later clusters, provided that `number` gets a refresh of
+        its own.
 
         The caller solves later clusters first.
         """

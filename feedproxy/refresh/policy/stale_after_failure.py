@@ -4,7 +4,7 @@ The time depends on the fault:
 
 * `stale_max` after 429, 5xx, no response, and content that is not a feed: these tell nothing about the feed.
 * `stale_max` after 408, 421 and 425, because the same request may succeed later (RFC 9110, sections 15.5.9 and 15.5.20;
-RFC 8470, section 5.2).
+  RFC 8470, section 5.2).
 * `stale_max_refused` after 403, 404 and other 4xx, which may be intended.
 * No time after 401 and 451, which restrict access, and after 410.
 
