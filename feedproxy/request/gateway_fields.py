@@ -142,8 +142,8 @@ def make_private(fields: Fields) -> Fields:
 def _with_gateway_challenges(fields: Fields, origin: str) -> Fields:
     """Return the fields with only those challenges that a browser may answer through the gateway.
 
-    Each realm begins with the target's origin. For a browser, all sites behind the gateway share its realms (RFC 9110,
-    section 11.5), and a site could otherwise get the password for another site with the same realm.
+    Each realm begins with the target's origin. For a browser, all sites behind the gateway share one set of realms (RFC
+    9110, section 11.5). With another site's realm, a site could get the password for that site.
     """
     if "www-authenticate" not in fields:
         return fields

@@ -67,7 +67,7 @@ _NOT_FORWARDED_PREFIXES = (
 """Prefixes of field names that are not forwarded."""
 
 _PROXY_FIELDS = frozenset({"accept-encoding", "cache-control", "pragma", "via"})
-"""Fields that this module itself writes. They do not make a request client-specific."""
+"""Fields that this module itself writes, and that therefore do not make a request client-specific."""
 
 _FEED_TYPES = ("application/rss+xml", "application/atom+xml", "application/feed+json", "application/rdf+xml")
 
