@@ -33,9 +33,9 @@ class AccessRecord:
 
     * `status` is 0 if no response was sent.
     * `size` is the number of content bytes sent.
-    * `has_target` is false if the request has no known target. Its target is then the path of a local page, or empty.
+    * `has_target` is false if the target of the request is unknown, as for local pages and for some refused requests.
 
-    For CONNECT, the target is `host:port`.
+    The target of a CONNECT is `host:port`.
     """
 
     request: Request

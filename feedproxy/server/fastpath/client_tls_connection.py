@@ -22,7 +22,7 @@ RECORD_MAX = 16_384
 """Maximum size of a TLS record in bytes (RFC 8446, section 5.1)."""
 
 READ_SIZE = 2 * RECORD_MAX
-"""Maximum bytes per read. All are decrypted at once, because the epoll does not report bytes that are already read."""
+"""Maximum bytes per read. All are decrypted at once, because the epoll reports only bytes that are not read yet."""
 
 ENCRYPT_BATCH = 131_072
 """Number of bytes that are encrypted at a time, and maximum number of encrypted bytes that wait for a slow client."""
@@ -71,8 +71,7 @@ class ReloadingCertificate:
     def _load(self) -> ssl.SSLContext:
         """Return a new context with the certificate and the key. Raises OSError.
 
-        The files are not loaded into the context in use: with an invalid key, it would get the new certificate without
-        its key.
+        The context in use is left unchanged, because an invalid key would leave it with the new certificate and no key.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,11 +1,12 @@
 """Schedule of Python's garbage collections.
 
-A full collection takes 0.1 s, or one second with a million stored feeds, and no client is answered meanwhile. A full
+No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. A full
 collection therefore runs only while clients are idle, after memory has doubled, or every six hours. Python itself
 collects new objects, in less than a millisecond.
 
 Objects that survive a full collection are excluded from later collections (gc.freeze). A *recent* collection searches
-only the objects made since the last collection, in some milliseconds. It runs after memory has grown by a fortieth.
+only the objects made since the last collection, in some milliseconds. Recent collections run after memory has grown by
+a fortieth.
 """
 
 import ctypes

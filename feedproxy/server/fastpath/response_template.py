@@ -67,7 +67,7 @@ _shared_form = lru_cache(maxsize=1024)(HeadForm)
 
 
 class HitCounter:
-    """Counter of hits with equal metric labels, and of their bytes. It is reset when the metrics are updated."""
+    """Counter of hits with equal metric labels, and of their bytes, since the last update of the metrics."""
 
     __slots__ = ("count", "size")
 
@@ -97,7 +97,7 @@ class SharedProperties(NamedTuple):
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    Each is stored as a beginning, and as the number of characters of the target that the beginning replaces.
+    An address is stored as a beginning, and as the number of characters of the target that the beginning replaces.
     """
 
     public: str

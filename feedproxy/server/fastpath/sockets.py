@@ -102,10 +102,10 @@ def start_listening(bound: socket.socket) -> None:
 
 
 def reject_new_connections(bound: socket.socket) -> None:
-    """Make the kernel ignore new connections to a listening socket. Some kernels do not support this.
+    """Make the kernel ignore new connections to a listening socket, if the kernel supports the filter.
 
-    An ignored client tries again after a second. Otherwise the kernel would accept the client's connection, and reset
-    it when the socket is closed.
+    A client that is ignored tries again after a second. A connection that is accepted now would be reset when the
+    socket is closed.
     """
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):

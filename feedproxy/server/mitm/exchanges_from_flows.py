@@ -73,10 +73,8 @@ def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections:
 
 
 def flow_exchanges(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> list[ExchangeAndBody]:
-    """Return the exchanges of a flow that mitmproxy recorded without feedproxy.
-
-    They are the exchange with the client, and the exchange with the origin, if any.
-    """
+    """Return the exchanges of a flow that mitmproxy recorded without feedproxy: the client's, and the origin's if
+    any."""
     recorded = []
     client, server = flow.client_conn, flow.server_conn
     # A flow that mitmproxy read from a HAR file has port 0 and an unknown client.

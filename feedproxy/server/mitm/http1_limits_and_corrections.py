@@ -1,11 +1,11 @@
 """Limits of HTTP/1 heads, and corrections to mitmproxy 12's handling of streamed HTTP/1 messages.
 
 * mitmproxy takes an origin's 1xx response for the final response, and the client hangs. Here, 1xx responses are
-skipped.
+  skipped.
 * mitmproxy raises NotImplementedError for trailers. Here, trailers are dropped, as RFC 9110, section 6.5.1, permits.
 * mitmproxy does not limit message heads. Here, all heads are limited in size, and a client's heads in time.
 * mitmproxy passes on control characters and folded lines. Here, feedproxy's parsers read all heads
-(http/message_syntax.py, upstream/response_head_parser.py).
+  (http/message_syntax.py, upstream/response_head_parser.py).
 * mitmproxy takes a client that closes its sending side for disconnected. Here, the client gets its response.
 * mitmproxy hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
 * mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
@@ -363,7 +363,10 @@ def error_response(status: int, reason: str = "") -> http.Response:
 
 
 def apply() -> bool:
-    """Apply the corrections to mitmproxy, once per process. Return False if this version lacks the names."""
+    """Apply the corrections to mitmproxy, once per process.
+
+    Return False if this version of mitmproxy lacks the names to replace.
+    """
     if http_layers.Http1Client is InterimTolerantClient:  # type: ignore[attr-defined]
         return True
     required: dict[Any, tuple[str, ...]] = {

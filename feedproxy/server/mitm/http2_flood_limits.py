@@ -4,11 +4,11 @@ In HTTP/2, a few bytes can cause much work: a stream that is opened and reset, a
 Therefore frames are counted before they are handled:
 
 * A connection has *points*. A frame without content costs one point, RST_STREAM costs several. Sent content earns
-points. A connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
+  points. A connection without points is ended with ENHANCE_YOUR_CALM (RFC 9113, section 10.5).
 * Header blocks, SETTINGS and frames are limited in size, and in the time within which they must arrive.
 * The frames of one read are handled in batches. Other clients are served between two batches.
 * Streams that wait for flow control share the bytes of one response. While a streamed response waits, reading from its
-origin is paused.
+  origin is paused.
 
 The limits protect against rapid reset (CVE-2023-44487), CVE-2019-9511 to CVE-2019-9518, and CONTINUATION floods
 (VU#421644).
@@ -121,7 +121,7 @@ class ExcessiveLoad(Exception):
 
 
 class FrameAllowance:
-    """Counter of the frames of a connection. It raises ExcessiveLoad if a limit is exceeded.
+    """Counter of the frames of a connection, which raises ExcessiveLoad if a limit is exceeded.
 
     The counter reads only the first nine bytes of each frame.
     """
@@ -265,7 +265,7 @@ class BoundedServer(Http2Server):
         self.h2_conn = BoundedConnection(self.h2_conf, head_max, lambda: transport.unsent(self.context.client))
         self._allowance = FrameAllowance(head_max, time.monotonic())
         self._received = bytearray()
-        """Received bytes that are not handled yet. They begin at the start of a frame."""
+        """Received bytes that are not handled yet, from the start of a frame on."""
         self._frames: deque[tuple[int, bool]] = deque()
         """For each complete frame in `_received`: its length in bytes, and True if the frame opens a stream."""
         self._counted = 0

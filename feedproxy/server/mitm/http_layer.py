@@ -3,13 +3,12 @@
 mitmproxy 12's layer does four things that these subclasses correct:
 
 * It does not distinguish absolute-form, which is for the explicit proxy, from origin-form, which is for the gateway
-  (RFC
-9112, section 3.2).
+  (RFC 9112, section 3.2).
 * It refuses an HTTP/1.0 request without Host.
 * It reports a failure upstream with its own page.
 * It reads a request to its end before it answers. Here, a request with unused content is answered at once, and its
-remaining content is discarded for LINGERING_TIME seconds. A close with unread input could destroy the response (RFC
-9112, section 9.6).
+  remaining content is discarded for LINGERING_TIME seconds. A close with unread input could destroy the response (RFC
+  9112, section 9.6).
 
 The option `header_max` limits the head of a request (http1_limits_and_corrections.py).
 """
@@ -144,7 +143,7 @@ class FeedStream(HttpStream):
         return (yield from super().check_invalid(request))
 
     def _refuse(self, error: BadRequest) -> layer.CommandGenerator[None]:
-        """Answer a malformed request with an error. Its hooks do not run."""
+        """Answer a malformed request with an error, without running its hooks."""
         logger.info("HTTP: answered %d: %s", error.status_hint, error)
         self.flow.error = mitmproxy_flow.Error(str(error))
         yield HttpErrorHook(self.flow)

@@ -194,8 +194,8 @@ def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, par
 def _set_target(request: http.Request, target: str) -> None:
     """Set scheme, host, port and path of a request.
 
-    mitmproxy's attribute `url` would decode an international name, and `enforce` would not recognise the approved
-    server.
+    mitmproxy's attribute `url` is not used, because it would decode an international name. `enforce` compares names in
+    encoded form.
     """
     parts = urlsplit(target)
     request.scheme, request.path = parts.scheme, target.removeprefix(f"{parts.scheme}://{parts.netloc}")

@@ -331,7 +331,7 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 def _forwarded_origin(head: IncomingRequest, settings: Settings) -> forwarded.Hop:
     """Return the client's address, and the scheme and host that a trusted proxy states.
 
-    A part that is not stated or invalid is "".
+    A missing or invalid part is "".
     """
     if not is_trusted_proxy(settings, head.peer):
         return forwarded.Hop(head.peer, "", "")
