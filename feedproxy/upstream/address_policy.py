@@ -1,7 +1,7 @@
 """Policy for targets: permitted ports, addresses and names.
 
-Clients and origins choose targets, redirects, callbacks and discovered pages. Without a policy, they could make the
-proxy send requests into a network behind a firewall. Each name is resolved once, and the connection goes to a checked
+Clients and origins choose targets, redirects, callbacks and discovered pages. Without a policy, the proxy could be made
+to send requests into a network behind a firewall. Each name is resolved once, and the connection goes to a checked
 address, so DNS rebinding has no effect.
 """
 
@@ -30,8 +30,7 @@ class AddressPolicy:
     """The ports and addresses that a target may have. Raises UsageError for invalid ports.
 
     * `allow_private` permits private, shared, loopback and link-local networks, but not multicast, reserved networks
-      and
-    cloud metadata services.
+      and cloud metadata services.
     * `networks` are always permitted.
     * `ports` are numbers or ranges such as `1025-65535`.
     * `listeners` are this proxy's own listeners, which are never permitted.

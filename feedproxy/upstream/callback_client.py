@@ -147,7 +147,7 @@ class CallbackClient:
             await session.close()
 
     def _session(self, trust: AddressTrust, parent: Parent | None) -> aiohttp.ClientSession:
-        """Return the HTTP session for this trust and parent. Each combination has its own connections."""
+        """Return the HTTP session for this trust and this parent. Sessions share no connections."""
         if self._closed:
             raise Unreachable("the client is closed")
         if (trust, parent) not in self._sessions:

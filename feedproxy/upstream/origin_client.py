@@ -115,7 +115,7 @@ class _Host:
     line: bytes
     """The field line with Host, as bytes."""
     request: aiohttp.ClientRequest
-    """A request by which aiohttp selects a connection of the pool. It is never sent."""
+    """A request by which aiohttp selects a connection of the pool, and which is never sent."""
     site: str
     """Registrable domain of the host."""
     root: bytes
