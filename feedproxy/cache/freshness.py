@@ -1,11 +1,11 @@
 """Age and freshness lifetime of a stored response, with the reason for the lifetime.  RFC 9111, section 4.2
 
 An explicit lifetime of HTTP comes first: s-maxage, max-age or Expires (section 4.2.1). Without an explicit lifetime,
-the lifetime of a feed comes from its schedule, or else from its rate of change (section 4.2.2). If both are unknown, it
-is a tenth of the time since Last-Modified, or a default.
+the lifetime of a feed comes from the feed's schedule, or else from the feed's rate of change (section 4.2.2). If both
+are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
-The function that returns the schedule's permission is the *hint*. If the permission ends later than the explicit
-lifetime, the response may be used in the meantime, although it is stale (section 4.2.4). It is then *held*.
+The *hint* is a function that returns the permission of the feed's schedule to use a response. A response is *held* if
+its lifetime is over and its permission is not (section 4.2.4).
 """
 
 import math

@@ -214,9 +214,10 @@ def _become_default(folders: Folders, environment: Mapping[str, str], before: st
 
 
 def _without_entry(now: str | None, before: str | None) -> str | None:
-    """Return a list that another program has changed, with the previous programs in place of feedproxy's entry.
+    """Return the list of default programs, which another program has changed, without feedproxy's entry.
 
-    Return None if the other program has deleted the list.
+    If no other program remains for a media type, the programs from before the installation are restored. Return None if
+    the other program has deleted the list.
     """
     if now is None:
         return None

@@ -55,7 +55,7 @@ class ReaderTally:
     durations: list[Seconds] = field(default_factory=list)
     """Seconds of real time that each answer took."""
     delays: list[Seconds] = field(default_factory=list)
-    """For each answer that lacked a published item: the age of the oldest lacking item, in seconds."""
+    """For each answer that lacked a published item: the age of the oldest missing item, in seconds."""
     delays_by_hint: int = 0
     """Number of the answers in `delays` that the feed's hints explain: by ttl, sy:* or skipHours."""
     unpublished: int = 0

@@ -94,7 +94,7 @@ VIA_MEMBERS_MAX = 16
 MEMOIZED_LENGTH_MAX = 2048
 """Maximum length of the fields of a request for which the forwarded fields are memoized, in characters."""
 MEMOIZED_REQUESTS_MAX = 256
-"""Maximum number of requests for which the forwarded fields are memoized: half a megabyte."""
+"""Maximum number of requests for which the forwarded fields are memoized. Together, they take half a megabyte."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})

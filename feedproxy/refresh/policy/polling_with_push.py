@@ -13,9 +13,9 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 GRACE: Seconds = 300
-"""Maximum seconds between a push and a refresh that has already found the pushed change.
+"""Maximum seconds between a push and the refresh that finds the pushed change.
 
-Hubs fetch feeds themselves, so a refresh may be earlier than the push.
+The refresh may be earlier than the push, because hubs fetch feeds themselves.
 """
 
 

@@ -85,8 +85,7 @@ class AccessLogger:
     def make_line(self, template: ResponseTemplate, address: str, user_agent_line: bytes, now: Instant) -> str:
         """Return the log line of a client's first hit in the template's present hit state, and record the read.
 
-        A read is not recorded less than REPEAT seconds after the reader's last recorded read, because both count as one
-        poll.
+        A second read within REPEAT seconds is not recorded, because both reads count as one poll.
         """
         client = self._identify(address, user_agent_line, now)
         if template.shared.schedule is not None:
