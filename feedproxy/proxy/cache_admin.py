@@ -122,6 +122,7 @@ class CacheAdmin:
             self._own_planned_refresh,
             self._refresh_ahead,
             plan_due=self._planned_refresh_of_due_feed,
+            read_due=self._read_due_feed,
             lane_of=self._lane_of,
             surprises=counts.rhythms.take_surprises,
         )
@@ -454,6 +455,12 @@ class CacheAdmin:
 
     def _own_planned_refresh(self, target: str) -> refresh_ahead.Plan:
         return self._plan_if_owned(target, self._lookup.peek)
+
+    def _read_due_feed(self, target: str) -> bool:
+        """Read the resource of a due feed from the disk, before its plan. Return False if the plan needs no read."""
+        if not self.owns(target) or self._store.version(target) is not None:
+            return False
+        return self._store.peek(target) is not None
 
     def _planned_refresh_of_due_feed(self, target: str) -> refresh_ahead.Plan:
         # A resource in memory is unpacked once, for the plan and the refresh. A resource on the disk enters the memory

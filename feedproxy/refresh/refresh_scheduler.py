@@ -54,12 +54,17 @@ def _unknown(_: str) -> Instant | None:
     return None
 
 
+def _reads_nothing(_: str) -> bool:
+    return False
+
+
 class RefreshScheduler:
     """The schedule of refreshes ahead of readers.
 
     * `plan_for` returns the plan for one feed.
     * `plan_due` returns the plan just before a refresh of the feed would start, by default `plan_for`.
     * `refresh` fetches a feed.
+    * `read_due` reads the feed for `plan_due`. It returns False if nothing had to be read.
     * `lane_of` returns the lane of a feed, usually its site.
     * `surprises` returns the feeds that readers polled at unexpected times. These feeds are planned again.
     """
@@ -71,12 +76,14 @@ class RefreshScheduler:
         refresh: Callable[[str], Awaitable[object]],
         *,
         plan_due: Callable[[str], Plan] | None = None,
+        read_due: Callable[[str], bool] = _reads_nothing,
         lane_of: Callable[[str], str] | None = None,
         surprises: Callable[[], list[str]] = _no_targets,
     ) -> None:
         self._clock = clock
         self._plan_for = plan_for
         self._plan_due = plan_due or plan_for
+        self._read_due = read_due
         self._refresh = refresh
         self._lane_of = lane_of
         self._surprises = surprises
@@ -203,9 +210,12 @@ class RefreshScheduler:
             async for target in iterate_cooperatively(self._surprises(), THROTTLED_BLOCKING_TIME):
                 self.reschedule(target)
             until = time.monotonic() + THROTTLED_BLOCKING_TIME
-            while (has_collected := self._collect()) or self._launch():
-                # A launch makes a plan, which takes as long as several collections. Hits are served before the next
-                # launch.
+            while (has_collected := self._collect()) or self._can_launch():
+                if not has_collected:
+                    # Reading and planning take as long as several collections. Hits are served after each of the two.
+                    if self._read_due(self._lanes[self._free[0]][0][0]):
+                        await asyncio.sleep(0)
+                    self._launch()
                 if not has_collected or time.monotonic() >= until:
                     await asyncio.sleep(0)
                     until = time.monotonic() + THROTTLED_BLOCKING_TIME
@@ -228,10 +238,12 @@ class RefreshScheduler:
                 return True
         return False
 
-    def _launch(self) -> bool:
-        """Start the refresh of one waiting feed, taking the lanes in turn. Return False if no refresh may start."""
-        if not self._free or len(self._in_progress) >= self.limit:
-            return False
+    def _can_launch(self) -> bool:
+        """Return whether the refresh of a waiting feed may start."""
+        return bool(self._free) and len(self._in_progress) < self.limit
+
+    def _launch(self) -> None:
+        """Start the refresh of one waiting feed, taking the lanes in turn."""
         lane = self._free.popleft()
         target, due = self._lanes[lane].popleft()
         self._waiting.discard(target)
@@ -240,7 +252,6 @@ class RefreshScheduler:
             del self._lanes[lane]
         elif self._has_room(lane):
             self._free.append(lane)
-        return True
 
     def _lane(self, target: str) -> str:
         return target if self._lane_of is None else self._lane_of(target)

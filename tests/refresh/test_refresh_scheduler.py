@@ -113,6 +113,29 @@ async def test_due_feed_is_planned_as_one_that_is_refreshed_next(world: World) -
     assert planned == world.refreshed == ["a"]
 
 
+async def test_other_tasks_run_between_reading_and_planning_a_due_feed(world: World) -> None:
+    seen: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def read_due(target: str) -> bool:
+        seen.append("read")
+        loop.call_soon(seen.append, "other task")
+        return True
+
+    def plan_due(target: str) -> Plan:
+        seen.append("plan")
+        return world.plan_for(target)
+
+    world.scheduler = RefreshScheduler(world.clock, world.plan_for, world.refresh, plan_due=plan_due, read_due=read_due)
+    world.due = {"a": NOON + 100}
+    world.scheduler.reschedule("a")
+
+    await world.pass_time(110)
+
+    assert seen == ["read", "other task", "plan"]
+    assert world.refreshed == ["a"]
+
+
 async def test_feed_refreshed_by_another_process_is_rescheduled(world: World) -> None:
     world.due = {"a": NOON + 100}
     world.scheduler.reschedule("a")
