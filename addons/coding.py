@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 
 TEXT = ("xml", "json", "text/", "javascript")
 WORTH_CODING = 512
-"""Size in bytes from which content is compressed. Smaller content fits into one packet without compression."""
+"""Content of at least this many bytes is compressed. Smaller content fits into one packet without compression."""
 
 
 class Coding(Addon):

@@ -10,7 +10,8 @@ from feedproxy.http import uri
 from feedproxy.server.addon import Addon
 
 CONTENT_MAX = 65_536
-"""Largest document in bytes that is parsed for an XML redirect. Redirect documents have a few hundred bytes."""
+"""A document of more than this many bytes is not parsed for an XML redirect. Redirect documents have a few hundred
+bytes."""
 
 
 class Moved(Addon):

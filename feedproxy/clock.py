@@ -18,7 +18,7 @@ type Seconds = float
 
 
 CLOCK_TOLERANCE: Seconds = 10
-"""Seconds by which a recorded instant may be in the future before the clock counts as set back."""
+"""The clock counts as set back if a recorded instant is more than this many seconds in the future."""
 
 
 def is_set_back(recorded: Instant, now: Instant) -> bool:
@@ -46,7 +46,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> Seconds:
-        """Return the seconds since a fixed moment. They do not change when the clock is set."""
+        """Return the seconds since a fixed moment. The result does not change when the clock is set."""
         ...
 
     async def sleep(self, seconds: Seconds) -> None:

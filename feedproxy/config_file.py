@@ -52,9 +52,9 @@ from feedproxy.settings import (
 logger = logging.getLogger(__name__)
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum size of the configuration file in bytes. A file of this size has a million rules."""
+"""A configuration file of more than this many bytes is refused. A file of this size has a million rules."""
 PIPE_TIMEOUT: Seconds = 10
-"""Seconds within which a pipe that is named as the configuration file must be written and closed."""
+"""If the configuration file is a pipe, its writer must write and close it within this many seconds."""
 PIPE_POLL_INTERVAL: Seconds = 0.01
 RULES_KEY = "feeds"
 MATCH_KEY = "match"

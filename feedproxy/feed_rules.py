@@ -19,7 +19,7 @@ from feedproxy.request.url_mapping import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
-"""Maximum number of targets with cached rules. Without the cache, each hit would compare every pattern."""
+"""The rules of at most this many targets are cached. Without the cache, each hit would compare every pattern."""
 
 
 @dataclass(frozen=True, slots=True)

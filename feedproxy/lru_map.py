@@ -4,7 +4,7 @@ import sys
 from collections import OrderedDict
 
 ENTRY_OVERHEAD = 512
-"""Bytes of an entry in addition to its value, for the key and the map. 460 bytes were measured."""
+"""Each entry counts this many bytes in addition to its value, for the key and the map. 460 bytes were measured."""
 
 
 class LRU[K, V]:

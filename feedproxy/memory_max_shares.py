@@ -21,19 +21,19 @@ DIVISORS = {
 """Divisors of `memory_max` that give the limit of each cache. The limits add up to at most `memory_max`."""
 
 READER_SIZE = 256
-"""Bytes of `memory_max` for each permitted entry in the subscriber counts (subscribers/subscriber_counts.py).
+"""The subscriber counts may have one entry for each of this many bytes of `memory_max`.
 
-An entry takes about 100 bytes, and the rhythm of a reader's polls 48.
+An entry takes about 100 bytes, and the rhythm of a reader's polls 48 (subscribers/subscriber_counts.py).
 """
 
 READERS_MIN = 1_000_000
-"""Minimum number of permitted entries in the subscriber counts, whatever `memory_max` is."""
+"""The subscriber counts may always have this many entries, however small `memory_max` is."""
 
 READERS_PER_FEED = 5
-"""Number of entries that take as much memory as a feed with one reader in the subscriber counts."""
+"""In the subscriber counts, a feed with one reader takes as much memory as this many entries."""
 
 MODELS_DIVISOR = 64
-"""Divisor of `memory_max` that gives the limit in bytes of a helper process's cache of parsed documents.
+"""Divisor of `memory_max`. The result limits the cache of parsed documents of each helper process, in bytes.
 
 A parsed feed takes five times the bytes of its document.
 """
@@ -60,7 +60,7 @@ class MemoryLimits:
     pages: int
     """Maximum size of all pages that were searched for feeds (autodiscovery), in bytes."""
     fetches: int
-    """Maximum size of the records of each feed's last fetches, in bytes (telemetry/recent_activity.py)."""
+    """Maximum total size of the records of the last fetches of all feeds, in bytes (telemetry/recent_activity.py)."""
     scores: int
     """Maximum size of the state of readers and their feeds for scores, in bytes."""
     models: int

@@ -80,16 +80,17 @@ HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
 
 OTHER_DESCRIPTORS = 1024
-"""Number of file descriptors in addition to those of clients: for store, exchanges, helper processes and body files."""
+"""The process needs this many file descriptors besides those of clients: for store, exchanges, helper processes and
+body files."""
 
 CONNECTION_WAIT: Seconds = 0.05
-"""Seconds between closing the listeners and refusing connections.
+"""The proxy waits this many seconds between closing the listeners and refusing connections.
 
-In this time, the proxy takes over connections that the system has already accepted.
+In this time, it takes over connections that the system has already accepted.
 """
 
 SWITCH_INTERVAL: Seconds = 0.0005
-"""Seconds after which a computing thread must release Python's interpreter lock.
+"""A computing thread must release Python's interpreter lock after this many seconds.
 
 With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
 """

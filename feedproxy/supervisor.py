@@ -42,21 +42,22 @@ from feedproxy.store import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
 
 START_TIMEOUT: Seconds = 60
-"""Seconds within which a worker must be ready. A store of 100,000 feeds takes a few seconds."""
+"""A worker must be ready within this many seconds. A store of 100,000 feeds takes a few seconds."""
 STABLE_AFTER: Seconds = 10
-"""Seconds of operation after which a worker that exits is restarted without a pause."""
+"""A worker that exits after at least this many seconds of operation is restarted without a pause."""
 BACK_OFF_FIRST: Seconds = 0.5
-"""Seconds before the restart after the second exit in a row. Each further exit doubles the pause."""
+"""The restart after the second exit in a row waits this many seconds. Each further exit doubles the pause."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
-"""Seconds from the end of `drain_timeout` until a worker is killed."""
+"""A worker is killed this many seconds after the end of `drain_timeout`."""
 
 HANG_TIMEOUT: Seconds = 3.5
-"""Seconds without a heartbeat after which a worker is killed. The longest iterations take some 50 ms."""
+"""A worker is killed after this many seconds without a heartbeat. The longest iterations take some 50 ms."""
 CHECK_INTERVAL: Seconds = 0.5
 """Seconds between two checks of the workers."""
 SUSPENDED_ABOVE: Seconds = 1
-"""Delay in seconds of the supervisor's own checks above which the machine counts as suspended or overloaded.
+"""If the supervisor's own checks are late by more than this many seconds, the machine counts as suspended or
+overloaded.
 
 Workers without a heartbeat are then not killed, because they may not hang.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from feedproxy.http.field_values import quote
 
 CREDENTIALS_MAX = 4_096
-"""Maximum length of a field that is parsed as credentials, in characters."""
+"""A field of more than this many characters is not parsed as credentials."""
 
 
 @dataclass(frozen=True, slots=True)

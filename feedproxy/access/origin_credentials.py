@@ -138,8 +138,9 @@ def request_with(request: Request, fields: Fields) -> Request:
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[CredentialEntry, ...]:
     """Return the entries of a wallet file.
 
-    `seed` is the secret of this installation. The names of credentials are hashes keyed with it, so that they do not
-    reveal passwords. Raises UsageError. Its message names the position and never contains a secret.
+    `seed` is the secret of this installation. The names of credentials are hashes keyed with `seed`, so that they do
+    not reveal passwords. Raises UsageError for an invalid file. The error's message names the position and never
+    contains a secret.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -28,19 +28,17 @@ from feedproxy.upstream.own_urls import is_own
 from feedproxy.web.templates import iso
 
 LISTED_MAX = 1000
-"""Maximum number of targets that a response names. The others are only counted."""
+"""A response names at most this many targets. Further targets are only counted."""
 
 SHOWN_IN_CONFIRMATION = 20
-"""Maximum number of feeds that the confirmation of a purge names. The others are only counted."""
+"""The confirmation of a purge names at most this many feeds. Further feeds are only counted."""
 
 MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes for a pattern."""
 
 SITE_SLOTS_MAX: Seconds = 60
-"""Seconds for which a refresh of many feeds waits for request slots that `site_interval` permits.
-
-Feeds with a later slot are reported as `later`.
-"""
+"""A refresh of many feeds waits at most this many seconds for the request slots of a site (`site_interval`). The
+response reports feeds with a later slot as `later`."""
 
 SENTENCES = {
     "updated": "The origin has sent a new version.",

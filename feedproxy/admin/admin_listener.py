@@ -17,10 +17,10 @@ from feedproxy.web import templates
 logger = logging.getLogger(__name__)
 
 BODY_MAX = 65_536
-"""Largest form in bytes. A form contains one or two URLs."""
+"""Forms of more than this many bytes are refused. A form contains one or two URLs."""
 
 STOP_TIMEOUT = 2.0
-"""Seconds that unfinished responses have to end when the listener is closed."""
+"""When the listener is closed, unfinished responses have this many seconds to end."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {

@@ -17,7 +17,7 @@ from feedproxy.request.url_mapping import to_upstream
 from feedproxy.upstream.own_urls import is_own
 
 CONTENT_MAX = 8_000_000
-"""Largest list in bytes: ten thousand feeds with all usual attributes."""
+"""Lists of more than this many bytes are refused: ten thousand feeds with all usual attributes."""
 
 NAME_LENGTH_MAX = 200
 """Maximum number of characters in a list's name."""

@@ -13,13 +13,14 @@ GROUP_LENGTH_MAX = 256
 
 
 def groups_of(response: Fields) -> frozenset[str]:
-    """Return the groups to which a response belongs (section 2)."""
+    """Return the groups to which a response belongs (RFC 9875, section 2)."""
     value = response.combined("cache-groups")
     return frozenset() if value is None else parse_groups(value)
 
 
 def groups_invalidated_by(request: Request, response: Response) -> frozenset[str]:
-    """Return the groups that a response invalidates, which belong to the origin of the request (section 3)."""
+    """Return the groups that a response invalidates (RFC 9875, section 3). The groups belong to the origin of the
+    request."""
     # "The Cache-Group-Invalidation header field MUST be ignored on responses to requests that have a safe method"
     if request.method in SAFE:
         return frozenset()

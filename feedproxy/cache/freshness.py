@@ -142,7 +142,7 @@ def _two(whole: int, size: int, unit: str, smaller: int, smaller_unit: str) -> s
 
 
 def initial_age(stored: StoredResponse) -> Seconds:
-    """Return the age of the response on receipt, in seconds (corrected_initial_age in section 4.2.3)."""
+    """Return the age of the response on receipt, in seconds (corrected_initial_age in RFC 9111, section 4.2.3)."""
     # Date has whole seconds. A response received within the same second has no apparent age.
     apparent_age = max(0.0, math.floor(stored.response_time) - _date(stored))
     response_delay = max(0.0, stored.response_time - stored.request_time)
@@ -152,7 +152,8 @@ def initial_age(stored: StoredResponse) -> Seconds:
 
 
 def current_age(stored: StoredResponse, now: Instant, initial: Seconds | None = None) -> Seconds:
-    """Return the seconds since the origin generated or validated the response (section 4.2.3), never negative.
+    """Return the seconds since the origin generated or validated the response (RFC 9111, section 4.2.3), never
+    negative.
 
     `initial` is the result of `initial_age`, if the caller has computed it.
     """
@@ -217,7 +218,8 @@ def _expires(values: list[str], stored: StoredResponse) -> Seconds:
 def heuristic_lifetime(
     stored: StoredResponse, *, learned: Seconds | None, default: Seconds, minimum: Seconds, maximum: Seconds
 ) -> tuple[Seconds, Source]:
-    """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (section 4.2.2).
+    """Return the lifetime of a response without an explicit lifetime, in seconds, and its source (RFC 9111, section
+    4.2.2).
 
     For a feed, the lifetime is the first known of these, and at least `minimum`: `learned` from the feed's history, a
     tenth of the time since Last-Modified, `default`. For other content, the lifetime is a tenth of the time since

@@ -17,10 +17,8 @@ from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request, Response
 
 PARTS_MAX = 2
-"""Maximum number of stored parts of one target.
-
-Media players and unpackers first request the beginning and the end of a file.
-"""
+"""At most this many parts of one target are stored. Media players and unpackers first request the beginning and the end
+of a file."""
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
 _OF_ONE_MESSAGE = ("content-length", "content-range", "content-digest", "content-md5")
@@ -107,7 +105,7 @@ def extent_of(fields: Fields, size: int) -> Extent | None:
 
 
 def may_store_part(request: Request, stored: StoredResponse, *, targeted: bool = False) -> Storing:
-    """Decide whether a 206 may be stored as a part, and return the decision (section 3.3).
+    """Decide whether a 206 may be stored as a part, and return the decision (RFC 9111, section 3.3).
 
     A part must have explicit freshness. A part with a media type of XML or JSON is not stored: it may be part of a
     feed, and feeds are always fetched whole.
@@ -153,7 +151,7 @@ def respond_with_part(part: StoredResponse, request: Fields) -> StoredResponse |
     """Return the response to these request fields that a part gives, or None if the part lacks a requested byte.
 
     "A cache MUST NOT use an incomplete response to answer requests unless the response has been made complete or the
-    request is partial and specifies a range wholly within the incomplete response." -- section 3.3
+    request is partial and specifies a range wholly within the incomplete response." -- RFC 9111, section 3.3
     """
     extent = _extent(part)
     requested = _requested_extent(part, extent, request)
@@ -220,7 +218,7 @@ def range_to_fetch(part: StoredResponse, request: Fields, *, fresh: bool, size_m
 
 
 def combine(part: StoredResponse, response: Response) -> Combined | NotCombinable:
-    """Return a stored part combined with the 206 that contains the missing bytes (section 3.4)."""
+    """Return a stored part combined with the 206 that contains the missing bytes (RFC 9111, section 3.4)."""
     stored_extent, new_extent = _extent(part), extent_of(response.fields, len(response.body))
     if new_extent is None or "content-encoding" in response.fields:
         return NotCombinable("the Content-Range of the new part is missing or invalid, or it has a content coding")

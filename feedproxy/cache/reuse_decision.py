@@ -86,7 +86,7 @@ def decide(
     stale_limit: Seconds = math.inf,
     stale_while_refreshing: Seconds = 0.0,
 ) -> Decision:
-    """Decide whether `stored` answers the request, and return the decision (section 4).
+    """Decide whether `stored` answers the request, and return the decision (RFC 9111, section 4).
 
     * `known_uri` is true if any response is stored for the target URI.
     * `stale_limit` is the upper limit of max-stale, in seconds.

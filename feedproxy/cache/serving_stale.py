@@ -32,8 +32,8 @@ def may_serve_stale(
 ) -> bool:
     """Return True if the response may be used at `now`, even if it is stale.
 
-    `limit` is the operator's limit of staleness in seconds (the "configuration" of section 4.2.4). If the origin states
-    stale-if-error or stale-while-revalidate as well, the longer time counts.
+    `limit` is the operator's limit of staleness in seconds (the "configuration" of RFC 9111, section 4.2.4). If the
+    origin states stale-if-error or stale-while-revalidate as well, the longer time counts.
     """
     if (
         stored.invalid

@@ -36,7 +36,7 @@ def with_cookies(
     """Return the stored response with the cookies of a message, if they may be sent to all clients.
 
     `received` contains the fields of the message that stored or updated the response. If it has no Set-Cookie, the
-    stored cookies remain (section 3.2).
+    stored cookies remain (RFC 9111, section 3.2).
     """
     values = received.get_all(_NAME)
     control = governing_directives(received, targeted=targeted).control

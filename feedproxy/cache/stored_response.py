@@ -9,7 +9,7 @@ from feedproxy.http.coding.deflate import zlib
 from feedproxy.http.message import Fields
 
 CODINGS_MAX = 256
-"""Maximum number of tuples of codings that all `Bodies` share. Most feeds have one of a few tuples."""
+"""Objects of `Bodies` share at most this many tuples of codings. Most feeds have one of a few tuples."""
 
 _CODINGS: dict[tuple[str, ...], tuple[str, ...]] = {}
 
@@ -149,7 +149,8 @@ class StoredResponse:
     authorized: bool = False
     """True if the request carried Authorization (RFC 9111, section 3.5)."""
     invalid: bool = False
-    """True if the response was invalidated (section 4.4). feedproxy must validate the response before its next use."""
+    """True if the response was invalidated (RFC 9111, section 4.4). feedproxy must validate the response before its
+    next use."""
     final_target: str | None = None
     """The target that sent the response after redirects, empty without redirects, and None if unknown."""
     key: Fields = field(default_factory=Fields)

@@ -124,7 +124,7 @@ def _permission(request: Request, response: Response, control: CacheControl, *, 
 
 
 def storable_fields(fields: Fields, *, targeted: bool = False) -> Fields:
-    """Return the fields that may be stored (section 3.1). Set-Cookie is left out."""
+    """Return the fields that may be stored (RFC 9111, section 3.1). Set-Cookie is left out."""
     # "The Connection header field and fields whose names are listed in it"; "Header fields that are specific
     # to the proxy that a cache uses when forwarding a request".
     return without_withheld_fields(fields.end_to_end().without("set-cookie"), targeted=targeted)

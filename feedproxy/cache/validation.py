@@ -58,11 +58,11 @@ def freshen(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by a 304 (sections 4.3.4 and 3.2).
+    """Return the stored response updated by a 304 (RFC 9111, sections 4.3.4 and 3.2).
 
     Return None if the 304 has other validators. `request` contains the fields of the request that received the 304.
-    Without `request`, the stored Vary remains. The caller must call `may_store` again, because the 304 may contain
-    no-store.
+    Without `request`, a Vary with other names in the 304 is ignored. The caller must call `may_store` again, because
+    the 304 may contain no-store.
     """
     if not _has_same_validators(stored, response.fields):
         return None
@@ -107,7 +107,7 @@ def apply_head(
     request: Fields | None = None,
     targeted: bool = False,
 ) -> StoredResponse | None:
-    """Return the stored response updated by the response to a HEAD (section 4.3.5).
+    """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
 
     Return None if the HEAD describes another representation. The caller must then invalidate the stored response. A
     status other than 200 changes nothing.
@@ -148,7 +148,7 @@ def _with_received_fields(
     request: Fields | None,
     targeted: bool,
 ) -> StoredResponse:
-    """Return the stored response updated with the fields of a new response (section 3.2)."""
+    """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2)."""
     provided = storable_fields(received_fields, targeted=targeted).without(*_OF_THE_CONTENT)
     if stored.content.feed:
         provided = provided.without(*_OF_A_FEED)

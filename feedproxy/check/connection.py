@@ -9,13 +9,14 @@ from feedproxy.notes import Category, Level, Note
 
 DAY = 86_400.0
 EXPIRY_WARNING = 14 * DAY
-"""Seconds before the expiry of a certificate from which a Note warns.
+"""A Note warns if a certificate expires within this many seconds.
 
 A certificate of 90 days is usually renewed 30 days before its expiry. With 14 days left, the renewal is probably
 failing.
 """
 SLOW_RESPONSE = 3.0
-"""Maximum seconds for a first response that is not slow. A user waits for the response when subscribing."""
+"""A Note warns if the first response takes more than this many seconds. A user waits for the response when
+subscribing."""
 
 _PERMANENT = (301, 308)
 _HEAD_FIELDS = ("content-type", "etag", "last-modified", "cache-control")

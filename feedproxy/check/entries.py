@@ -12,13 +12,13 @@ from feedproxy.http import uri
 from feedproxy.notes import Category, Level, Note
 
 LARGE_SIZE = 250_000
-"""Minimum size of a large feed after decoding, in bytes. Nine of ten known feeds are smaller."""
+"""A feed counts as large from this many bytes on, after decoding. Nine of ten known feeds are smaller."""
 MONTH = 30 * 86_400.0
-"""Maximum age of a new entry, in seconds."""
+"""An entry counts as new until this many seconds after its publication."""
 _CLOCK_TOLERANCE = 600.0
-"""Maximum seconds by which the date of an entry may be ahead of this machine's clock."""
+"""The date of an entry may be ahead of this machine's clock by at most this many seconds."""
 _EXAMPLE_LENGTH_MAX = 120
-"""Maximum length of a text that a Note quotes, in characters."""
+"""A Note quotes at most this many characters of a text."""
 
 _RFC_822 = re.compile(
     r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), )?\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:\d{4}|\d\d) "

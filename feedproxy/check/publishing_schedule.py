@@ -13,7 +13,7 @@ TTL_MIN = 5
 """Lowest useful ttl, in minutes: an estimate of the shortest interval at which feed readers poll."""
 DAY = 24 * 60
 HOURS_LEFT_MIN = 12
-"""Minimum number of hours in a week that skipHours and skipDays should leave for polling."""
+"""A Note warns if skipHours and skipDays leave fewer than this many hours of a week for polling."""
 
 _MINUTES = {
     Period.HOURLY: 60,

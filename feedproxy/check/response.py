@@ -14,7 +14,7 @@ from feedproxy.http.field_values import parse_parameters
 from feedproxy.notes import Category, Level, Note
 
 SMALL_SIZE = 1400
-"""Maximum size of content that fits into one packet, in bytes. Compression of such content has no benefit."""
+"""Content of at most this many bytes fits into one packet, so its compression has no benefit."""
 
 _MEDIA_TYPES = {
     Kind.RSS: ("application/rss+xml",),

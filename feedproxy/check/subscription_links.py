@@ -17,7 +17,7 @@ from feedproxy.http.link import parse_links
 from feedproxy.notes import Category, Level, Note
 
 PROTOCOLS = ("xml-rpc", "soap", "http-post")
-"""Values that RSS 2.0 allows for the attribute `protocol` of the element `cloud`. They are case-sensitive."""
+"""Values that RSS 2.0 allows for the attribute `protocol` of the element `cloud`. The values are case-sensitive."""
 
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
 """Link relations that a self link may have, for formats that do not allow all of SELF_RELATIONS.

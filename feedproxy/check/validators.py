@@ -11,7 +11,7 @@ from feedproxy.notes import Category, Level, Note
 
 _CODING_MARKS = ("-gzip", ";gzip", "--gzip", "-br", ";br", "-zstd", "-deflate", "-df", ".gzip", "+gzip", "-gz")
 _CLOCK_TOLERANCE = 300.0
-"""Maximum seconds by which Last-Modified may be later than the first response."""
+"""Last-Modified may be later than the first response by at most this many seconds."""
 
 
 def check(observations: FeedObservations, now: Instant) -> Iterator[Note]:

@@ -29,7 +29,7 @@ CONNECTIONS = 6
 """Number of connections that the readers share."""
 
 ITERATIONS = 8
-"""Number of iterations of the event loop after each change of the clock, in which tasks start that the clock has
+"""After each change of the clock, the event loop runs this many iterations, in which the tasks start that the clock has
 woken."""
 
 SETTLE_MAX: Seconds = 0.5

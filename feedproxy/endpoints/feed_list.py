@@ -39,16 +39,16 @@ from feedproxy.subscribers.pseudonyms import PERIOD
 logger = logging.getLogger(__name__)
 
 LISTED_FOR = PERIOD
-"""Seconds for which a feed stays in the list after the last request for it."""
+"""A feed stays in the list for this many seconds after the last request for it."""
 
 SMALL_LIST_MAX = 500
-"""Maximum number of feeds in a list that is rebuilt after each change, in some milliseconds."""
+"""A list of at most this many feeds is rebuilt after each change, in some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""Number by which the building time of a long list is multiplied to get the time for which the list is reused.
+"""A list of more than SMALL_LIST_MAX feeds is reused for this many times the seconds that building it took.
 
-Building lists therefore takes at most a tenth of a core. A list is long if it has more than SMALL_LIST_MAX feeds. It is
-reused for at most REUSE_MAX seconds, and never after a change of rules.
+Building lists therefore takes at most a tenth of a core. A list is reused for at most REUSE_MAX seconds, and never
+after a change of rules.
 """
 REUSE_MAX: Seconds = 60
 
@@ -56,7 +56,7 @@ STATE_CHECK_INTERVAL: Seconds = 1.0
 """Seconds between two reads of the stored imports, which another process may have changed."""
 
 CONCURRENT_SITES_MAX = 4
-"""Maximum number of sites from which imported feeds are fetched concurrently."""
+"""Imported feeds are fetched from at most this many sites concurrently."""
 
 IMPORTED, RECENTLY_REQUESTED = "office-list", "office-asked"
 """Names under which the store has the imports and the requested feeds."""

@@ -25,7 +25,7 @@ DEFAULT_TITLE = "Feeds read here"
 """Title of the list if no title was imported."""
 
 DOCUMENTS_MAX = 8
-"""Maximum number of cached documents, one for each form and each base URL that clients use."""
+"""At most this many documents are cached: one for each form of the list and each base URL that clients use."""
 
 
 @dataclass(frozen=True, slots=True)

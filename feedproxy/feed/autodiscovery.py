@@ -29,10 +29,11 @@ FEED_TYPES = (
 """Media types of feeds, in a page's links and in a client's Accept field."""
 
 GENERIC_TYPES = ("application/xml", "text/xml", "application/json")
-"""Media types that feeds share with other documents. They count only on a page without a link of FEED_TYPES."""
+"""Media types that feeds share with other documents. A link with such a type counts only on a page without a link of
+FEED_TYPES."""
 
 BYTES_MAX = 1024 * 1024
-"""Number of bytes of a page that are parsed. In known pages, the head ends within 200 KB."""
+"""Only this many bytes at the beginning of a page are parsed. In known pages, the head ends within 200 KB."""
 
 FEEDS_MAX = 32
 """Maximum number of feeds read from one page. Known pages name a dozen, one for each section."""

@@ -13,14 +13,14 @@ from feedproxy.clock import Instant, Seconds
 
 PRIOR_CHANGES = 0.25
 PRIOR_EXPOSURE: Seconds = 1.5 * 3600
-"""Seconds of observation in the prior, with a quarter of a change (PRIOR_CHANGES): one change in six hours.
+"""Before a feed is observed, it counts as observed for this many seconds, with a quarter of a change (PRIOR_CHANGES).
 
-One in five of the feeds surveyed in May 2026 changes more often. The time is short, so that a few observed changes
-outweigh the prior.
+This prior is one change in six hours. One in five of the feeds surveyed in May 2026 changes more often. The time is
+short, so that a few observed changes outweigh the prior.
 """
 
 MEMORY: Seconds = 30 * 86_400
-"""Seconds after which the weight of an observation is 1/e: a month, to average over weekdays and weekends."""
+"""The weight of an observation falls to 1/e in this many seconds: a month, to average over weekdays and weekends."""
 
 _FORM = struct.Struct("<ddd")
 

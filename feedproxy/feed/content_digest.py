@@ -31,11 +31,11 @@ _DIGEST_BYTES = 16
 own update."""
 
 _PATTERN_SEARCH_MAX = 2 * 1024 * 1024
-"""Maximum size of an ill-formed text that is searched by pattern, in bytes. The largest one in the corpus has 0.4
+"""An ill-formed text of more than this many bytes is not searched by pattern. The largest one in the corpus has 0.4
 MB."""
 
 _ENCODING_PIECE = 256 * 1024
-"""Number of characters encoded in one call, which limits the memory for a large text."""
+"""This many characters of a text are encoded in one call, which limits the memory for a large text."""
 
 # Characters that cannot occur in XML separate the parts of the digested text.
 START, ATTRIBUTE, VALUE, TEXT, END, REFERENCE = "\0\1", "\0\2", "\0\3", "\0\4", "\0\5", "\0\6"

@@ -46,7 +46,7 @@ _ISO_8859 = frozenset({"latin_1", "iso8859_9", "iso8859_11", "tis_620"})
 """Encodings that decode the bytes of _HIGH_CONTROLS to control characters."""
 
 _DECLARATION_SEARCH_MAX = 1024
-"""Number of bytes that are searched for a declaration, which warnings of PHP may precede."""
+"""The declaration is searched for in this many bytes at the beginning, because warnings of PHP may precede it."""
 
 
 @dataclass(frozen=True, slots=True)

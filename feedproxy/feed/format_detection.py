@@ -6,7 +6,8 @@ from enum import StrEnum
 from feedproxy.feed.encoding_detection import to_utf8
 
 SEARCH_MAX = 64 * 1024
-"""Number of bytes searched for the root element, which comments such as licences may precede."""
+"""The root element is searched for in this many bytes at the beginning, because comments such as licences may precede
+it."""
 
 _SPACE = re.compile(rb"\s*")
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)

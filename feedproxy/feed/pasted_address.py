@@ -11,7 +11,7 @@ from feedproxy.feed.autodiscovery import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3
-"""Maximum number of removed layers of percent-encoding, and of gateway prefixes."""
+"""At most this many layers of percent-encoding, and as many gateway prefixes, are removed from an address."""
 
 _LEADING = re.compile(r"(?:[\s<>\"']|%20|%3C|%22)*", re.IGNORECASE)
 _TRAILING = " \t\r\n\f<>\"'"

@@ -11,10 +11,11 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.feed_dates import parse
 
 ENTRIES_MAX = 64
-"""Maximum number of dates. The newest usually come first, and old dates say little about the current rate."""
+"""At most this many publication dates are read from one feed. A feed usually lists its newest items first, and old
+dates say little about the current rate."""
 
 SAME_PUBLICATION: Seconds = 120
-"""Seconds within which several entries count as one publication."""
+"""Entries within this many seconds count as one publication."""
 
 # All repetitions are bounded, so that no document makes the search slow.
 _FIRST = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>/]|\"items\"\s{0,8}:")

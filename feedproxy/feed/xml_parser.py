@@ -30,13 +30,13 @@ _CUSTOMARY_PREFIXES = {"atom": ATOM, "atom10": ATOM, "a10": ATOM, "rdf": RDF, "s
 """The namespaces that undeclared prefixes stand for."""
 
 _SMALL_DOCUMENT_MAX = 256 * 1024
-"""Maximum size in bytes of a document that is parsed into one tree. `parse_streaming` takes three times as long."""
+"""A document of at most this many bytes is parsed into one tree. `parse_streaming` takes three times as long."""
 
 _PIECE = 64 * 1024
 """Number of bytes passed to the parser in one call. Items are removed after each call."""
 
 _TAG_CHECK_LENGTH = 256 * 1024
-"""Number of bytes without a `>` after which the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX)."""
+"""After this many bytes without a `>`, the limits of a tag are checked (_TAG_MAX, _OPEN_TAGS_MAX)."""
 
 _TAG_MAX = 4 * 1024 * 1024
 """Maximum length of one tag, in bytes. Attributes may contain pictures, and take four times their size while parsed."""
@@ -48,7 +48,7 @@ _TREE_MAX = 100_000
 """Maximum number of nodes and attributes of a tree without items. The largest known channel has a few hundred."""
 
 _BYTES_PER_NODE = 8
-"""Number of bytes parsed for each node of the tree before the nodes are counted again."""
+"""After a count of n nodes in the tree, n times this many bytes are parsed before the nodes are counted again."""
 
 ATTRIBUTES_MAX = 256
 """Maximum number of attributes that are read from one element. Known feeds have a dozen.
@@ -102,7 +102,7 @@ The pattern also matches CDATA sections, comments and instructions, in which an 
 """
 
 _BARE_AMPERSANDS_MAX = 10_000
-"""Maximum number of bare ampersands in one document that are read as text."""
+"""At most this many bare ampersands in one document are read as text."""
 
 _ERROR_LEVEL = 2
 """Value of etree.ErrorLevels.ERROR: from this level on, a document is not (namespace-)well-formed."""

@@ -16,10 +16,11 @@ from feedproxy.fleet.redis_operations import FleetEvent, RedisOperations, parse_
 logger = logging.getLogger("feedproxy.fleet")
 
 RESUBSCRIBE_DELAY: Seconds = 0.2
-"""Seconds between the end of a subscription and the next attempt to subscribe."""
+"""After a subscription to the events has ended, the listener waits this many seconds before the next attempt to
+subscribe."""
 MESSAGE_TIMEOUT: Seconds = 1
 MISSED_MAX = 3
-"""Number of consecutive checks with missed events after which the connection is replaced."""
+"""If this many checks in a row find missed events, the connection is replaced."""
 
 
 class EventListener:

@@ -203,7 +203,7 @@ SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
 return {found[1], found[2]}
 """)
-"""Return the next cursor of a scan, and the keys of this step. ARGV: cursor, pattern."""
+"""Return the next cursor of a scan, and the keys that one step of the scan has found. ARGV: cursor, pattern."""
 
 RECORD_READER = Script("""
 local when, max_length, life, width = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])

@@ -15,7 +15,7 @@ from feedproxy.store.site_interval import SiteThrottle
 WAIT_TIMEOUT: Seconds = 0.25
 """Seconds between two requests for a lease that another machine holds, unless an event reports its end."""
 WAITING_MAX = 10_000
-"""Maximum number of targets remembered because another machine holds their lease."""
+"""At most this many targets are remembered while another machine holds their lease."""
 
 
 @dataclass(slots=True)

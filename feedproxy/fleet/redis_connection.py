@@ -25,7 +25,7 @@ logger = logging.getLogger("feedproxy.fleet")
 BACK_OFF_FIRST: Seconds = 0.5
 BACK_OFF_MAX: Seconds = 5
 STABLE_AFTER: Seconds = 10
-"""Seconds of availability after which the delay of probes returns to BACK_OFF_FIRST."""
+"""After Redis has been available for this many seconds, the delay of probes returns to BACK_OFF_FIRST."""
 LOG_INTERVAL: Seconds = 60
 """Seconds between two log lines about an unavailable Redis."""
 MAX_CONCURRENT = 32

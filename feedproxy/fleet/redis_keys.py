@@ -69,7 +69,8 @@ class RedisKeys:
         return f"{self._base}:told:{_digest(change)}"
 
     def readers(self, target: str, period: int) -> str:
-        """Return the key of a feed's readers, by their pseudonyms of this period."""
+        """Return the key of a feed's readers in one period. The readers are named by their pseudonyms of this
+        period."""
         return f"{self._base}:readers:{period}:{_digest(target)}"
 
     def claims(self, target: str) -> str:

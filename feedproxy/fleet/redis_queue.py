@@ -24,7 +24,7 @@ logger = logging.getLogger("feedproxy.fleet")
 WAITING_MAX = 100_000
 """Maximum number of targets in the queue. Above the limit, the oldest is dropped: a later comparison finds its copy."""
 EVENTS_MAX = 10_000
-"""Maximum number of events in the queue."""
+"""The queue holds at most this many events. Above the limit, the oldest is dropped."""
 
 type SendEvent = Callable[[], Awaitable[None]]
 
@@ -93,7 +93,7 @@ class RedisQueue:
         self.wake()
 
     def send_event(self, send: SendEvent) -> None:
-        """Enqueue an event. `send` is called after the events queued earlier."""
+        """Enqueue an event. `send` sends the event, after the events that were queued earlier have been sent."""
         self._events.append(send)
         self.wake()
 

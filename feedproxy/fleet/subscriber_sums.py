@@ -29,17 +29,17 @@ from feedproxy.subscribers.read_events import ReadRecord
 
 WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
-"""Maximum number of feeds with a remembered sum."""
+"""The sums of at most this many feeds are remembered."""
 WAITING_MAX = 50_000
 """Maximum number of reads that wait to be sent. At the limit, all of them are discarded.
 
 The feed readers poll again later, and are recorded then.
 """
 CLIENT_TIMEOUT_FACTOR = 1
-"""Factor of the Redis timeout for a request during which a client waits."""
+"""A request to Redis for which a client waits has this many times the Redis timeout."""
 
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""Factor of the Redis timeout for a request in the background."""
+"""A request to Redis in the background has this many times the Redis timeout."""
 BATCH_SIZE = 200
 
 
@@ -53,8 +53,8 @@ class _Sum:
 class SubscriberSums:
     """Exchange of reader counts with Redis: it sends this machine's readers, and receives the sums of all machines.
 
-    `confirmed_claim` returns the confirmed claim of one service. `exact_max` is the largest number of readers of a feed
-    that are counted exactly.
+    `confirmed_claim` returns the number of people that a feed service claims to fetch a feed for, as confirmed by this
+    machine. `exact_max` is the largest number of readers of a feed that are counted exactly.
     """
 
     def __init__(

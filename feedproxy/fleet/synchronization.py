@@ -33,7 +33,7 @@ logger = logging.getLogger("feedproxy.fleet")
 
 SYNC_INTERVAL: Seconds = 1.0
 CLAIM_LIFETIME: Seconds = 7 * 86_400
-"""Seconds for which Redis remembers the machine that claimed the deliveries of a change."""
+"""Redis remembers for this many seconds which machine delivers the notifications of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
 """Maximum number of seconds by which another machine's request slot may lie in the future.

@@ -82,7 +82,7 @@ class CacheControl:
     def from_request(cls, fields: Fields) -> "CacheControl":
         """Return the directives of a request.
 
-        If the request has no Cache-Control, `Pragma: no-cache` counts as no-cache (section 5.4).
+        If the request has no Cache-Control, `Pragma: no-cache` counts as no-cache (RFC 9111, section 5.4).
         """
         combined = fields.combined("cache-control")
         if combined is not None:
@@ -169,7 +169,7 @@ def _read(directives: Iterable[tuple[str, str | None]]) -> CacheControl:
 
 
 def _seconds(argument: str | None) -> Seconds:
-    """Return a number of seconds, quoted or not (section 5.2), or 0 if the number is invalid."""
+    """Return a number of seconds, quoted or not (RFC 9111, section 5.2), or 0 if the number is invalid."""
     digits = unquote(argument or "")
     if not _DIGITS.fullmatch(digits):
         return 0.0

@@ -16,14 +16,14 @@ from feedproxy.http.message import Fields
 from feedproxy.http.origin_validator_in_etag import content_base
 
 _UNCONDITIONAL = frozenset({"CONNECT", "OPTIONS", "TRACE"})
-"""Methods that do not select a representation. Their preconditions are ignored (section 13.2.1)."""
+"""Methods that do not select a representation. Their preconditions are ignored (RFC 9110, section 13.2.1)."""
 _NAMES = frozenset({"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"})
 
 SKEW: Seconds = 60
 """Maximum seconds by which a client's clock may be slow.
 
-Some clients send the time of their last request in If-Modified-Since. A slow clock makes that time too early. A client
-therefore counts as having a version that was stored less than SKEW seconds after that time.
+Some clients send the time of their last request in If-Modified-Since, and a slow clock makes that time too early. A
+version that was stored less than this many seconds after the time therefore counts as the client's version.
 """
 
 
@@ -105,7 +105,7 @@ def evaluate(
 def range_applies(
     fields: Fields, tag: EntityTag | None, last_modified: Instant | None, date: Instant | None = None
 ) -> bool:
-    """Return True if the request has no If-Range, or if If-Range permits the Range (section 13.1.5).
+    """Return True if the request has no If-Range, or if If-Range permits the Range (RFC 9110, section 13.1.5).
 
     `tag` is the tag of the bytes that would be sent. A date in If-Range must equal Last-Modified. Last-Modified must
     then be at least one second before the response's `date` (section 8.8.2.2).
@@ -131,7 +131,7 @@ def _conditions(fields: Fields) -> dict[str, str]:
 
 
 def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
-    """Return True if the condition If-Match holds, by strong comparison (section 13.1.1)."""
+    """Return True if the condition If-Match holds, by strong comparison (RFC 9110, section 13.1.1)."""
     condition_tags = parse_tags(value)
     if condition_tags == "*":
         return exists
@@ -139,7 +139,7 @@ def _if_match(value: str, tags: Collection[EntityTag], exists: bool) -> bool:
 
 
 def _if_none_match(value: str, tags: Collection[EntityTag], own_base: str | None, exists: bool) -> bool:
-    """Return True if the condition If-None-Match holds, by weak comparison (section 13.1.2)."""
+    """Return True if the condition If-None-Match holds, by weak comparison (RFC 9110, section 13.1.2)."""
     condition_tags = parse_tags(value)
     if condition_tags == "*" or not exists:
         return not exists
@@ -162,7 +162,7 @@ def _was_modified_since(
     now: Instant | None,
     earlier_versions: tuple[Instant, Instant] | None,
 ) -> bool:
-    """Return True if the representation was modified after `since`, or has no date (section 13.1.3)."""
+    """Return True if the representation was modified after `since`, or has no date (RFC 9110, section 13.1.3)."""
     modified = date if last_modified is None else last_modified
     if modified is None:
         return True

@@ -30,7 +30,7 @@ _FORMS = tuple(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ERA = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Time by which the century of a two-digit year is chosen if the caller gives no time, in Unix seconds."""
+"""Instant, in Unix seconds, near which the century of a two-digit year is chosen if the caller gives no time."""
 
 
 def parse_http_date(value: str, now: Instant | None = None) -> Instant | None:

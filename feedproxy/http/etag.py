@@ -68,17 +68,17 @@ def parse_tags(value: str) -> tuple[EntityTag, ...] | Literal["*"]:
 
 
 def strong_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return True if two tags are strong and equal (strong comparison, section 8.8.3.2)."""
+    """Return True if two tags are strong and equal (strong comparison, RFC 9110, section 8.8.3.2)."""
     return not one.weak and not other.weak and one.opaque == other.opaque
 
 
 def weak_match(one: EntityTag, other: EntityTag) -> bool:
-    """Return True if the texts of two tags are equal, weak or not (weak comparison, section 8.8.3.2)."""
+    """Return True if the texts of two tags are equal, weak or not (weak comparison, RFC 9110, section 8.8.3.2)."""
     return one.opaque == other.opaque
 
 
 def own_tag(base: str, coding: str, coded: bytes = b"") -> EntityTag:
-    """Return this proxy's tag for a content coding. Each coding needs its own strong tag (section 8.8.3.3).
+    """Return this proxy's tag for a content coding. Each coding needs its own strong tag (RFC 9110, section 8.8.3.3).
 
     `coded` contains the coded bytes, which are needed if different encoders or levels may code the same content.
     """

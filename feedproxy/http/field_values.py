@@ -19,7 +19,7 @@ def is_token(value: str) -> bool:
 
 
 def split_list(value: str) -> list[str]:
-    """Return the members of a list without empty members and surrounding white space (section 5.6.1).
+    """Return the members of a list without empty members and surrounding white space (RFC 9110, section 5.6.1).
 
     A comma in a quoted string does not separate members. A quotation mark that is never closed is an ordinary
     character.
@@ -49,7 +49,7 @@ def _outside_quotes(value: str, separator: str, pattern: re.Pattern[str]) -> lis
 
 
 def unquote(value: str) -> str:
-    """Return the text of a quoted string (section 5.6.4), and any other value unchanged."""
+    """Return the text of a quoted string (RFC 9110, section 5.6.4), and any other value unchanged."""
     if len(value) < 2 or value[0] != '"' or value[-1] != '"':
         return value
     text = value[1:-1]
@@ -57,14 +57,14 @@ def unquote(value: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return the text as a quoted string (section 5.6.4). Raises ValueError for NUL, CR and LF."""
+    """Return the text as a quoted string (RFC 9110, section 5.6.4). Raises ValueError for NUL, CR and LF."""
     if any(character in text for character in "\0\r\n"):
         raise ValueError(f"invalid field value {text!r}: expected no NUL, CR or LF")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def parse_parameters(value: str) -> tuple[str, dict[str, str]]:
-    """Return a value in lower case and its parameters, as in `text/html; charset="x"` (section 5.6.6).
+    """Return a value in lower case and its parameters, as in `text/html; charset="x"` (RFC 9110, section 5.6.6).
 
     Names are in lower case, and values are unquoted. If a name is repeated, the first value counts. A parameter without
     `=` has the value "".

@@ -7,7 +7,7 @@ from feedproxy.http.field_values import parse_parameters, split_list
 from feedproxy.http.message import Fields
 
 LINKS_MAX = 100
-"""Maximum number of links that are parsed in one response. Feeds use two or three."""
+"""At most this many links in one response are parsed. Feeds use two or three."""
 
 _REFERENCE = re.compile(r"<([^<>]*)>[ \t]*(.*)", re.DOTALL)
 _COMMA_IN_REFERENCE = re.compile(r"<[^<>,]*,[^<>]*>")

@@ -9,9 +9,9 @@ from typing import Self
 from feedproxy.http.hop_by_hop import HOP_BY_HOP, hop_by_hop_names
 
 NAMES_MAX = 2048
-"""Maximum number of field names with a cached lower-case form."""
+"""The lower-case forms of at most this many field names are cached."""
 NAME_LONGEST = 64
-"""Maximum length of a field name with a cached lower-case form, in characters."""
+"""The lower-case form of a field name is not cached if the name has more than this many characters."""
 
 LINE_SIZE = 78
 """Average memory of one field line, in bytes, measured by benchmarks/store.py.
@@ -19,11 +19,13 @@ LINE_SIZE = 78
 Three of five lines share their objects with other responses.
 """
 SHARED_LENGTH_MAX = 128
-"""Maximum length, in bytes, of a field value for which responses with an equal value share one object."""
+"""A field value of more than this many bytes is not shared among responses: each response has its own copy."""
 USUAL_LINES_MAX = 32
-"""Number of lines of a message that count as LINE_SIZE bytes each. The size of each further line is computed."""
+"""`Fields.size` counts this many lines of a message as LINE_SIZE bytes each. It computes the size of each further
+line."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory of a field line without shared objects, in bytes. The bytes of its name and value are counted in addition."""
+"""Memory of a field line that shares no objects with other responses, in bytes, without the characters of its name and
+value."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 

@@ -20,7 +20,8 @@ _UNLISTED = 0.0001
 
 
 def choose_coding(accept_encoding: str | None, available: Sequence[str]) -> str | None:
-    """Return the available coding with the greatest weight, or None if no coding is acceptable (section 12.5.3).
+    """Return the available coding with the greatest weight, or None if no coding is acceptable (RFC 9110, section
+    12.5.3).
 
     If several codings have the same weight, the first in `available` is chosen. Without Accept-Encoding, only
     `identity` is acceptable, because most clients that do not send the field cannot decode.
@@ -48,7 +49,7 @@ def _choose_coding(accept_encoding: str, available: tuple[str, ...]) -> str | No
 
 
 def weights_in(value: str) -> dict[str, float]:
-    """Return the weight of each coding, or other token, in a list (section 12.4.2)."""
+    """Return the weight of each coding, or other token, in a list (RFC 9110, section 12.4.2)."""
     weights: dict[str, float] = {}
     for member in split_list(value):
         name, parameters = parse_parameters(member)
@@ -63,8 +64,8 @@ def weights_in(value: str) -> dict[str, float]:
 def choose_media_type(accept: str | None, offers: Sequence[str]) -> str | None:
     """Return the offered media type with the greatest weight in Accept, or None if no type is acceptable.
 
-    The most specific range for an offer determines its weight (section 12.5.1). If several offers have the same weight,
-    or without Accept, the first offer is chosen.
+    The most specific range for an offer determines its weight (RFC 9110, section 12.5.1). If several offers have the
+    same weight, or without Accept, the first offer is chosen.
     """
     ranges = _ranges(accept) if accept is not None else ()
     if not ranges:
@@ -115,7 +116,8 @@ def _ranges(accept: str) -> tuple[_Range, ...]:
 
 
 def _weight(parameters: dict[str, str]) -> float | None:
-    """Return the weight in the parameters, by default 1, or None if the weight is invalid (section 12.4.2)."""
+    """Return the weight in the parameters, by default 1, or None if the weight is invalid (RFC 9110, section
+    12.4.2)."""
     text = parameters.get("q")
     if text is None:
         return 1.0
@@ -123,7 +125,7 @@ def _weight(parameters: dict[str, str]) -> float | None:
 
 
 def vary_names(fields: Fields) -> tuple[str, ...]:
-    """Return the names in Vary, in lower case and without repetition (section 12.5.5).
+    """Return the names in Vary, in lower case and without repetition (RFC 9110, section 12.5.5).
 
     If one of the names is `*`, the result is `("*",)`.
     """
@@ -138,7 +140,7 @@ def _vary_members(value: str) -> tuple[str, ...]:
 
 
 def vary_on(fields: Fields, *names: str) -> Fields:
-    """Return the fields with these names added to Vary (section 12.5.5)."""
+    """Return the fields with these names added to Vary (RFC 9110, section 12.5.5)."""
     present = split_list(fields.combined("vary") or "")
     lowered = {name.lower() for name in present}
     if "*" in lowered:

@@ -15,10 +15,10 @@ from feedproxy.http.message import Fields
 from feedproxy.http.negotiation import vary_names
 
 TAG_MAX = 96
-"""Maximum length of an origin's tag that a client's tag can carry, in characters."""
+"""An origin's tag of more than this many characters is not carried inside a client's tag."""
 
 TAGS_MAX = 8
-"""Maximum number of a client's tags that are parsed."""
+"""At most this many of a client's tags are parsed."""
 
 _FIXED_FIELDS = frozenset({"accept", "accept-encoding", "user-agent"})
 """Names of fields that feedproxy itself writes into requests for feeds, in lower case.

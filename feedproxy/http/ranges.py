@@ -56,7 +56,7 @@ def select(value: str | None, length: int) -> tuple[int, int] | Whole | Unsatisf
 
 
 def content_range(first: int, last: int, length: int) -> str:
-    """Return the value of Content-Range for a 206 (section 14.4)."""
+    """Return the value of Content-Range for a 206 (RFC 9110, section 14.4)."""
     return f"bytes {first}-{last}/{length}"
 
 

@@ -36,7 +36,7 @@ _SPACES = re.compile(r"\ *")
 
 
 def parse_dictionary(value: str) -> dict[str, Value] | None:
-    """Return a dictionary without parameters, or None if the text is invalid (section 4.2.2).
+    """Return a dictionary without parameters, or None if the text is invalid (RFC 9651, section 4.2.2).
 
     If a key is repeated, the last value counts.
     """
@@ -48,7 +48,7 @@ def parse_dictionary(value: str) -> dict[str, Value] | None:
 
 
 def parse_list(value: str) -> tuple[Value, ...] | None:
-    """Return the members of a list without parameters, or None if the list is invalid (section 4.2.1)."""
+    """Return the members of a list without parameters, or None if the list is invalid (RFC 9651, section 4.2.1)."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.list_members()
@@ -57,7 +57,7 @@ def parse_list(value: str) -> tuple[Value, ...] | None:
 
 
 def parse_item(value: str) -> Bare | None:
-    """Return an item without parameters, or None if the item is invalid (section 4.2.3)."""
+    """Return an item without parameters, or None if the item is invalid (RFC 9651, section 4.2.3)."""
     parser = _Parser(value.strip(" "))
     try:
         return parser.item()
@@ -66,7 +66,7 @@ def parse_item(value: str) -> Bare | None:
 
 
 def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
-    """Return the parameters of each item in a list, or None if the list is invalid (section 4.2.1)."""
+    """Return the parameters of each item in a list, or None if the list is invalid (RFC 9651, section 4.2.1)."""
     parser = _Parser(value.strip(" "))
     parameters_by_item: list[dict[str, Bare]] = []
     try:
@@ -83,7 +83,7 @@ def parse_parameterised(value: str) -> list[dict[str, Bare]] | None:
 def decode_bytes(encoded: bytes) -> bytes | None:
     """Return the bytes that base64 encodes, or None if the base64 is invalid.
 
-    Missing padding and pad bits other than zero are accepted (section 4.2.7).
+    Missing padding and pad bits other than zero are accepted (RFC 9651, section 4.2.7).
     """
     try:
         return base64.b64decode(encoded.rstrip(b"=") + b"=" * (-len(encoded.rstrip(b"=")) % 4), validate=True)
@@ -92,7 +92,8 @@ def decode_bytes(encoded: bytes) -> bytes | None:
 
 
 def string_text(value: str) -> str:
-    """Return a string in the form of a structured field (section 4.1.6). Raises ValueError for non-ASCII characters."""
+    """Return a string in the form of a structured field (RFC 9651, section 4.1.6). Raises ValueError for non-ASCII
+    characters."""
     if not (value.isascii() and value.isprintable()):
         raise ValueError(f"not printable ASCII: {value!r}")
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -22,7 +22,7 @@ _REG_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*")
 """Pattern of host names that resolvers accept, including names with an underscore."""
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _HOST_MAX = 253
-"""Maximum length of a host name, in characters: 255 octets on the wire.  RFC 1035, section 2.3.4"""
+"""A host name of more than this many characters is invalid: 255 octets on the wire (RFC 1035, section 2.3.4)."""
 
 _NORMAL = re.compile(
     r"https?://[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63}){0,3}(?::(?!80/|443/)[1-9][0-9]{1,3})?"
@@ -105,7 +105,7 @@ def origin_of(uri: str) -> str:
 
 
 def split_host_port(uri: str) -> tuple[str, int]:
-    """Return host and port of a normalised target. An IPv6 address has no brackets."""
+    """Return host and port of a normalised target. An IPv6 host is returned without brackets."""
     return _host_port_in(_before_path(uri))
 
 
@@ -258,7 +258,7 @@ def _a_labels(name: str) -> str:
 
 
 def _normalise_text(text: str) -> str:
-    """Return a path or query with unreserved characters decoded (sections 6.2.2.1 and 6.2.2.2).
+    """Return a path or query with unreserved characters decoded (RFC 3986, sections 6.2.2.1 and 6.2.2.2).
 
     All other percent-encodings remain, in upper case.
     """

@@ -14,10 +14,10 @@ from functools import lru_cache
 from urllib.parse import quote
 
 LENGTH_MAX = 512
-"""Maximum length of a User-Agent that is parsed, in characters. Real values have less than 400."""
+"""Only this many characters at the beginning of a User-Agent are parsed. Real values have less than 400."""
 
 COUNT_MAX = 10**12
-"""Maximum number in a claim. A greater number is reduced to the maximum."""
+"""A claim of more than this many subscribers counts as this number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class Plan:
     """Names of findings that no reader's score may contain."""
 
     def start(self, world: ReplayWorld) -> Instant:
-        """Return the virtual time at which the run begins. Raises UsageError if `at` is invalid."""
+        """Return the virtual time at which the run begins. Raises UsageError if the plan states an invalid time."""
         return parse_instant(self.at, world.first) if self.at else world.first
 
 

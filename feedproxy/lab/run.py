@@ -28,7 +28,7 @@ from feedproxy.lab.replay.replay_source import ReplayOptions, feed_table, make_r
 from feedproxy.lab.replay.timeline import ReplayWorld, Timeline
 
 SHUTDOWN_GRACE: Seconds = 5
-"""Seconds from SIGTERM to SIGKILL, in which the command can exit."""
+"""The command has this many seconds to exit after SIGTERM. It then gets SIGKILL."""
 
 GROUP_CHECK_INTERVAL: Seconds = 0.02
 """Seconds between two checks whether the command's processes have ended."""

@@ -39,7 +39,7 @@ LANES = (
 """Outcomes of polls with their labels, in the order of the rows."""
 
 REQUESTS_SHOWN = 12
-"""Maximum number of requests listed for a finding."""
+"""The page lists at most this many requests for each finding."""
 
 
 @dataclass(frozen=True, slots=True)

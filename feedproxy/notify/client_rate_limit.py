@@ -5,7 +5,7 @@ from feedproxy.clock import Instant
 from feedproxy.lru_map import LRU
 
 CLIENTS_MAX = 10_000
-"""Maximum number of clients that a RateLimiter counts. The client with the oldest last request is removed first."""
+"""Each RateLimiter counts at most this many clients. The client with the oldest last request is removed first."""
 
 
 class RateLimiter:

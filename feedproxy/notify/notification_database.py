@@ -25,7 +25,7 @@ from feedproxy.store.tiered import store_folder
 logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT: Seconds = 10
-"""Seconds for which a transaction waits for another process before the transaction fails."""
+"""A transaction fails after it has waited this many seconds for another process."""
 
 SCHEMA_VERSION = 2
 

@@ -37,35 +37,38 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL: Seconds = 5
-"""Longest time in seconds between two iterations of the loop.
+"""The loop waits at most this many seconds between two iterations.
 
-Between iterations, another process may have queued work, or the clock may have been corrected.
+Meanwhile, another process may have queued work, or the clock may have been corrected.
 """
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
 RENEWAL_RETRY_DELAY: Seconds = 900
-"""Seconds until the next attempt to renew a subscription, unless its protocol has set another instant."""
+"""A failed renewal of a subscription is repeated after this many seconds, unless its protocol has set another
+instant."""
 PENDING_MAX = 10_000
-"""Maximum number of changes, and of deferred actions, that wait while the database fails.
+"""While the database fails, at most this many changes wait, and as many deferred actions.
 
 Changes above the limit are recorded at the next start (`_reconcile`).
 """
 BATCH_SIZE = 100
-"""Maximum number of changes recorded in one transaction."""
+"""One transaction records at most this many changes."""
 LOOP_INTERVAL: Seconds = 0.05
-"""Shortest time in seconds between two iterations of the loop. Changes within this time are recorded together."""
+"""The loop waits at least this many seconds between two iterations, and then records all changes of this time
+together."""
 
 STORE_WRITE_TIMEOUT: Seconds = 5
-"""Longest time in seconds for which a notification waits until the store has written the changed feed."""
+"""A notification waits at most this many seconds until the store has written the changed feed."""
 
 NEW_FEED_DELAY: Seconds = 0.5
-"""Seconds for which new feeds are collected, to be recorded in one transaction."""
+"""New feeds are collected for this many seconds, and then recorded in one transaction."""
 
 
 RECONCILIATION_IDLE_FACTOR = 15
-"""Ratio of pauses to work in the search for unrecorded changes after the start (cooperative_iteration.py).
+"""The search for unrecorded changes after the start pauses for this many times the time of its work.
 
-The search takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for a million.
+The search (cooperative_iteration.py) takes a sixteenth of a CPU: two seconds for a thousand feeds, and half an hour for
+a million.
 """
 
 

@@ -27,7 +27,7 @@ PAGE_SIZE = 500
 """Number of subscriptions that one query reads."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
-"""Seconds for which a subscription request may wait for the server's answer."""
+"""A subscription request waits at most this many seconds for the server's answer."""
 
 
 @dataclass(frozen=True, slots=True)

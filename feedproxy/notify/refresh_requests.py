@@ -27,15 +27,15 @@ UNKNOWN_SITES_MAX = 1_000
 ALL_CLIENTS = ""
 """Key of UNKNOWN_FETCHES_PER_MINUTE in the rate limiter."""
 UNKNOWN_FETCHES_PER_MINUTE = 30
-"""Maximum number of fetches of unknown URLs per minute, for all clients together."""
+"""Unknown URLs that clients name are fetched at most this many times per minute, for all clients together."""
 MAX_CONCURRENT = 8
 """Maximum number of concurrent refreshes of this queue."""
 TRIES_MAX = 5
-"""Number of attempts at a refresh before the request is dropped, while the origin fails."""
+"""While the origin fails, a request for a refresh is dropped after this many attempts."""
 
 
 POSTPONE_MAX: Seconds = 3600
-"""Longest time in seconds until a deferred refresh is considered again.
+"""A deferred refresh is considered again after at most this many seconds.
 
 The reason for the deferral, such as a pause by the operator, may have ended.
 """

@@ -9,13 +9,14 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""Shortest gap in seconds that counts as an outage. Shorter gaps are usual on a busy machine.
+"""A gap of at least this many seconds counts as an outage. Shorter gaps are usual on a busy machine.
 
 Some rssCloud servers drop a subscriber after three failed notifications in a row, perhaps within minutes.
 """
 
 CLOCK_STEP_MIN: Seconds = 60
-"""Seconds by which the clock may be set back without a correction of deadlines. A time service makes such steps."""
+"""Deadlines are corrected if the clock was set back by more than this many seconds. A time service makes smaller
+steps."""
 
 _NO_ANSWER = frozenset({Detail.UNREACHABLE, Detail.TIMEOUT})
 

@@ -76,7 +76,8 @@ class Subscriptions:
         """Insert a subscription, or replace the one with the same role, protocol, topic and callback. Return the new
         one.
 
-        A replaced subscription keeps its id, the record of its deliveries, and a pause. Raises SubscriptionsFull.
+        The new subscription takes over the id, the record of deliveries and any pause of the one that it replaces.
+        Raises SubscriptionsFull if the table has no room for a further subscription.
         """
         return (await self.put_all([new]))[0]
 

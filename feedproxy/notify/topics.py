@@ -18,10 +18,10 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 SITE_FEEDS_MAX = 10
-"""Maximum number of feeds that one subscription to a site covers."""
+"""A subscription to a site covers at most this many of its feeds."""
 
 REDIRECTS_MAX = 5
-"""Maximum number of successive permanent redirects from a feed's address to its current target."""
+"""At most this many permanent redirects in a row are followed from a feed's address to its current target."""
 
 
 class UnknownTopic(FeedproxyError):

@@ -37,7 +37,7 @@ from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 INVALIDATION_BATCH = 64
-"""Number of purged targets that are announced to downstream caches at a time, before other tasks run."""
+"""This many purged targets are announced to downstream caches before other tasks run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts
 
 UNSTORED_TARGETS_MAX = 4096
-"""Maximum number of targets for which the Vary of a response that is not stored is remembered.
+"""The Vary of a response that is not stored is remembered for at most this many targets.
 
 If the Vary of a target is forgotten, its next request is sent twice.
 """

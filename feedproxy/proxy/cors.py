@@ -13,7 +13,7 @@ _METHODS = ("GET", "HEAD")
 """The methods that a script of another web origin may use."""
 
 _MAX_AGE = 86400
-"""Seconds for which a browser may store the response to a preflight. Chromium limits them to two hours."""
+"""A browser may store the response to a preflight for this many seconds. Chromium stores it for at most two hours."""
 
 
 def with_cors(response: ProxyResponse, client: ClientContext, settings: Settings) -> ProxyResponse:

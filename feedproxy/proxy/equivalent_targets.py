@@ -25,10 +25,10 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PATHS_MAX = 4096
-"""Maximum number of paths with recorded targets."""
+"""Targets are recorded for at most this many paths."""
 
 TARGETS_MAX = 8
-"""Maximum number of recorded targets per path. The oldest is removed first."""
+"""At most this many targets are recorded for one path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
 """Request fields that Vary may list although every client gets the same feed.

@@ -18,7 +18,7 @@ from feedproxy.settings import Settings
 type ExtraFields = tuple[tuple[str, str], ...]
 
 OVERLOAD_RETRY_AFTER = 10
-"""Seconds in Retry-After if no connection or file descriptor is free for a request."""
+"""Value of Retry-After, in seconds, in the response to a request for which no connection or file descriptor is free."""
 
 NOT_FORWARDED = CacheStatus()
 

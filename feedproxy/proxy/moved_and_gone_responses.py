@@ -16,7 +16,7 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 
 DEAD_TARGETS_MAX = 1024
-"""Maximum number of remembered targets at which no feed was found. The oldest is removed first."""
+"""At most this many targets are remembered at which no feed was found. The oldest is removed first."""
 
 
 class RelocationResponses:

@@ -50,7 +50,7 @@ class ReusableHit:
 
     @property
     def conditions(self) -> "HitConditions":
-        """Return the values that many hits share: all except the stored response and its resource."""
+        """Return the values of this hit that many hits share: all its values except `resource` and `stored`."""
         return self.settings, self.directives, self.detail, self.vary_names, self.counted, self.states_freshness
 
 

@@ -21,7 +21,7 @@ DIGESTS = ("content-digest", "repr-digest", "digest", "want-content-digest", "co
 """Fields with digests of the origin's bytes, removed from changed content (RFC 9530, section 3)."""
 
 SYNC_DECODE_MAX = 4 * 1024 * 1024
-"""Maximum size of content that the event loop decodes, in bytes. Larger content is sent in its stored coding."""
+"""The event loop decodes content of at most this many bytes. Larger content is sent in its stored coding."""
 
 FIELDS_IN_304 = frozenset(
     # RFC 9110, section 15.4.5, and the fields that describe how the response was obtained.

@@ -31,10 +31,10 @@ from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 
 PAUSED_RETRY: Seconds = 86_400
-"""Seconds in Retry-After for a paused feed without a usable copy."""
+"""Value of Retry-After, in seconds, in the response for a paused feed without a usable copy."""
 
 OVERSIZED_RECHECK_INTERVAL: Seconds = 86_400
-"""Seconds until the size of content above `buffer_max` is checked again."""
+"""The size of content above `buffer_max` is checked again after this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)

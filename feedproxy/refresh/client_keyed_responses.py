@@ -19,7 +19,7 @@ from feedproxy.request.upstream_request import is_credential, shared_names
 from feedproxy.store.resource import Resource
 
 KEYED_MAX = 8
-"""Maximum number of keyed responses of one target. The oldest is removed first."""
+"""At most this many keyed responses of one target are stored. The oldest is removed first."""
 
 _ORDINARY_AGENT = re.compile(r"[\w ()+,./:;@~!*'=-]{0,256}", re.ASCII)
 """Pattern of a User-Agent without markup. A feed that was fetched with such a User-Agent may answer all clients."""

@@ -35,10 +35,10 @@ _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "diges
 """Fields that describe coded content, removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""Maximum size of content that is named as a dictionary, in bytes of all its codings together."""
+"""Content is offered to the origin as a dictionary only if all its codings together have at most this many bytes."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
-"""Maximum size of content that the event loop hashes itself, in bytes. A thread hashes larger content."""
+"""The event loop itself hashes content of at most this many bytes. A thread hashes larger content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ PEER_POLL_MIN: Seconds = 0.002
 """First pause between two attempts to acquire a lease, in seconds. The pause doubles after each attempt."""
 
 PEER_POLL_MAX: Seconds = 0.02
-"""Longest pause between two attempts to acquire a lease, in seconds."""
+"""Two attempts to acquire a lease are at most this many seconds apart."""
 
 
 class FetchLease:

@@ -18,10 +18,10 @@ from feedproxy.store.site_interval import SiteThrottle
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 SITES_MAX = 4096
-"""Maximum number of sites with a remembered limit. The least recently fetched site is removed first."""
+"""The limits of at most this many sites are remembered. The least recently fetched site is removed first."""
 
 PAUSE_MAX: Seconds = 3600
-"""Longest pause of requests to a whole site, in seconds."""
+"""Requests to a whole site pause for at most this many seconds."""
 
 RAISE = 2.0
 """Factor by which a reached limit multiplies the price of a refresh at a site.
@@ -33,7 +33,7 @@ FACTOR_MAX = 64.0
 """Maximum factor by which reached limits together multiply the price of a refresh at a site."""
 
 HALF_LIFE: Seconds = 86_400
-"""Seconds after which the factor on the price of a refresh at a site has fallen to its square root."""
+"""The factor on the price of a refresh at a site falls to its square root in this many seconds."""
 
 
 class SiteLimits:

@@ -22,7 +22,7 @@ STATE_NAME = "operator-decisions"
 """Name under which the decisions are stored."""
 
 DECISIONS_MAX = 1000
-"""Maximum number of paused and blocked feeds, because every target is compared with all rules."""
+"""At most this many feeds may be paused or blocked, because every target is compared with all rules."""
 
 
 class FeedDecision(StrEnum):

@@ -1,4 +1,4 @@
-"""Following of redirects (RFC 9110, section 15.4), with the checks of a client's target for each new target."""
+"""Following of redirects (RFC 9110, section 15.4). Each new target is checked like a target that a client requests."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -50,7 +50,7 @@ from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
 
 NON_FEED_REDIRECTS_MAX = 10_000
-"""Maximum number of remembered targets with a redirect that leads to no feed. The oldest is removed first.
+"""At most this many targets are remembered with a redirect that leads to no feed. The oldest is removed first.
 
 Clients get such a redirect as the response.
 """

@@ -22,7 +22,7 @@ from feedproxy.refresh.policy.refresh_ahead import Later, Plan, Refresh, Rest
 logger = logging.getLogger(__name__)
 
 CONCURRENT_MIN = 8
-"""Number of concurrent scheduled refreshes that is always permitted."""
+"""The scheduler may always run this many refreshes concurrently."""
 
 CONCURRENT_MAX = 160
 """Maximum number of concurrent scheduled refreshes.
@@ -31,19 +31,20 @@ The limit of connections to origins is higher by 40, for refreshes that readers 
 """
 
 LANE_WIDTH = 2
-"""Maximum number of concurrent scheduled refreshes of one site, as in RFC 2616, section 8.1.4."""
+"""At most this many scheduled refreshes of one site run concurrently, as in RFC 2616, section 8.1.4."""
 
 DRAIN_TIME: Seconds = 10
-"""Seconds within which all due refreshes should be finished."""
+"""All due refreshes should be finished within this many seconds."""
 
 SLOW_AFTER: Seconds = 5
-"""Seconds after which a running refresh is no longer counted as concurrent, so that another may start."""
+"""A refresh that has run for this many seconds no longer counts as concurrent, so that another may start."""
 
 SMOOTHING = 0.1
 """Weight of the last refresh in the exponentially smoothed mean duration."""
 
 SLEEP_MAX: Seconds = 60
-"""Maximum sleep of the scheduler, in seconds. After a suspension of the machine, the schedule is at most so late."""
+"""The scheduler sleeps for at most this many seconds. After a suspension of the machine, the schedule is at most so
+late."""
 
 
 def _no_targets() -> list[str]:

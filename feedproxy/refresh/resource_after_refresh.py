@@ -26,28 +26,28 @@ from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Reso
 from feedproxy.upstream.fetch_result import Fetched
 
 VARIANTS_MAX = 8
-"""Maximum number of stored variants of one target."""
+"""At most this many variants of one target are stored."""
 
 CHANGES_MAX = 32
-"""Maximum number of remembered content changes of a feed: a month at one change a day."""
+"""At most this many content changes of a feed are remembered: a month at one change a day."""
 
 VERSION_RECORDS_MAX = 32
-"""Maximum number of version records of a feed, at about fifty bytes each."""
+"""At most this many version records of a feed are stored, at about fifty bytes each."""
 
 VARYING_NAMES_MAX = 8
-"""Maximum number of remembered names from the Vary of a response that is not stored."""
+"""At most this many names are remembered from the Vary of a response that is not stored."""
 
 VARYING_NAME_LENGTH_MAX = 64
-"""Maximum length of a remembered field name, in characters."""
+"""A field name of more than this many characters is not remembered."""
 
 FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
 """Request fields that feedproxy itself writes in all requests for shared copies of feeds."""
 
 VERSIONS_MAX = 16
-"""Maximum number of versions for deltas: a night of a feed that changes every hour."""
+"""At most this many versions of a feed are stored for deltas: a night of a feed that changes every hour."""
 
 VERSIONS_BYTES = 32 * 1024
-"""Maximum size of the stored entries of all versions for deltas together, in bytes."""
+"""The entries of all versions of a feed for deltas take at most this many bytes together."""
 
 
 def unmodified_content(response: Response) -> Content:

@@ -8,7 +8,7 @@ from feedproxy.http.message import Request, Response
 from feedproxy.request.context import ClientContext
 
 CONTENT_MAX = 65_536
-"""Maximum size of a request's content, in bytes. An endpoint may have another limit."""
+"""A request to an endpoint may have content of at most this many bytes, unless the endpoint has another limit."""
 
 
 @dataclass(frozen=True, slots=True)

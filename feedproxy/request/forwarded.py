@@ -18,11 +18,11 @@ X_FORWARDED_FOR = "x-forwarded-for"
 FORWARDED = "forwarded"
 
 HOPS_MAX = 16
-"""Maximum number of entries that are read, from the right."""
+"""At most this many entries of a field are read, from the right."""
 
 ENTRY_MAX = 1024
-"""Maximum length of one entry, in bytes. An entry has up to four parameters with a host name of up to 255 bytes
-each."""
+"""An entry of more than this many bytes counts as malformed. An entry has up to four parameters with a host name of up
+to 255 bytes each."""
 
 # RFC 7239, section 4. Tokens may have the characters of an address with a port, which some senders do not quote.
 # Quantifiers are possessive, because white space between semicolons could otherwise cause exponential backtracking.

@@ -81,7 +81,8 @@ _ORDINARY = re.compile(r"[\w*;=.,+/ -]{0,256}", re.ASCII)
 _LANGUAGE_RANGE = r"(?:[a-z]{2,3}|\*)(?:-[a-z0-9]{2,8}){0,3}(?: ?; ?q=(?:0(?:\.\d{1,3})?|1(?:\.0{1,3})?))?"
 _LANGUAGE_RANGES = re.compile(rf"{_LANGUAGE_RANGE}(?: ?, ?{_LANGUAGE_RANGE})*", re.ASCII | re.IGNORECASE)
 ACCEPT_LANGUAGE_MAX = 128
-"""Maximum length of an Accept-Language in a request for a shared copy, in characters. Browsers send fewer than 60."""
+"""An Accept-Language of more than this many characters is not forwarded in a request for a shared copy. Browsers send
+fewer than 60."""
 
 _DIRECTIVES = re.compile(
     r"(?:(?:no-cache|no-store|no-transform|only-if-cached|max-stale|(?:max-age|max-stale|min-fresh|stale-if-error)"
@@ -89,12 +90,12 @@ _DIRECTIVES = re.compile(
 )
 _VIA_MEMBER = re.compile(r"(?:HTTP/)?\d(?:\.\d)? feedproxy-[0-9a-f]{8}", re.IGNORECASE)
 VIA_MEMBERS_MAX = 16
-"""Maximum number of Via members of other feedproxies that are forwarded to the origin."""
+"""At most this many Via members of other feedproxies are forwarded to the origin."""
 
 MEMOIZED_LENGTH_MAX = 2048
-"""Maximum length of the fields of a request for which the forwarded fields are memoized, in characters."""
+"""The forwarded fields are not memoized for a request with fields of more than this many characters together."""
 MEMOIZED_REQUESTS_MAX = 256
-"""Maximum number of requests for which the forwarded fields are memoized. Together, they take half a megabyte."""
+"""The forwarded fields of at most this many requests are memoized. They take half a megabyte together."""
 
 _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})

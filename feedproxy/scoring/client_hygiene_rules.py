@@ -38,7 +38,7 @@ _RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 
 AGENTS_MAX = 4096
-"""Maximum number of User-Agents with a cached verdict."""
+"""The verdicts on at most this many User-Agents are cached."""
 
 
 def evaluate_coding(poll: Poll, _: ReaderState) -> Verdict:

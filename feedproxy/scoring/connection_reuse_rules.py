@@ -10,12 +10,13 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, ReaderRul
 from feedproxy.scoring.scored_request import Poll
 
 BURST_GAP: Seconds = 10
-"""Maximum time in seconds from one request of a burst to the next. Within this time, the next request to the same host
-could have used an open connection."""
+"""A request belongs to the burst of the previous request if it follows within this many seconds.
+
+Within this time, a request to the same host could have used an open connection.
+"""
 
 CONNECTIONS_MAX = 6
-"""Number of connections that a reader may open to one host in a burst. It is the limit of most browsers for
-HTTP/1.1."""
+"""A reader may open at most this many connections to one host in a burst, the limit of most browsers for HTTP/1.1."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from feedproxy.scoring.rule_evaluation import Evidence, FindingCount, RuleTally,
 from feedproxy.scoring.rule_weights import ReaderRule
 
 REQUESTS_MIN = 3
-"""Number of polls below which FEW_REQUESTS marks the grade as provisional."""
+"""The grade of a reader with fewer polls than this number is provisional (FEW_REQUESTS)."""
 
 _ORDER = {Level.BAD: 0, Level.WARN: 1, Level.INFO: 2, Level.GOOD: 3}
 

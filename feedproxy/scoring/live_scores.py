@@ -19,21 +19,25 @@ from feedproxy.scoring.reader_names import ReaderName, reader_name, secret_hash
 from feedproxy.scoring.scored_request import Poll
 
 FEEDS_MAX = 50
-"""Maximum number of feeds that are scored for one reader. This many feeds suffice to show the behaviour of a reader
-that polls thousands of feeds."""
+"""At most this many feeds of one reader are scored.
+
+The number suffices to show the behaviour of a reader that polls thousands of feeds.
+"""
 
 FEED_BYTES = 10 * 1024
-"""Upper bound for the state of one reader and feed, in bytes, as a test measures it."""
+"""The state of one reader and feed takes at most this many bytes, as a test measures it."""
 
 ADDRESSES_MAX = 4096
-"""Maximum number of network addresses with a cached pseudonym."""
+"""The pseudonyms of at most this many network addresses are cached."""
 
 UNSCORED_MAX = 65_536
-"""Maximum number of stored hashes of unscored readers, and of unscored feeds. A stored hash avoids further work for the
-next request of the same reader, or of the same reader for the same feed."""
+"""At most this many hashes of unscored readers are stored, and as many of unscored feeds.
+
+A stored hash avoids further work for the next request of the same reader, or of the same reader for the same feed.
+"""
 
 IDLE_TIMEOUT: Seconds = 2 * 86_400
-"""Seconds without a request after which a reader or a feed may be dropped to make room."""
+"""A reader or a feed may be dropped to make room after this many seconds without a request."""
 
 SWEEP_INTERVAL: Seconds = 60
 """Seconds between two searches for readers that can be dropped."""

@@ -18,21 +18,25 @@ from feedproxy.scoring.scored_request import REFUSALS, Poll
 DAY: Seconds = 86_400
 
 DEFAULT_WAIT: Seconds = 900
-"""Seconds that a reader should wait between two polls of a feed that specifies no interval, and after a 503. The usual
-intervals of half an hour and an hour are longer."""
+"""A reader should wait this many seconds between two polls of a feed that specifies no interval, and after a 503.
+
+The usual intervals of half an hour and an hour are longer.
+"""
 
 REFUSAL_WAIT: Seconds = 3600
-"""Seconds to wait after a 429 without Retry-After."""
+"""A reader should wait this many seconds after a 429 without Retry-After."""
 
 FAILURE_WAIT: Seconds = 300
-"""Minimum seconds between a failure and the next poll. The value is shorter than usual polling intervals, so that only
-immediate retries are marked."""
+"""A reader should wait at least this many seconds between a failure and the next poll.
+
+The value is shorter than usual polling intervals, so that only immediate retries are marked.
+"""
 
 HOUR_EDGE: Seconds = 10
-"""Seconds after the full hour within which most cron jobs start."""
+"""Most cron jobs start within this many seconds after the full hour."""
 
 HOURS_MIN = 6
-"""Minimum number of polls to which the rule HOUR applies. Fewer polls may come on the hour by chance."""
+"""The rule HOUR applies from this many polls on. Fewer polls may come on the hour by chance."""
 
 
 def timer_tolerance(wait: Seconds) -> Seconds:
@@ -61,8 +65,9 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     """Return the intervals that a feed specifies.
 
-    Each element has the seconds to wait after the last success, the kind of Note for a violation, and the reason. The
-    seconds are negative if the answer was already older than the interval.
+    Each element has the seconds to wait after the last successful response, the kind of Note for a violation, and the
+    reason. For an interval of the feed, the seconds are the interval minus the response's Age. They are negative if the
+    response was already older than the interval.
     """
     assert state.last_success is not None
     # "a number of minutes that indicates how long a channel can be cached before refreshing from the source" -- RSS 2.0

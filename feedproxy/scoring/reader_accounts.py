@@ -18,7 +18,7 @@ from feedproxy.scoring.rule_evaluation import PRAISE, Evidence, FeedEvaluation, 
 from feedproxy.scoring.rule_weights import ReaderRule
 
 EVIDENCE_MAX = 3
-"""Maximum number of example requests stored for each finding of one reader and feed in live scores."""
+"""Live scores store at most this many example requests for each finding of one reader and feed."""
 
 SINGLE_REQUEST_RULES = frozenset(
     {ReaderRule.CODING, ReaderRule.IDENTITY, ReaderRule.CONTACT, ReaderRule.NEEDLESS, ReaderRule.VERSION}

@@ -11,7 +11,7 @@ from feedproxy.scoring.rule_evaluation import FeedEvaluation
 from feedproxy.scoring.scored_request import Poll
 
 FEEDS_MAX = 10_000
-"""Maximum number of feeds remembered for one reader in a recording."""
+"""At most this many feeds of one reader in a recording are remembered."""
 
 
 class Reader:

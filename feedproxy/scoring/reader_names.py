@@ -12,7 +12,7 @@ from feedproxy.http.target_uri.url_redaction import without_secrets
 from feedproxy.http.user_agent import parse_claim
 
 TARGETS_MAX = 16_384
-"""Maximum number of targets with a cached hash of their secrets."""
+"""The hashes of the secrets of at most this many targets are cached."""
 
 
 class ReaderName(NamedTuple):

@@ -19,13 +19,13 @@ ISSUED_MAX = 64
 never issued."""
 
 ADDRESSES_MAX = 32
-"""Maximum length of each list of a feed's addresses."""
+"""Each list of a feed's addresses holds at most this many."""
 
 FOLLOW_TIMEOUT: Seconds = 600
-"""Seconds after a redirect within which a request for its target counts as following the redirect."""
+"""A request for the target of a redirect counts as following the redirect within this many seconds."""
 
 RETRY_MAX: Seconds = 2 * 86_400
-"""Upper limit for Retry-After, in seconds. Longer values count as mistakes of the server and are cut to the limit."""
+"""A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""
 
 
 NO_FIELDS = Fields()

@@ -8,11 +8,13 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, 
 from feedproxy.scoring.scored_request import REDIRECTS, Poll
 
 SIGHTINGS_MIN = 3
-"""Number of answers that must announce a move, or the end of a feed, before a reader has to act on it. Publishers make
-mistakes. Therefore a reader need not act on the first announcement."""
+"""A reader has to act on a move, or on the end of a feed, after this many answers have announced it.
+
+Publishers make mistakes. Therefore a reader need not act on the first announcement.
+"""
 
 HOPS_MAX = 5
-"""Number of consecutive redirects that a reader must follow."""
+"""A reader must follow at least this many redirects in a row."""
 
 GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
 """Seconds after which a reader may check whether a feed is still gone: a week, minus half a day of tolerance."""
@@ -119,7 +121,8 @@ def _is_observable(redirect: Poll, state: ReaderState) -> bool:
 
 
 def _may_be_revoked(poll: Poll, state: ReaderState) -> bool:
-    """Return True if another worker may have answered with the feed later. Such an answer revokes a move or an end."""
+    """Return True if another worker may have answered with the feed later. An answer with the feed revokes a move or an
+    end."""
     return state.partial and poll.is_success
 
 

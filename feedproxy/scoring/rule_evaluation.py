@@ -52,7 +52,7 @@ PRAISE: Mapping[ReaderRule, type[Note]] = {
 }
 
 TEXT_LENGTH_MAX = 500
-"""Maximum length of a stored reason, in characters. Reasons quote tags and addresses, which have no length limit."""
+"""A stored reason is cut to this many characters. Reasons quote tags and addresses, which have no length limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from feedproxy.scoring.rule_weights import ReaderRule, short_target
 from feedproxy.web.templates import iso, plain_text, size
 
 EXAMPLES = 3
-"""Number of requests shown as text for each finding. JSON contains all requests."""
+"""The text form shows this many requests for each finding. JSON contains all requests."""
 
 WIDTH = 100
 """Maximum length of a line of advice, in characters."""

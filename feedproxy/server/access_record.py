@@ -17,11 +17,11 @@ from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity
 
 SCORED_FIELDS_MAX = 64
-"""Maximum number of field lines in a request that is scored. The limit saves memory: each reader's last request is
-kept."""
+"""A request with more than this many field lines is not scored. The limit saves memory, because each reader's last
+request is kept."""
 
 SCORED_LENGTH_MAX = 4096
-"""Maximum number of characters in the field values of a scored request, ten times what feed readers send."""
+"""A request with field values of more than this many characters is not scored. Feed readers send a tenth."""
 
 CLIENT_GONE = "the client disconnected before the response"
 """The reason in the log if the client disconnected before the response. The status in the log is then 0."""

@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".corrupt"
 NAMES_MAX = 100
-"""Maximum number of new names to try for a broken file. A name cannot be used if its present file cannot be removed."""
+"""At most this many new names are tried for a broken file. A name cannot be used if its present file cannot be
+removed."""
 
 
 def set_aside(path: Path, reason: str) -> Path:

@@ -27,16 +27,18 @@ logger = logging.getLogger(__name__)
 UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS))
 """Codes of write errors after which reading still works, such as that of a full disk."""
 SHARDS = 8
-"""Number of shards. A writing process waited at most 11 ms for another with eight shards, and 432 ms with one."""
+"""The store has this many shards. A writing process waited at most 11 ms for another with eight shards, and 432 ms with
+one."""
 CULL_SLICE = 10
-"""Maximum number of values that one step of culling removes. The step takes less than a millisecond."""
+"""One step of culling removes at most this many values, in less than a millisecond."""
 HEADER_BLOCK = 256
-"""Number of bytes to a multiple of which a resource's JSON header is padded with spaces.
+"""A resource's JSON header is padded with spaces to a multiple of this many bytes.
 
 The header then keeps its length when a response is freshened, and SQLite writes only the pages that differ.
 """
 SIZE_MAX_FLOOR = 4 * 1024 * 1024
-"""Minimum size of the store in bytes. Eight empty files and their journals take almost 1 MB."""
+"""A limit of fewer than this many bytes is refused for the store. Eight empty files and their journals take almost 1
+MB."""
 
 
 class DiskStore:

@@ -27,13 +27,13 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.sqlite_rows import Rows
 
 LOCK_TRIES = 40
-"""Number of times that a write waits for the shard's lock, for 0.25 s each (sqlite_rows.py).
+"""A write waits this many times for the shard's lock, for 0.25 s each (sqlite_rows.py).
 
 After a failed write, later writes wait only once, until a write succeeds.
 """
 OPEN_TIMEOUT: Seconds = 5
-"""Seconds to wait for another process that opens, renames or creates files. A stopped process (SIGSTOP) keeps its
-lock."""
+"""A process waits at most this many seconds for another that opens, renames or creates files. A stopped process
+(SIGSTOP) keeps its lock."""
 RETRY_INTERVAL: Seconds = 1
 """Seconds between two attempts to open a shard."""
 

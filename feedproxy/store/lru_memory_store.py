@@ -13,7 +13,7 @@ from feedproxy.store.packing.memory_entry import MemoryEntry
 from feedproxy.store.resource import Resource
 
 UNPACKED_MAX = 1024
-"""Maximum number of unpacked resources, some 2 KB each: about as many as clients, updates and the schedule use at a
+"""At most this many resources are unpacked, some 2 KB each: about as many as clients, updates and the schedule use at a
 time."""
 
 

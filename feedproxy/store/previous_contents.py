@@ -14,10 +14,11 @@ from feedproxy.errors import TooLarge, Undecodable
 from feedproxy.http.coding.compression_dictionary import HASH_BYTES, compress, decompress, dictionary_hash
 
 CONTENTS_MAX = 8
-"""Maximum number of previous contents stored for one feed."""
+"""At most this many previous contents of one feed are stored."""
 
 CONTENT_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum size of one previous content, in bytes. Only other programs write larger contents to the store."""
+"""A previous content of more than this many bytes is refused. Only other programs write larger contents to the
+store."""
 
 LEVEL = 3
 """Compression level of Zstandard: a low level, because most of these differences are never used."""
@@ -27,7 +28,7 @@ _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
 
 
 class PreviousContent(NamedTuple):
-    """One previous content, as a Zstandard stream with a newer content as dictionary."""
+    """An earlier content of a feed, compressed by Zstandard with a newer content as the dictionary."""
 
     hash: bytes
     base: bytes

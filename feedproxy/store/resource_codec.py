@@ -332,14 +332,14 @@ _SIMPLE: Mapping[Any, _Decoder] = {
 
 
 def _plain_types(kind: Any) -> tuple[type, ...]:
-    """Return the JSON types with which a value of this declared type is stored unchanged."""
+    """Return the JSON types that store a value of a declared type unchanged."""
     if isinstance(kind, TypeAliasType):
         return _plain_types(kind.__value__)
     return {int: (int,), float: (float, int), bool: (bool,)}.get(kind, ())
 
 
 def _decoder(kind: Any) -> _Decoder:
-    """Return the function that decodes a value of this declared type. Raises TypeError for unsupported types."""
+    """Return the function that decodes a value of a declared type. Raises TypeError for unsupported types."""
     if isinstance(kind, TypeAliasType):
         return _decoder(kind.__value__)
     if kind in _SIMPLE:

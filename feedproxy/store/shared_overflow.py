@@ -20,10 +20,10 @@ CAPACITY = 64 * 1024 * 1024
 """Size of the ring buffer, in bytes: about two thousand feeds in all codings. Memory is allocated as the ring is
 filled."""
 VALUE_MAX = CAPACITY // 8
-"""Maximum size of one value in the ring, in bytes. A target with a larger value counts as not stored."""
+"""The ring takes values of at most this many bytes. A target with a larger value counts as not stored."""
 SLOTS = 16_384
 BUCKET = 8
-"""Number of table slots that may contain a given name. If all are occupied, the oldest value is dropped."""
+"""A name may be in any of this many slots of the table. If all are occupied, the oldest value is dropped."""
 
 _SLOT = struct.Struct("<QQ")
 """Layout of a slot: hash of the name, and position of the value."""
@@ -112,7 +112,7 @@ class SharedOverflow:
         return end
 
     def clear(self, name: str, position: int) -> None:
-        """Remove the entry of this name if its position is `position`, because the disk has its value."""
+        """Remove the entry of a name if the entry has this position, because the disk has the value."""
         if not position:
             return
         with self._mutex():

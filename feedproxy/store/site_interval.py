@@ -9,7 +9,7 @@ from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.lru_map import LRU
 
 SITES_MAX = 4096
-"""Maximum number of sites with request slots in memory. The site with the oldest request is forgotten first."""
+"""The request slots of at most this many sites are in memory. The site with the oldest request is forgotten first."""
 
 
 class SiteThrottle(Protocol):

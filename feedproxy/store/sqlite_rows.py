@@ -23,7 +23,7 @@ from feedproxy.errors import StoreError
 from feedproxy.store.corrupt_files import make_folder
 
 FILE_MIN = 256 * 1024
-"""Size in bytes from which a value has a file of its own.
+"""A value of at least this many bytes has a file of its own.
 
 With diskcache's default of 32 KiB, writing would take 5 to 9 times as long, because most feeds would have a file. With
 a much larger size, SQLite would copy long chains of pages.
@@ -35,15 +35,16 @@ With diskcache's default of 32 MiB, the caches could take 576 MiB in total. Read
 with a small cache.
 """
 JOURNAL_MAX = 4 * 1024 * 1024
-"""Size at which SQLite checkpoints the journal of a file, in bytes. `size_max` does not include the journal."""
+"""SQLite checkpoints the journal of a file when it reaches this many bytes. `size_max` does not include the journal."""
 MAP_MAX = 2 * 1024 * 1024 * 1024
 PAGE_ROWS = 256
-"""Number of keys that one query reads, in half a millisecond, when all keys are listed."""
+"""When all keys are listed, one query reads this many keys, in half a millisecond."""
 BUSY_TIMEOUT = 0.25
-"""Seconds that a statement waits for a lock on the file. Reads wait only while SQLite recovers the write-ahead log."""
+"""A statement waits at most this many seconds for a lock on the file. Reads wait only while SQLite recovers the
+write-ahead log."""
 
 OPEN_TIMEOUT = 0.5
-"""Seconds that opening a file waits for the lock of another process. diskcache waits for 60 s."""
+"""Opening a file waits at most this many seconds for the lock of another process. diskcache waits for 60 s."""
 
 _FILES_OF = "SELECT filename FROM Cache WHERE raw = 1 AND filename IS NOT NULL AND key IN ({marks})"
 _STORE_INLINE = (

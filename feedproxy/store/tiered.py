@@ -31,22 +31,25 @@ type Key = tuple[EnvelopeKind, str]
 
 MEMORY = "memory:"
 HOT_MAX = 65_536
-"""Maximum number of resources in memory, of any size. The garbage collector visits each resource while clients wait."""
+"""Memory holds at most this many resources, of any size. The garbage collector visits each resource while clients
+wait."""
 BATCH_WINDOW = 0.25
-"""Seconds that a write waits for further writes, which then share a transaction."""
+"""A write waits this many seconds for further writes, which then share a transaction."""
 CULL_AFTER_BYTES = 4 * 1024 * 1024
-"""Number of written bytes after which the sizes of all shards are checked. A write checks only its own shard."""
+"""The sizes of all shards are checked after this many written bytes. A write checks only its own shard."""
 ABSENT_MAX = 1024
-"""Maximum number of targets remembered as not stored. A request that misses looks its target up five times."""
+"""At most this many targets are remembered as not stored. A request that misses looks its target up five times."""
 PEEKED_MAX = 4
-"""Number of resources that stay in memory after a `peek`, for a `get` soon afterwards."""
+"""This many resources stay in memory after a `peek`, for a `get` soon afterwards."""
 SHARED_WRITE_TIMEOUT: Seconds = 0.1
-"""Seconds that a shared `put` waits for the disk. Afterwards, the other workers read the value from shared memory
-(shared_overflow.py)."""
+"""A shared `put` waits at most this many seconds for the disk.
+
+Afterwards, the other workers read the value from shared memory (shared_overflow.py).
+"""
 UNWRITTEN_MAX = 64 * 1024 * 1024
-"""Maximum size in bytes of the write queue while writes are late. Further values are stored in memory alone."""
+"""While writes are late, the write queue holds at most this many bytes. Further values are stored in memory alone."""
 ORPHAN_AGE = 3600
-"""Age in seconds from which the file of a value is removed if no database row names the file."""
+"""The file of a value is removed after this many seconds if no database row names the file."""
 
 _LOG = logging.getLogger(__name__)
 

@@ -38,11 +38,12 @@ MAGIC = b"FPXYcmn3"
 RING_SIZE = 1 << 20
 """Size of the ring, in bytes: the names of about ten thousand changes."""
 NAME_MAX = 8192
-"""Maximum length of a name, in bytes. A change of a target with a longer name counts as a change of all targets."""
+"""A target of more than this many bytes is not named in the ring. Its change counts as a change of all targets."""
 SLOTS = 4096
 BUCKET = 8
 FUTURE_MAX: Seconds = 172_800
-"""Seconds by which a request slot may be in the future. A later slot was written with a wrong clock, and is ignored."""
+"""A request slot may be at most this many seconds in the future. A later slot was written with a wrong clock, and is
+ignored."""
 
 _WRITING = 1 << 62
 """Offset of the write locks in the file, beyond all fetch leases."""
@@ -282,6 +283,6 @@ def _names(record_bytes: bytes) -> frozenset[str] | None:
 
 
 def _byte(name: str) -> int:
-    """Return the offset of the byte to lock for the lease of this name, computed from the hash of the name."""
+    """Return the offset of the byte to lock for the lease of a name, computed from the hash of the name."""
     data = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(data, "big") >> 2) | 4096

@@ -22,14 +22,16 @@ from feedproxy.store.interface import OnFailure
 from feedproxy.store.write_pacing import WritePacer
 
 QUEUE_MAX = 64 * 1024 * 1024
-"""Maximum size of the queue, in bytes. A usual disk writes this amount in about half a second."""
+"""The queue holds at most this many bytes. A usual disk writes this amount in about half a second."""
 BATCH_MAX = 64
-"""Maximum number of values written together."""
+"""At most this many values are written together."""
 WAIT_TIMEOUT = 1.0
-"""Seconds that a `put` waits for room in the queue. After a failed wait, `put` does not wait until the disk has written
-a value."""
+"""A `put` waits at most this many seconds for room in the queue.
+
+After a failed wait, `put` does not wait until the disk has written a value.
+"""
 CLOSE_TIMEOUT = 5.0
-"""Seconds that closing waits for the disk to write the whole queue."""
+"""Closing the queue waits at most this many seconds for the disk to write all values."""
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,7 @@ import time
 from feedproxy.clock import Seconds
 
 PAUSE_MIN: Seconds = 0.00025
-"""Seconds of work after which the thread pauses, and seconds of each pause."""
+"""The thread pauses after this many seconds of work, and each pause lasts as long."""
 
 
 class WritePacer:

@@ -11,12 +11,12 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError
 
 RETRY_INTERVAL: Seconds = 10
-"""Minimum number of seconds between two passes, and between a failed write and the next pass."""
+"""Between two passes, and between a failed write and the next pass, at least this many seconds elapse."""
 FAILURES_MAX = 3
-"""Number of failures that end a pass. One failure may be due to a large value or one shard, three are due to the
+"""A pass ends after this many failures. One failure may be due to a large value or one shard, three are due to the
 disk."""
 SLICE = 64
-"""Maximum number of values that one step of a pass writes, so that new values wait only for a step."""
+"""One step of a pass writes at most this many values, so that new values wait only for a step."""
 
 
 class WriteRetries[Key]:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Instant, Seconds
 
 CONFIRMATION: Seconds = 3600
-"""Seconds from a sudden increase of a claim to the earliest repetition that confirms it."""
+"""A claim that has increased suddenly is confirmed if it is repeated at least this many seconds later."""
 
 FIRST_MAX = 10_000
-"""Maximum number of subscribers in a fetcher's first claim that needs no repetition."""
+"""A fetcher's first claim needs no repetition if it names at most this many subscribers."""
 
 PEAKS_MAX = 8
-"""Maximum number of confirmed claims stored for one fetcher (`ClaimState.peaks`)."""
+"""At most this many confirmed claims are stored for one fetcher (`ClaimState.peaks`)."""
 
 
 @dataclass(frozen=True, slots=True)

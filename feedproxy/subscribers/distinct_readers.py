@@ -13,7 +13,7 @@ from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.subscribers.pseudonyms import PERIOD, Pseudonym
 
 READERS_PER_FEED = 16
-"""Maximum number of readers kept for each feed, and maximum of the option `list_readers_min`."""
+"""At most this many readers of each feed are kept. The option `list_readers_min` has the same maximum."""
 
 FEEDS_MAX = 20_000
 """Maximum number of feeds. The feed requested longest ago is removed first."""

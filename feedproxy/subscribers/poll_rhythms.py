@@ -20,7 +20,7 @@ from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
 
 READERS_MAX = 64
-"""Maximum number of sampled readers of a feed: enough for the distribution of polls over a day."""
+"""At most this many readers of a feed are sampled: enough for the distribution of polls over a day."""
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
@@ -30,19 +30,19 @@ The feeds polled longest ago are forgotten first.
 """
 
 SURPRISES_MAX = 10_000
-"""Maximum number of feeds that wait for a new plan of their refresh after an unexpected poll."""
+"""After unexpected polls, at most this many feeds wait for a new plan of their refresh."""
 
 REPEAT: Seconds = 20
 """Seconds within which two polls of a reader count as one."""
 
 SESSION_BREAK = 2.5
-"""Number of usual intervals that a pause must last to end a session. One missed poll does not suffice."""
+"""A pause ends a session if it lasts this many usual intervals. One missed poll does not suffice."""
 
 DAY: Seconds = 86_400
 """Seconds from the beginning of one session to the next, unless another cycle was observed."""
 
 OVERDUE = 1.25
-"""Multiple of a reader's longest interval after which an expected poll counts as missed.
+"""An expected poll counts as missed after this many times the longest interval of the reader.
 
 The next poll is then expected one interval later.
 """
@@ -59,7 +59,7 @@ CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 that has lasted as long as the previous one."""
 
 PUNCTUAL: Seconds = 90
-"""Seconds by which a poll may be early or late without a new plan.
+"""A poll may be early or late by this many seconds without a new plan.
 
 A plan treats several polls in this time as one (CLUSTER_LENGTH in refresh/policy/polling_price.py).
 """

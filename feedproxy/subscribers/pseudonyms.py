@@ -15,17 +15,17 @@ from feedproxy.client_network import client_network
 from feedproxy.clock import Instant, Seconds
 
 PERIOD: Seconds = 30 * 86_400
-"""Seconds for which a pseudonym in distinct_readers.py is valid."""
+"""A pseudonym in distinct_readers.py is valid for this many seconds."""
 
 SECRET_MIN = 16
 """Minimum length of the secret, in bytes. 128 bits resist exhaustive search."""
 
 MEMO_TIME: Seconds = 60
 KNOWN_MAX = 8192
-"""Maximum number of cached pseudonyms."""
+"""At most this many pseudonyms are cached."""
 
 INPUT_LENGTH_MAX = 512
-"""Maximum length in characters of a User-Agent with a cached pseudonym. Real ones have less than 400."""
+"""The pseudonym is not cached for a User-Agent of more than this many characters. Real ones have less than 400."""
 
 
 class Pseudonym(NamedTuple):

@@ -15,7 +15,7 @@ READER_INTERVAL: Seconds = 60
 CLAIM_INTERVAL: Seconds = 60
 """Minimum time in seconds between two events of a fetcher with an unchanged claim."""
 WAITING_MAX = 50_000
-"""Maximum number of events that wait to be sent. Above this number, the older half is dropped."""
+"""At most this many events wait to be sent. Above this number, the older half is dropped."""
 AGENT_MAX = 1000
 
 type Event = list[Any]

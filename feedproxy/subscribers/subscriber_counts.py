@@ -39,7 +39,7 @@ LATEST: Instant = 10_000_000_000
 """Instant (in 2286) that is later than any instant in the stored counts."""
 
 RECENT_MAX = 1000
-"""Largest result of `count_recent`, so that counting stays fast."""
+"""`count_recent` counts at most this many readers, so that it stays fast."""
 
 
 SWEEP_BATCH = 128

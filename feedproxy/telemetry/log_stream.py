@@ -17,13 +17,13 @@ from typing import Any
 from feedproxy.clock import Seconds
 
 CHUNK = select.PIPE_BUF
-"""Number of bytes that a pipe takes without a wait if poll(2) reports it as writable: one page."""
+"""If poll(2) reports a pipe as writable, it takes this many bytes without a wait: one page."""
 
 BACKLOG_MAX = 4 * 1024 * 1024
-"""Maximum number of bytes that wait for the reader of the log. Further lines are dropped."""
+"""At most this many bytes wait for the reader of the log. Further lines are dropped."""
 
 CLOSE_TIMEOUT: Seconds = 2
-"""Maximum seconds that the process waits at its end for the reader of the log."""
+"""At its end, the process waits at most this many seconds for the reader of the log."""
 
 
 class NonBlockingStream:

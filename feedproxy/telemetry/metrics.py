@@ -60,9 +60,9 @@ FLEET_GAUGES = frozenset({"feedproxy_fleet_up", "feedproxy_fleet_waiting"})
 """Gauges that are left out without a fleet. The value 0 would set off the alert for a fleet without Redis."""
 
 STORE_ERROR_LOG_INTERVAL: Seconds = 60
-"""Seconds after which a repeated failure of the store is logged again."""
+"""A repeated failure of the store is logged again after this many seconds."""
 STORE_ERRORS_MAX = 64
-"""Maximum number of remembered failures of the store."""
+"""At most this many different failures of the store are remembered."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

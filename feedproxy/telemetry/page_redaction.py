@@ -16,10 +16,8 @@ _URL = re.compile(r"https?://\S*[^\s.,:;]")
 
 
 def public_name(target: str, settings: Settings) -> View:
-    """Return the public address of a target as `target`, and a different address at the upstream as `upstream`.
-
-    Both are without secrets.
-    """
+    """Return the public address of a target as `target`, and a different address at the upstream as `upstream`. Both
+    addresses are without secrets."""
     public = to_public(target, settings)
     return {"target": redact_target(public)} | ({"upstream": redact_target(target)} if public != target else {})
 

@@ -25,19 +25,19 @@ REQUESTS_MAX = 50
 """Maximum number of stored requests: as many as fit on a page."""
 
 FETCHES_MAX = 50
-"""Maximum number of stored fetches of each feed."""
+"""At most this many fetches of each feed are stored."""
 
 FETCH_SIZE = 320
-"""Estimated memory of a stored fetch in bytes. All fetches may take `MemoryLimits.fetches` bytes.
+"""A stored fetch counts this many bytes. All fetches may take `MemoryLimits.fetches` bytes.
 
 The fetches of the feed that was fetched longest ago are removed first.
 """
 
 FAILED_MAX = 100
-"""Maximum number of stored addresses that never returned a feed."""
+"""At most this many addresses that never returned a feed are stored."""
 
 REASON_LENGTH_MAX = 300
-"""Maximum number of stored characters of a reason."""
+"""A stored reason is cut to this many characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,8 @@ def log_fetch(name: str, fetch: FetchActivity, form: str) -> None:
 
 
 def merge_requests(plain: Iterable[Mapping[str, Any]], own: Iterable[RequestActivity]) -> list[RequestActivity]:
-    """Return the last requests of all workers, the newest first. Raises ValueError, LookupError or TypeError."""
+    """Return the last requests of all workers, the newest first: `own` of this worker, and `plain` of the other
+    workers. Raises ValueError, LookupError or TypeError if `plain` is malformed."""
     requests = [*own, *(RequestActivity(*values) for journal in plain for values in journal["requests"])]
     return sorted(requests, key=lambda request: -request.at)[:REQUESTS_MAX]
 

@@ -22,7 +22,7 @@ DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Upper limit of the worker numbers for which a history is looked up in the store."""
+"""Histories of workers are looked up in the store for worker numbers below this limit."""
 
 
 @dataclass(frozen=True, slots=True)

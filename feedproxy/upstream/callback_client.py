@@ -25,7 +25,7 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized_error
 
 RESPONSE_MAX = 65_536
-"""Maximum number of bytes that are read from a response's content. Further bytes are ignored."""
+"""At most this many bytes of a response's content are read. Further bytes are ignored."""
 
 
 CALLS = Requester("calls", is_known=False)
@@ -50,7 +50,7 @@ class CallbackClient:
     """HTTP client for callbacks. It follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes of
     content.
 
-    Callers must make fewer concurrent calls than `connections`. A further call would wait for a connection, and raise
+    Callers must make at most `connections` concurrent calls. One more call would wait for a connection, and raise
     FetchTimeout after `connect` seconds.
     """
 

@@ -9,10 +9,10 @@ from feedproxy.errors import MalformedResponse
 from feedproxy.http.message_syntax import is_field_line
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?\r?\n")
-"""Pattern of the first line of a chunk. The line may end with a bare line feed (section 2.2)."""
+"""Pattern of the first line of a chunk. The line may end with a bare line feed (RFC 9112, section 2.2)."""
 
 _LINE_MAX = 8192
-"""Maximum length of the first line of a chunk, in bytes."""
+"""The first line of a chunk may have at most this many bytes."""
 
 
 class ChunkedParser:

@@ -32,13 +32,13 @@ from feedproxy.upstream.parent_proxy_tunnel import Resolve, connect_to_parent, o
 from feedproxy.upstream.response_parser import ResponseParser
 
 UNREAD_MAX = 262_144
-"""Maximum number of bytes of a response that are read after its last client has disconnected.
+"""After the last client of a response has disconnected, at most this many further bytes are read.
 
 Smaller responses, as of most feeds, are read to the end and stored. Squid's `quick_abort_min` has the same purpose.
 """
 
 RATE_MIN = 1000
-"""Bytes per second below which an origin that sends a response counts as silent.
+"""An origin that sends a response at fewer bytes per second than this counts as silent.
 
 A silent exchange may be ended in favour of a waiting request (origin_connection_limits.py).
 """

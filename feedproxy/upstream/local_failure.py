@@ -29,19 +29,19 @@ RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYS
 """Error codes of a name resolution to which no name server or resolver responded."""
 
 RECENT_SUCCESS: Seconds = 60
-"""Seconds without a successful look-up or connection after which the network counts as down."""
+"""The network counts as down after this many seconds without a successful look-up or connection."""
 
 LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
-"""Number of file descriptors that exchanges with origins leave to the store, the listeners and other processes."""
+"""Exchanges with origins leave this many file descriptors to the store, the listeners and other processes."""
 ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 """Address space that must be free before an exchange begins, in bytes: enough for the largest response."""
 
 EXCHANGES_PER_CHECK = 8
-"""Number of exchanges after a check of the resources that may begin without a further check."""
+"""After a check of the resources, this many exchanges may begin without a further check."""
 CHECK_INTERVAL: Seconds = 0.1
-"""Seconds after which the resources are checked again."""
+"""The resources are checked again after this many seconds."""
 
 
 class NetworkState:

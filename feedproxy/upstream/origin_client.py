@@ -45,7 +45,7 @@ _TARGET = re.compile(r"(https?://[!\"$-.0->@-~]+)([!\"$-~]*)(?:#.*)?")
 """Pattern of a target, with groups for scheme and authority, and for path and query."""
 
 CACHED_HOSTS_MAX = 1024
-"""Maximum number of cached `_Host` objects."""
+"""At most this many `_Host` objects are cached."""
 
 CONNECTIONS = Limit(200, reserve=40)
 PER_SITE = Limit(16, reserve=4)

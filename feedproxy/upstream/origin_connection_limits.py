@@ -21,12 +21,12 @@ from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
 
 EVICTABLE_AFTER: Seconds = 0.7
-"""Seconds that a request waits before it may end a silent exchange of another request."""
+"""A request that has waited this many seconds may end a silent exchange of another request."""
 SILENT_AFTER: Seconds = 1.0
-"""Seconds of silence after which an exchange may be ended."""
+"""An exchange may be ended after this many seconds of silence."""
 EVICTION_CHECK_INTERVAL: Seconds = 0.2
 WAITING_MAX = 2048
-"""Maximum number of waiting requests. Further requests are refused."""
+"""At most this many requests of all clients wait. Further requests are refused."""
 
 
 @dataclass(eq=False, slots=True)

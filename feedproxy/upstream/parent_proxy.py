@@ -37,7 +37,7 @@ DEFAULT_PORT = 1080
 """Port of a parent proxy if its environment variable has no port, as in curl."""
 
 CREDENTIAL_MAX = 255
-"""Maximum length of a user name or password, in bytes (RFC 1929, section 2)."""
+"""A user name or password may have at most this many bytes (RFC 1929, section 2)."""
 
 _EXPECTED = "expected http://[USER:PASSWORD@]HOST:PORT, socks5://…, socks5h://…, environment, or direct"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")

@@ -20,7 +20,7 @@ from feedproxy.upstream.response_head_parser import find_end, parse_head
 type Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_TIMEOUT: Seconds = 5
-"""Maximum seconds for a parent proxy to accept a connection and to answer the greeting.
+"""A parent proxy must accept a connection and answer the greeting within this many seconds.
 
 The connection from the parent to the origin may take `connect_timeout` in addition.
 """

@@ -24,16 +24,16 @@ type Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 """A function that returns the addresses of a name and port. Raises OSError without an address."""
 
 LOOKUP_TIMEOUT = 15.0
-"""Maximum duration of a look-up, in seconds, for three attempts of five seconds (resolv.conf(5))."""
+"""A look-up takes at most this many seconds, for three attempts of five seconds (resolv.conf(5))."""
 
 THREADS = Limit(256, reserve=64)
 """Maximum number of concurrent look-ups, and the number reserved for known feeds."""
 PER_SITE = Limit(12, reserve=4)
 """Maximum number of concurrent look-ups for one registrable domain, and the number reserved for known feeds."""
 PER_CLIENT = 96
-"""Maximum number of concurrent look-ups for one client: half of those for unknown targets."""
+"""One client may have at most this many concurrent look-ups: half of those for unknown targets."""
 THREAD_WAIT_MAX: Seconds = 5
-"""Maximum seconds for which a look-up waits for a free thread."""
+"""A look-up waits at most this many seconds for a free thread."""
 
 
 def _system_addresses(host: str) -> list[str]:

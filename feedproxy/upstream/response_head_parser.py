@@ -23,7 +23,7 @@ _TRANSFER_CODINGS = (b"chunked", b"gzip", b"deflate", b"compress")
 _CLOSE: Line = (b"Connection", b"close")
 
 LINES_MAX = 512
-"""Maximum number of cached field lines. Responses with equal lines share one object."""
+"""At most this many field lines are cached. Responses with equal lines share one object."""
 
 _DECODED: dict[Line, tuple[str, str]] = {}
 

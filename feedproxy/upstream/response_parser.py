@@ -10,7 +10,7 @@ from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 
 HEADS_MAX = 20
-"""Maximum number of heads of one response, including interim responses (1xx)."""
+"""A response may have at most this many heads, including those of interim responses (1xx)."""
 
 
 @dataclass(frozen=True, slots=True)

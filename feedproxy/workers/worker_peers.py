@@ -51,11 +51,14 @@ PEER_TIMEOUT: Seconds = 2.0
 SNAPSHOT_INTERVAL: Seconds = 5.0
 """Seconds between two snapshots of the metrics. A killed worker loses the counts since its last snapshot."""
 MESSAGE_MAX = 64 * 1024 * 1024
-"""Maximum size of a message from another worker in bytes. A worker reports its readers' requests to the others in one
-message. The maximum exceeds the size of all such requests that a worker can queue."""
+"""A message from another worker may have at most this many bytes.
+
+A worker reports its readers' requests to the others in one message. The maximum exceeds the size of all such requests
+that a worker can queue.
+"""
 
 ACCOUNTS_PER_ITERATION = 10
-"""Number of readers' accounts that are sent or read before other tasks run."""
+"""This many readers' accounts are sent or read before other tasks run."""
 
 logger = logging.getLogger("feedproxy.supervisor")
 

@@ -32,7 +32,8 @@ ATTENTION_MAX = 8
 POPULAR_MAX = 10
 READERS_MAX = 8
 SCORES_MAX_AGE: Seconds = 15
-"""Seconds for which reader scores are reused, because the page reloads itself every few seconds."""
+"""The dashboard reuses the scores of readers for this many seconds, because the page reloads itself every few
+seconds."""
 
 TROUBLED_STATES = (FeedState.FAILING, FeedState.GONE, FeedState.MOVED)
 
@@ -86,8 +87,8 @@ class Dashboard:
         )
 
     async def history(self, request: web.Request) -> web.Response:
-        """Return the traffic of the last 72 hours and the last 400 days as JSON. Periods without traffic are
-        omitted."""
+        """Return the traffic of each of the last 72 hours, and of each of the last 400 days, as JSON. Hours and days
+        without traffic are omitted."""
         await self._app.peer_metrics.families()
         traffic = self.merged_history()
         periods = (("hours", traffic.hours, HOUR), ("days", traffic.days, DAY))

@@ -31,7 +31,7 @@ from feedproxy.telemetry.page_redaction import View, public_name
 from feedproxy.web import templates
 
 PER_PAGE = 50
-"""Number of feeds on a page without `per_page` in the query."""
+"""The list shows this many feeds on a page if the query has no `per_page`."""
 PER_PAGE_MAX = 1000
 """Largest value of the parameter `per_page`."""
 
@@ -39,7 +39,7 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 """The outcome of the current request's action, for the log."""
 
 NOTICES_MAX = 64
-"""Maximum number of remembered outcomes, for the pages to which actions redirect."""
+"""The outcomes of at most this many actions are remembered, until the page to which the action redirects shows them."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
 """Pattern of the part of a page that states when the page was made."""

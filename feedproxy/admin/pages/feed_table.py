@@ -21,9 +21,9 @@ from feedproxy.telemetry.page_redaction import View
 FEEDS_MAX = 20_000
 """Maximum number of feeds in the table, at about 4 KB each."""
 TARGETS_MAX = 200_000
-"""Maximum number of targets that are searched for feeds. A proxy for browsers stores many other responses."""
+"""At most this many targets in the store are searched for feeds. A proxy for browsers stores many other responses."""
 REUSE_FACTOR = 10
-"""Ratio of the time for which a table is reused to the time for making it. Tables take at most a tenth of a core."""
+"""A table is reused for this many times the seconds that making it took. Tables take at most a tenth of a core."""
 
 
 type SettingsFor = Callable[[str], Settings]

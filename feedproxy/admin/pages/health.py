@@ -18,12 +18,12 @@ DISK_FULL_BYTES = 50_000_000
 """Free bytes below which writing will soon fail."""
 
 CONNECTIONS_HIGH_SHARE = 0.9
-"""Fraction of max_connections above which feedproxy may soon refuse clients."""
+"""If clients use at least this fraction of `max_connections`, feedproxy may soon refuse clients."""
 
 FAILURES_MIN = 10
-"""Number of failed fetches below which FAILING_SHARE does not count, in this hour and the hour before."""
+"""With fewer failed fetches than this number, in this hour and the hour before, FAILING_SHARE does not count."""
 FAILING_SHARE = 0.5
-"""Fraction of failed fetches above which this machine's network is the likely cause."""
+"""If more than this fraction of fetches failed, this machine's network is the likely cause."""
 
 
 class Health(StrEnum):

@@ -22,7 +22,7 @@ from feedproxy.scoring.rule_weights import short_target
 SHOWN_MAX = 200
 """Maximum number of scores on the page."""
 COUNTED_MAX = 40
-"""Maximum number of readers on the page for which subscriptions are counted."""
+"""Subscriptions are counted for at most this many readers on the page."""
 
 
 @dataclass(frozen=True, slots=True)

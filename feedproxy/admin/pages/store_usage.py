@@ -11,7 +11,8 @@ from feedproxy.clock import Seconds
 from feedproxy.store.tiered import store_folder
 
 REUSE_TIME: Seconds = 30
-"""Seconds for which a measurement is reused. A measurement of thousands of files takes milliseconds."""
+"""A measurement of the store is reused for this many seconds. A measurement of thousands of files takes
+milliseconds."""
 
 
 class StoreUsageMeter:

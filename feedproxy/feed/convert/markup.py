@@ -38,7 +38,7 @@ _IMAGE = re.compile(r"([^\s,]\S*?)(,(?=\s|\Z)|\s[^,]*+|\Z)")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]*:")
 
 _PLAIN_MAX = 2 * 1024 * 1024
-"""Maximum length of HTML that is searched by pattern, in characters: ten times the largest item of the corpus."""
+"""At most this many characters of one text are searched by pattern: ten times the largest item of the corpus."""
 
 
 _NAMESPACES_TIMES_ELEMENTS = 100_000

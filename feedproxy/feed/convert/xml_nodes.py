@@ -135,7 +135,7 @@ def add(parent: Element, node: Node, bare: str = "") -> None:
 
 
 NAMESPACES_MAX = 64
-"""Maximum number of namespaces of one feed outside the model. Known feeds have five."""
+"""At most this many namespaces outside the model are kept of one feed. Known feeds have five."""
 
 
 def limit_namespaces(nodes: tuple[Node, ...], namespaces: set[str]) -> tuple[Node, ...]:

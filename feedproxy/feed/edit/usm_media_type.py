@@ -21,7 +21,7 @@ _TYPES = {
 _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
-"""Maximum length of a declared Content-Type with a cached result, in characters."""
+"""The result for a declared Content-Type of more than this many characters is not cached."""
 
 
 def media_type_of(

@@ -17,8 +17,10 @@ from feedproxy.feed.parse.feed_structure import Items, local_names
 from feedproxy.http.field_values import charset_of
 
 _TEXT_MAX = 8192
-"""Maximum length of a channel's title and link, in characters. RFC 9110, section 4.1, recommends supporting URIs of
-8000 octets."""
+"""A channel's title and link are cut to this many characters each.
+
+RFC 9110, section 4.1, recommends supporting URIs of 8000 octets.
+"""
 
 _MEDIA_TYPE = re.compile("xml|rss|atom|rdf|html")
 """Pattern of the media types of feeds that may begin with other text. Programs that print a warning before the feed

@@ -23,7 +23,7 @@ _START_TAGS = {
 
 
 SCANNED_MAX = 16 * 1024
-"""Maximum size of the document around the items, in bytes, because it is parsed in the event loop.
+"""A document with more than this many bytes around its items is not scanned, because the scan runs in the event loop.
 
 A channel of 2 KB takes a quarter of a millisecond.
 """

@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
 """Largest number of a hint. A larger number counts as this one, and later limits apply to both."""
 _QUOTED_MAX = 40
-"""Maximum number of characters of an invalid value that a note quotes."""
+"""A note quotes at most this many characters of an invalid value."""
 
 
 def schedule(

@@ -16,7 +16,8 @@ from feedproxy.http.coding.content_coding import GZIP_MAGIC, ZSTD_MAGIC, Unknown
 from feedproxy.http.coding.deflate import zlib
 
 LAYERS_MAX = 4
-"""Maximum number of codings of one content. Servers apply at most two, for example to a file that is already gzip."""
+"""Content with more than this many codings is not decoded. Servers apply at most two, for example to a file that is
+already gzip."""
 
 _ALWAYS_ACCEPTED = 16 * 1024 * 1024
 _EXPANSION = 100
@@ -33,16 +34,17 @@ would take seconds.
 """
 
 _ONE_CALL_MAX = 256 * 1024
-"""Maximum size of the decoded content of a gzip body that is decoded in one call, in bytes."""
+"""A gzip body is decoded in one call if its content may have at most this many bytes."""
 
 _OUTPUT = 64 * 1024
-"""Maximum output of one call of a decoder, in bytes."""
+"""One call of a decoder gives at most this many bytes."""
 
 _ZSTD_WINDOW_MAX = 8 * 1024 * 1024
-"""Maximum window of zstd, in bytes. The content coding zstd permits at most 8 MB.  RFC 9659"""
+"""A zstd stream with a window of more than this many bytes is not decoded. The content coding zstd permits at most 8 MB
+(RFC 9659)."""
 
 _ZSTD_EXPANSION = 32 * 1024
-"""Maximum number of decoded bytes for each byte of a zstd block (RFC 8878, section 3.1.1.2.3)."""
+"""Each byte of a zstd block gives at most this many decoded bytes (RFC 8878, section 3.1.1.2.3)."""
 
 _ZSTD_STEP = 4 * 1024 * 1024
 """Maximum output of one call of a zstd decoder, in bytes.

@@ -19,20 +19,21 @@ from feedproxy.http.structured_fields import Token, decode_bytes, parse_dictiona
 DCZ = "dcz"
 
 RAW = "raw"
-"""The only defined type of dictionaries: raw bytes (section 2.1.4)."""
+"""The only defined type of dictionaries: raw bytes (RFC 9842, section 2.1.4)."""
 
 MAGIC = bytes.fromhex("5e 2a 4d 18 20 00 00 00")
-"""First bytes of a `dcz` stream: the start of a Zstandard frame that decoders skip (section 5)."""
+"""First bytes of a `dcz` stream: the start of a Zstandard frame that decoders skip (RFC 9842, section 5)."""
 
 HASH_BYTES = 32
 HEADER_BYTES = len(MAGIC) + HASH_BYTES
 
 ID_MAX = 1024
-"""Maximum length of a server identifier, in characters (section 2.1.3)."""
+"""Maximum length of a server identifier, in characters (RFC 9842, section 2.1.3)."""
 
 WINDOW_MIN = 8 * 1024 * 1024
 WINDOW_MAX = 128 * 1024 * 1024
-"""Upper limit, in bytes, of the window that every client must be able to decode with a large dictionary (section 5)."""
+"""Upper limit, in bytes, of the window that every client must be able to decode with a large dictionary (RFC 9842,
+section 5)."""
 
 LEVEL = 9
 """Compression level of Zstandard: the smallest result at about 5 ms for 250 KB of content.
@@ -47,7 +48,8 @@ _PATTERN_SIGNS = frozenset("*+?{}()\\")
 
 @dataclass(frozen=True, slots=True)
 class UseAsDictionary:
-    """The conditions under which a response may serve as a dictionary: a value of Use-As-Dictionary (section 2.1)."""
+    """The conditions under which a response may serve as a dictionary: a value of Use-As-Dictionary (RFC 9842, section
+    2.1)."""
 
     match: str
     """The URL pattern of the requests that may use the dictionary, relative to the URL of the response."""
@@ -62,7 +64,7 @@ class UseAsDictionary:
         """Return True if the dictionary may be used.
 
         "If a client receives a dictionary with a type that it does not understand, it MUST NOT use the dictionary." --
-        section 2.1.4. "If PATTERN has regexp groups, then return FALSE." -- section 2.1.1
+        RFC 9842, section 2.1.4. "If PATTERN has regexp groups, then return FALSE." -- RFC 9842, section 2.1.1
         """
         return self.type == RAW and not _has_regexp_groups(self.match)
 
@@ -133,7 +135,7 @@ def exact_pattern(path: str) -> str | None:
 def window_limit(dictionary_size: int) -> int:
     """Return the largest window that a client must be able to decode with a dictionary of this size.
 
-    Both sizes are in bytes (section 5).
+    Both sizes are in bytes (RFC 9842, section 5).
     """
     return min(max(WINDOW_MIN, dictionary_size * 5 // 4), WINDOW_MAX)
 
@@ -194,7 +196,8 @@ def _raw_dictionary(dictionary: bytes) -> zstandard.ZstdCompressionDict:
 def _window_log(size: int, dictionary_size: int) -> int:
     """Return the binary logarithm of a window that covers the whole content, as far as `window_limit` permits.
 
-    A client can use the dictionary only "until the size of the input exceeds the compression window" (section 5).
+    A client can use the dictionary only "until the size of the input exceeds the compression window" (RFC 9842, section
+    5).
     """
     limit = window_limit(dictionary_size)
     if size < limit:

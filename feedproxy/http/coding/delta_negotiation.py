@@ -1,8 +1,8 @@
-"""Delta encoding: A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.  RFC 3229
+"""Delta encoding (RFC 3229): A-IM in a request, and a 226 (IM Used) response with only the new entries of a feed.
 
-The only supported instance manipulation is `feed`, which removes the entries that are already in the base. The base is
-the version that the client has, named by tags or by a date in the conditional request. RFC 3229 defines only tags, but
-feed readers also send dates.
+The only supported instance manipulation is `feed`. It removes the entries that are already in the base. The base is the
+version that the client has, named by tags or by a date in the conditional request. RFC 3229 defines only tags, but feed
+readers also send dates.
 """
 
 import re
@@ -54,7 +54,7 @@ def requested_bases(request: Request) -> Bases | None:
 
 @memoize_short()
 def accepts_feed(a_im: str) -> bool:
-    """Return True if A-IM gives the manipulation `feed` at least the weight of identity (section 10.5.3)."""
+    """Return True if A-IM gives the manipulation `feed` at least the weight of identity (RFC 3229, section 10.5.3)."""
     weights = weights_in(a_im)
     return weights.get(FEED, 0.0) > 0 and weights[FEED] >= weights.get("identity", 0.0)
 
@@ -63,7 +63,7 @@ def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
     """Return the fields of a 226, made from the fields of the 200. The ETag remains that of the current version.
 
     `base` is the base's tag as the client sent it, or None if the client sent a date. Raises ValueError if the fields
-    have no ETag, which a 226 must have (section 10.4.1).
+    have no ETag, which a 226 must have (RFC 3229, section 10.4.1).
     """
     if "etag" not in fields:
         raise ValueError("a 226 requires the ETag of the current version")
@@ -76,7 +76,8 @@ def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
 
 
 def _with_no_store(fields: Fields) -> Fields:
-    """Return the fields with directives that prevent caches without support for 226 from storing it (section 10.8.2).
+    """Return the fields with directives that prevent caches without support for 226 from storing it (RFC 3229, section
+    10.8.2).
 
     A cache with support for 226 ignores `no-store` if `im` is present. Other caches obey `no-store`. If the origin sent
     `no-store`, `im` is not added, because all caches must obey.

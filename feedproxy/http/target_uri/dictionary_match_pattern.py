@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 def covers(pattern: str, base: str, target: str) -> bool:
     """Return True if a pattern, relative to the URL `base`, matches the URL `target`. Both URLs are normalised.
 
-    URLs of different origins never match (section 2.2.2).
+    URLs of different origins never match (RFC 9842, section 2.2.2).
     """
     origin = uri.origin_of(base)
     if uri.origin_of(target) != origin or "#" in target:

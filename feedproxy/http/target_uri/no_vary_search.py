@@ -15,7 +15,8 @@ QUERY_MAX = 4096
 """Maximum length of a query that is compared, in characters. A longer query is equivalent only to itself."""
 
 PARAMETERS_MAX = 128
-"""Maximum number of parameters in a compared query, and maximum number of names in a field."""
+"""A query with more than this many parameters is not compared, and a field with more than this many names is
+ignored."""
 
 COMMON_NAMES = (
     *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "utm_id"),

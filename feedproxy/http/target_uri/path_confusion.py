@@ -16,7 +16,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http.memoize import memoize_short
 
 INTERPRETATIONS_MAX = 96
-"""Maximum number of interpretations of one target that are compared with rules."""
+"""A target that servers may interpret in more than this many ways is refused."""
 
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_~!&'()*,=:@-]+(?:\.[A-Za-z0-9_~!&'()*,=:@-]+)*)*/?")
 """Pattern of paths that none of INTERPRETERS changes."""

@@ -101,7 +101,7 @@ _NO_WORD = re.compile(r"(?i)[bcdfghjklmnpqrstvwxz]{8}|[aeiou]{6}|q(?!u)[a-z]|[jv
 """Pattern of letter sequences that are rare or absent in words of languages with Latin script."""
 
 _RUN_MAX = 2048
-"""Maximum length of a run of characters that is examined, in characters. A longer run counts as random."""
+"""A run of more than this many characters counts as random without an examination."""
 
 
 _DOUBTFUL = re.compile(r"[?@&;%\[\]]")

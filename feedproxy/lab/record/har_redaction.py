@@ -47,7 +47,7 @@ _LINK_TARGET = re.compile(r"(?<=<)[^<>]*(?=>)")
 """Pattern of the target of a link in the field Link (RFC 8288, section 3)."""
 _URL = re.compile(r"https?://[^\s\"'<>;,]+|/[^\s\"'<>;,]*\?[^\s\"'<>;,]+", re.IGNORECASE)
 _REPEATED_SECRET_MIN = 8
-"""Minimum length in characters of an address's secret for its replacement in fields and error messages.
+"""A secret of an address is replaced in fields and error messages if it has at least this many characters.
 
 A shorter secret may be part of an ordinary word.
 """

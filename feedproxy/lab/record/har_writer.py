@@ -21,12 +21,14 @@ from feedproxy.lab.record.exchange import Exchange
 PROCESSES_MAX = 64
 
 DIGESTS_MAX = 131_072
-"""Maximum number of content digests remembered for a file, about 20 MB of memory. At the limit, all digests are
-forgotten and contents are written again."""
+"""For each file, the digests of at most this many contents are remembered, in about 20 MB of memory.
+
+At the limit, all digests are forgotten, and contents are written again.
+"""
 
 
 class RecordingFailed(FeedproxyError):
-    """Error for a failed write. All earlier entries are complete."""
+    """Error for a failed write. The entries that were written before are complete."""
 
     detail = "recording"
 

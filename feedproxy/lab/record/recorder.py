@@ -26,10 +26,10 @@ from feedproxy.upstream.fetch_result import Fetched, Oversized
 logger = logging.getLogger("feedproxy.record")
 
 DECODED_MAX = 50_000_000
-"""Maximum size of a content that is stored decoded, in bytes. Larger contents are stored as received."""
+"""Content of at most this many bytes is stored decoded. Larger content is stored as received."""
 
 CONTENTS_CACHED_MAX = 512
-"""Maximum number of bodies with a cached digest. Many readers get the same body."""
+"""The digests of at most this many bodies are cached. Many readers get the same body."""
 
 
 class Recorder:

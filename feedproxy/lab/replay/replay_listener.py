@@ -26,10 +26,10 @@ _SENDABLE = re.compile(r"\A[\t\x20-\x7e\x80-\xff]*\Z")
 """Pattern of the field values that h11 can send. Other recorded values are dropped."""
 
 BODY_PIECES = 8
-"""Number of pieces in which a slow body is sent."""
+"""A slow body is sent in this many pieces."""
 
 IDLE_TIMEOUT = 75.0
-"""Seconds of real time after which an idle connection is closed; the default of nginx's keepalive_timeout."""
+"""An idle connection is closed after this many seconds of real time, the default of nginx's keepalive_timeout."""
 
 NO_TUNNEL = (
     "A replay speaks plain http and opens no tunnel: ask http:// through this proxy, or the gateway's form, "

@@ -29,7 +29,7 @@ _TAGS = re.compile(r'\*|\s*(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"\s*(?:,\s*(?:W/)?"[
 """Pattern of a valid If-None-Match (RFC 9110, section 13.1.2). It is strict, because the lab tests readers."""
 
 GZIP_MIN = 256
-"""Minimum size of a content that is compressed, in bytes. nginx has 20 by default, and Caddy 512."""
+"""Content of at least this many bytes is compressed. nginx has 20 by default, and Caddy 512."""
 
 
 @dataclass(frozen=True, slots=True)

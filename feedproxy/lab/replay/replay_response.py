@@ -1,4 +1,4 @@
-"""Request, representation and response of a replay, which hints and faults change."""
+"""Request, representation and response of a replay. Hint overrides and faults change the representation or response."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -23,9 +23,10 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayRequest:
-    """A request for `target`, the recorded address.
+    """A request in a replay. `target` is the address in the recording.
 
-    `hops` is the number of redirects from `target` to this request.
+    A fault may redirect the client to other addresses. `hops` is the number of redirects from `target` to the address
+    that this request names.
     """
 
     request: Request

@@ -27,10 +27,10 @@ def parse_length(text: str) -> Seconds:
 
 
 def parse_instant(text: str, first: Instant) -> Instant:
-    """Return the instant that a text names: ISO 8601 (UTC without a zone), `@` and Unix seconds, or `+LENGTH` after
-    `first`.
+    """Return the instant that a text names: ISO 8601 (in UTC if the text has no zone), `@` and Unix seconds, or
+    `+LENGTH` after `first`.
 
-    Raises UsageError.
+    Raises UsageError if the text names no instant in one of these forms.
     """
     try:
         instant = _parse_time(text, first)

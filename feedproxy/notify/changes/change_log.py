@@ -18,13 +18,13 @@ from feedproxy.notify.notification_protocol import Change, DeliveryRequest
 from feedproxy.store.resource import Resource
 
 CHANNEL_NAME_MAX = 300
-"""Maximum number of characters of a channel's title that are stored."""
+"""At most this many characters of a channel's title are stored."""
 RETENTION: Seconds = 31 * 86_400
 """Seconds for which changes are stored: the archives reach back 31 days."""
 CHANGES_MAX = 200_000
 """Maximum number of stored changes. The oldest changes are deleted first."""
 SITE_FEEDS_MAX = 50
-"""Maximum number of feeds that one ping of a site refreshes."""
+"""A ping of a site refreshes at most this many of its feeds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from feedproxy.request.upstream_request import own_user_agent
 from feedproxy.store.resource import Resource
 
 SUBSCRIPTION_LIFETIME: Seconds = 40 * DAY
-"""Seconds from the last confirmation to the end of a subscription. A subscriber should confirm after 30 days."""
+"""A subscription ends this many seconds after its last confirmation. A subscriber should confirm after 30 days."""
 
 
 class SubscriberRejected(FeedproxyError):

@@ -27,9 +27,9 @@ from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import AddressTrust
 
 CONFIRM_AFTER: Seconds = 30 * DAY
-"""Seconds from the last push to the confirmation of a subscription."""
+"""feedproxy confirms a subscription when this many seconds have passed since the last push."""
 SUBSCRIPTION_LIFETIME: Seconds = CONFIRM_AFTER + 2 * DAY
-"""Seconds from the last confirmation to the end of a subscription. Two days remain for a late confirmation."""
+"""A subscription ends this many seconds after its last confirmation. Two days remain for a late confirmation."""
 
 
 class Subscriber:

@@ -41,7 +41,8 @@ def next_try(tries: int, since: Instant, now: Instant, *, retry_for: Seconds, ji
 
 
 CLOCK_TOLERANCE: Seconds = 60
-"""Seconds by which a recorded instant may lie in the future. A later instant was recorded with a wrong clock."""
+"""A recorded instant may lie at most this many seconds in the future. A later instant was recorded with a wrong
+clock."""
 
 
 @dataclass(frozen=True, slots=True)

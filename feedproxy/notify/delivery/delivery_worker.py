@@ -24,29 +24,30 @@ from feedproxy.upstream.callback_client import CallbackClient
 logger = logging.getLogger(__name__)
 
 MAX_CONCURRENT = 32
-"""Maximum number of deliveries in progress."""
+"""At most this many deliveries of all subscriptions are in progress."""
 MAX_PER_HOST = 2
-"""Maximum number of concurrent requests to one host.
+"""One host gets at most this many requests at a time.
 
-A client may name callbacks at another party's host, which this limit protects.
+A client may name callbacks at another party's host. The limit protects that host.
 """
 SLOW_CALL: Seconds = 5
-"""Duration in seconds from which a request marks its host as slow."""
+"""A host counts as slow after a request to it has taken more than this many seconds."""
 MAX_CONCURRENT_SLOW = 8
-"""Maximum number of concurrent requests to all slow hosts together.
+"""All slow hosts together get at most this many requests at a time.
 
 The limit applies separately to deliveries and to immediate requests (`request_now`). Without the limit, 16 hosts that
 do not respond would occupy all MAX_CONCURRENT places.
 """
 SLOW_HOSTS_MAX = 512
-"""Maximum number of hosts remembered as slow. The oldest is removed first."""
+"""At most this many hosts are remembered as slow. The oldest is removed first."""
 
 MAX_CONCURRENT_REQUESTS = 32
 """Maximum number of immediate requests (`request_now`) in progress."""
 REQUESTS_WAITING_MAX = 256
-"""Maximum number of immediate requests (`request_now`) that wait for a free place."""
+"""At most this many immediate requests (`request_now`) wait for a free place. Further requests are refused."""
 REQUEST_TIMEOUT: Seconds = 10
-"""Seconds within which an immediate request (`request_now`) must be answered, while a client waits for the outcome."""
+"""An immediate request (`request_now`) fails without an answer in this many seconds, because a client waits for the
+outcome."""
 
 
 FAILED_REQUESTS_MAX = 50

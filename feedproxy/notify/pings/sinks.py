@@ -78,7 +78,10 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 
 
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
-    """Return the ping for a site, or for one of its feeds. The operator has named the sink, so it is trusted."""
+    """Return the ping for a site, or for one of its feeds.
+
+    The operator has named the sink. Its port is therefore not checked, and its address only if the sink has a name.
+    """
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:
         return Message(

@@ -60,7 +60,7 @@ def cloud_of(resource: Resource) -> SubscriptionTarget | None:
 
 
 RENEW_AFTER: Seconds = 24 * 3600
-"""Seconds until feedproxy renews a registration: "Workstations should register every 24 hours"."""
+"""feedproxy renews a registration after this many seconds: "Workstations should register every 24 hours"."""
 
 
 class RssCloudAggregator:

@@ -40,7 +40,7 @@ from feedproxy.request.upstream_request import own_user_agent
 logger = logging.getLogger(__name__)
 
 REGISTRATION_LIFETIME: Seconds = 25 * 3600
-"""Seconds until a registration expires: "By convention registrations expire after 25 hours"."""
+"""A registration expires after this many seconds: "By convention registrations expire after 25 hours"."""
 
 REGISTERED = "Thanks for the registration. It expires after 25 hours: register again every 24 hours."
 METHODS = ("pleaseNotify", "rssPleaseNotify")

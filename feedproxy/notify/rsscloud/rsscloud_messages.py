@@ -21,7 +21,7 @@ NAME = "rsscloud"
 
 
 URLS_MAX = 100
-"""Maximum number of feeds in one registration, for which feedproxy sends one verification."""
+"""A registration may name at most this many feeds. feedproxy sends one verification for the whole registration."""
 
 FAULT_CODE = 4
 """Fault code of all rssCloud faults, also in other implementations."""
@@ -33,7 +33,7 @@ _PROCEDURE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _CLOUD_PROCEDURES = frozenset({"hello", "ping", "pleasenotify", "rsspleasenotify"})
 """Names of a cloud's own procedures, without prefix. The procedure of a callback must not have such a name.
 
-Any cloud answers a call of `ping` with true, so the answer would not prove that the server is an aggregator.
+Any cloud answers a call of `ping` with true. That answer would not prove that the server is an aggregator.
 """
 
 

@@ -44,7 +44,8 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 VERIFICATION_TRIES = 3
-"""Number of attempts to send a verification or a denial to an unreachable callback. The first response is final."""
+"""The hub makes at most this many attempts to send a verification or a denial to an unreachable callback. The first
+response is final."""
 
 DENY = "deny"
 """The kind of delivery that tells a subscriber of the end of its subscription."""
@@ -52,7 +53,7 @@ DENY = "deny"
 NO_FEED = "there is no public feed at that URL"
 
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds that the hub grants, which limits the frequency of renewals."""
+"""The hub grants no lease of fewer than this many seconds, which limits the frequency of renewals."""
 
 _URI_REFERENCE = re.compile(r"[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 """Pattern of a text that can stand in the field Link without changes (RFC 3986, section 2)."""

@@ -13,7 +13,7 @@ from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields
 
 HUBS_MAX = 5
-"""Maximum number of hubs of one feed that feedproxy tries, one after another."""
+"""feedproxy tries at most this many hubs of one feed, one after another."""
 
 _ABSOLUTE = re.compile(r"(?i)https?://[!#$%&'()*+,\-./0-9:;=?@A-Z_a-z~\[\]]+")
 """Pattern of an absolute address in the characters of RFC 3986, section 2."""
@@ -55,8 +55,8 @@ def prefer_https(hub: str, tries: int) -> str:
 def _topic(target: str, reference: str) -> str:
     """Return the topic of a self link, or "" if the link is invalid.
 
-    "this MUST be the 'self' URL found during the discovery step" -- section 5.1. Hubs compare topics as texts, so that
-    an absolute address is not normalised.
+    "this MUST be the 'self' URL found during the discovery step" -- WebSub, section 5.1. Hubs compare topics as texts,
+    so that an absolute address is not normalised.
     """
     address = _resolve(target, reference)
     return reference.strip() if address and _ABSOLUTE.fullmatch(reference.strip()) else address

@@ -44,24 +44,25 @@ from feedproxy.store.resource import Resource
 LEASE: Seconds = 10 * DAY
 """Lease in seconds that is requested: "10 days is a good default"."""
 LEASE_MAX: Seconds = 90 * DAY
-"""Longest lease in seconds. A hub's longer lease counts as LEASE_MAX."""
+"""A hub's lease of more than this many seconds counts as LEASE_MAX."""
 LEASE_MIN: Seconds = 60
-"""Shortest lease in seconds. A hub's shorter lease counts as LEASE_MIN, which limits the frequency of renewals."""
+"""A hub's lease of fewer than this many seconds counts as LEASE_MIN, which limits the frequency of renewals."""
 RENEWAL_MARGIN_MAX: Seconds = DAY
-"""Longest time in seconds between the renewal of a lease and its end. A lease below ten days is renewed when a tenth is
+"""feedproxy renews a lease at most this many seconds before its end. A lease below ten days is renewed when a tenth is
 left."""
 SWEEP_INTERVAL: Seconds = 600
 """Seconds between two checks of all feeds."""
 SWEEP_BATCH = 1000
-"""Number of feeds checked in one iteration of the service's loop. The checks take some tenths of a second."""
+"""An iteration of the service's loop checks this many feeds, in some tenths of a second."""
 RECHECK_FOR: Seconds = 60
-"""Seconds for which a new feed is checked repeatedly, because its first reader is counted only after the response."""
+"""A new feed is checked repeatedly for this many seconds, because its first reader is counted only after the
+response."""
 PENDING_CHECKS_MAX = 10_000
-"""Maximum number of feeds that wait for their check. Further feeds wait for the next check of all feeds."""
+"""At most this many feeds wait for their check. Further feeds wait for the next check of all feeds."""
 VERIFICATION_TIMEOUT: Seconds = DAY
-"""Seconds within which a hub must verify a request. After the same time, a hub that refused is tried again."""
+"""A hub must verify a request within this many seconds. A hub that refused is tried again after the same time."""
 REDIRECTS_MAX = 3
-"""Maximum number of redirects of one request to a hub."""
+"""feedproxy follows at most this many redirects of one request to a hub."""
 
 
 class Subscriber:

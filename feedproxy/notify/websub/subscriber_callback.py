@@ -24,7 +24,7 @@ from feedproxy.notify.websub.websub_messages import Mode
 from feedproxy.request.endpoint_registry import Call
 
 UNKNOWN_CONTENT_MAX = 2 * 1024 * 1024
-"""Maximum number of bytes read of a push to an unknown callback URL before the push is refused."""
+"""At most this many bytes of a push to an unknown callback URL are read before the push is refused."""
 
 
 class SubscriberCallback:

@@ -14,7 +14,7 @@ NAME = "websub"
 FORM = "application/x-www-form-urlencoded"
 
 SECRET_MAX = 200
-"""Length in bytes below which a hub.secret must stay (WebSub, section 5.1)."""
+"""A hub.secret must have fewer than this many bytes (WebSub, section 5.1)."""
 
 ADDRESS_MAX = 2048
 """Maximum number of characters in a callback URL."""

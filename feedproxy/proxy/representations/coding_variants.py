@@ -25,7 +25,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000
-"""Maximum number of remembered contents that a coding does not make smaller."""
+"""At most this many contents are remembered that a coding does not make smaller."""
 
 type _Key = tuple[str, str, str]
 

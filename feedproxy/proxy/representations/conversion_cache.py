@@ -33,13 +33,13 @@ from feedproxy.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODELS_MAX = 16
-"""Maximum number of parsed feeds that a helper process caches."""
+"""A helper process caches at most this many parsed feeds."""
 
 FAILED_MAX = 1024
-"""Maximum number of remembered versions that could not be converted."""
+"""At most this many versions of feeds are remembered that could not be converted."""
 
 FAILED_BYTES = 2 * 1024 * 1024
-"""Maximum memory of the keys and error texts of remembered failures, in bytes."""
+"""The remembered failures take at most this many bytes of memory, for their keys and error texts."""
 
 FEED_FORMATS = frozenset({"rss", "rdf", "atom", "json"})
 """Formats that feed readers poll."""

@@ -192,7 +192,10 @@ class Conversions:
         )
 
     def _target(self, address: str, client: ClientContext) -> str:
-        """Return the target after `FORMAT/`. In reverse mode, a target outside the upstream raises Forbidden."""
+        """Return the target that `address` names: the part of a path after `/-/as/FORMAT/`, with the query.
+
+        In reverse mode, raises Forbidden for a target outside the upstream.
+        """
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base)
         upstream = self._settings_for("").upstream.rstrip("/")

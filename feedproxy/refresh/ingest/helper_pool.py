@@ -50,7 +50,7 @@ READ_BUFFER = 1024 * 1024
 """Size of the buffer for results of a helper, in bytes."""
 
 ATTEMPTS_MAX = 2
-"""Maximum number of attempts at a job. A further attempt is made if a helper exits during the job."""
+"""At most this many attempts are made at one job. A job is attempted again if its helper exits during the job."""
 
 QUICK_HELPERS_MAX = 2
 """Maximum number of helpers in the quick lane."""
@@ -62,25 +62,22 @@ SLOW_QUEUE_MAX = 64
 """Maximum number of jobs that wait for the slow lane. Further jobs raise Overload."""
 
 HELPER_JOBS_MAX = 1000
-"""Number of jobs after which a helper is replaced, to free memory that parsers leak."""
+"""A helper is replaced after this many jobs, to free memory that parsers leak."""
 
 LARGE_JOB = 8 * 1024 * 1024
-"""Minimum size of the data of a job that starts in the slow lane, in bytes."""
+"""A job with data of at least this many bytes starts in the slow lane."""
 
 RESULT_MAX = 256 * 1024 * 1024
-"""Maximum size of a job's result in bytes, five times `decoded_max`. A helper with a larger result is ended."""
+"""A helper with a result of more than this many bytes is ended. The limit is five times `decoded_max`."""
 
 START_TIMEOUT: Seconds = 60
-"""Maximum seconds for the start of the template and of each helper. A process that takes longer is replaced."""
+"""The template, and each helper, must start within this many seconds. A process that takes longer is replaced."""
 
 RESTART_PAUSE_MAX: Seconds = 60
-"""Longest pause from a failed start of the template to the next start, in seconds."""
+"""After a failed start of the template, the next start follows within this many seconds."""
 
 FAILED_STARTS_MAX = 2
-"""Maximum number of templates that exit in a row before a helper has completed a job.
-
-If the next template exits in the same way, threads run the waiting jobs.
-"""
+"""If more than this many templates exit in a row before a helper has completed a job, threads run the waiting jobs."""
 
 _MICRO = 1_000_000
 

@@ -43,10 +43,10 @@ START_HELPER, KILL_HELPER = b"S", b"K"
 """Commands to the template to start or kill a helper. The number of the helper follows."""
 
 OUT_OF_BAND_MIN = 16 * 1024
-"""Minimum size of a byte string that is sent beside the pickle instead of in it, in bytes."""
+"""A byte string of at least this many bytes is sent beside the pickle instead of in it."""
 
 PARTS_MAX = 1024
-"""Maximum number of parts of a message."""
+"""A message has at most this many parts."""
 
 type Parts = list[bytes]
 """A pickle, and the long byte strings to which the pickle refers by number."""

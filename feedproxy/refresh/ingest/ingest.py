@@ -32,13 +32,13 @@ from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import DeltaBase
 
 CONTENT_HASH_BYTES = 10
-"""Number of bytes of SHA-256 that identify a content."""
+"""This many bytes of SHA-256 identify a content."""
 
 PAGE_BYTES = 8192
-"""Number of bytes at the beginning of a page that are kept to recognise a bot challenge (policy/bot_challenge.py)."""
+"""This many bytes at the beginning of a page are kept, to recognise a bot challenge (policy/bot_challenge.py)."""
 
 CLOCK_SLACK = 300
-"""Maximum seconds by which an accepted Last-Modified may lie in the future."""
+"""A Last-Modified is ignored if it lies more than this many seconds in the future."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ class IngestedContent:
 
 
 FAST_PATH_ENCODED_MAX = 48 * 1024
-"""Maximum size of a feed, as received, that the event loop ingests itself, in bytes."""
+"""The event loop itself ingests a feed of at most this many bytes, as received. A helper ingests larger feeds."""
 
 FAST_PATH_DECODED_MAX = 128 * 1024
-"""Maximum size of a feed, decoded, that the event loop ingests itself, in bytes. 60 KB take about 0.25 ms."""
+"""The event loop itself ingests a feed of at most this many bytes after decoding. 60 KB take about 0.25 ms."""
 
 NOT_INGESTED = IngestedContent(Content({}))
 """The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""

@@ -7,7 +7,7 @@ an element of the page identifies the vendor. An unrecognised challenge is still
 from feedproxy.http.message import Fields
 
 PAGE_BYTES = 65_536
-"""Maximum number of bytes at the beginning of a page that are searched for signs of a bot challenge."""
+"""At most this many bytes at the beginning of a page are searched for signs of a bot challenge."""
 
 _BY_FIELD = (
     # "cf-mitigated header present and set to challenge": Cloudflare, Detect a Challenge Page response.

@@ -28,28 +28,28 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
-"""Number of sightings after which a format change is accepted."""
+"""A format change is accepted after this many sightings."""
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""Minimum seconds between the first and the last sighting of an accepted format change.
+"""A format change is accepted only if at least this many seconds pass from its first to its last sighting.
 
 The time is longer than a failed deployment of a site usually lasts.
 """
 
 ITEM_LOSS_SHARE = 1 / 2
-"""Fraction of a feed's items. If a well-formed update lacks more items, the loss is a format change.
+"""If a well-formed update lacks more than this fraction of a feed's items, the loss is a format change.
 
 Of 938 updates in the histories of nine feeds, five lost more than half.
 """
 
 ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
-"""Fraction of a feed's items. If an ill-formed update lacks more items, the loss is a format change.
+"""If an ill-formed update lacks more than this fraction of a feed's items, the loss is a format change.
 
 The fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document may be truncated.
 """
 
 ITEM_LOSS_TOLERATED = 3
-"""Number of items. If a well-formed update lacks fewer items, the loss is no format change.
+"""If a well-formed update lacks fewer than this many items, the loss is no format change.
 
 The loss of all items is always a format change.
 """

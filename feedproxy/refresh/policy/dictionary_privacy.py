@@ -14,7 +14,7 @@ from feedproxy.settings import Settings
 
 
 def may_encode(request: Fields, response: Fields) -> bool:
-    """Return True if a dictionary may be used for this request (section 9.3.3, "Server Responsibility").
+    """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
 
     By the size in `dcz`, a web page could learn about a response of another origin that the page may not read.
     """

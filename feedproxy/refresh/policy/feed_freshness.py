@@ -16,10 +16,11 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 ILL_FORMED_RECHECK: Seconds = 60
-"""Seconds until an ill-formed feed is fetched again. A truncated document may then be complete."""
+"""An ill-formed feed is fetched again after this many seconds. A truncated document may then be complete."""
 
 WAIT_WORTH: Seconds = 2 * 3600
-"""Seconds of expected staleness above which a reader waits for the refresh instead of getting a stale copy.
+"""If the expected staleness of a copy exceeds this many seconds, a reader waits for the refresh instead of getting the
+copy.
 
 In a simulated week with this limit, one poll in 200 waited, and the mean staleness fell to a third.
 """

@@ -36,7 +36,7 @@ class Allowed:
 
 
 PAUSE_INTERVAL = 10 * 365 * 86_400
-"""Minimum interval that marks a feed as paused, in seconds (paused_and_blocked.py)."""
+"""A feed with a minimum interval of at least this many seconds counts as paused (paused_and_blocked.py)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from feedproxy.feed.change_rate import age_for, expected_staleness
 from feedproxy.subscribers.poll_rhythms import ExpectedPoll
 
 LEAD: Seconds = 60
-"""Seconds between a refresh and the first poll that it serves."""
+"""A refresh is planned this many seconds before the first poll that it serves."""
 
 CLUSTER_LENGTH: Seconds = 90
 """Longest time between the first and the last poll of a cluster, in seconds."""
@@ -30,10 +30,10 @@ The longer of this length and CLUSTER_LENGTH is the maximum length, because dist
 """
 
 CLUSTERS_MAX = 32
-"""Maximum number of clusters in a plan. Polls after the last cluster are ignored."""
+"""A plan has at most this many clusters. Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
-"""Seconds from now to the last expected poll that a plan considers.
+"""A plan considers the polls that are expected within this many seconds from now.
 
 Thirty hours include the first poll of the next day, even after the last poll of a day.
 """

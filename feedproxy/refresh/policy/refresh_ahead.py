@@ -36,10 +36,10 @@ LEAD_MAX: Seconds = 60
 """Longest time from the start of a refresh to the end of a copy's lifetime, in seconds."""
 
 SPREAD: Seconds = 10
-"""Seconds over which refreshes are spread after skipped hours or a pause, when many feeds are due together."""
+"""After skipped hours or a pause, when many feeds are due together, refreshes are spread over this many seconds."""
 
 GAP_MIN: Seconds = 30
-"""Shortest interval between scheduled refreshes, in seconds."""
+"""Two scheduled refreshes of a feed are at least this many seconds apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,14 @@ class Rest:
 type Plan = Refresh | Later | Rest
 
 IDLE: Seconds = 3600
-"""Minimum seconds without a request after which a feed is no longer refreshed ahead of its readers.
+"""A feed is no longer refreshed ahead of its readers after this many seconds without a request.
 
 If the copy has a longer lifetime, the lifetime applies instead.
 """
 
 REVIEW: Seconds = 6 * 3600
-"""Seconds until the next decision about a feed if a refresh costs more than the staleness that it saves."""
+"""If a refresh costs more than the staleness that it saves, the next decision about the feed follows after this many
+seconds."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
 """Sources of lifetimes that the publisher states. All other lifetimes are estimates."""

@@ -29,20 +29,20 @@ from feedproxy.telemetry.recent_activity import REQUESTS_MAX, RequestActivity
 logger = logging.getLogger(ACCESS_LOGGER)
 
 FLUSH_INTERVAL: Seconds = 0.05
-"""Longest time for which a log line is buffered, in seconds. Writing each line at once would cost a fifth of a hit's
+"""A log line is buffered for at most this many seconds. Writing each line at once would cost a fifth of a hit's
 time."""
 
 CLIENTS_MAX = 8192
-"""Maximum number of cached client identities."""
+"""The identities of at most this many clients are cached."""
 
 FLUSH_THRESHOLD = 512
-"""Number of buffered log lines that triggers an immediate flush."""
+"""The buffered log lines are written at once when their number reaches this value."""
 
 CACHED_LINES_MAX = 32_768
-"""Maximum number of cached log lines, of all response templates together. At the limit, the oldest are dropped."""
+"""All response templates together cache at most this many log lines. At the limit, the oldest are dropped."""
 
 DROP_BATCH = 4096
-"""Maximum number of expired log lines that are dropped at a time, which takes at most a millisecond."""
+"""At most this many expired log lines are dropped at a time, which takes at most a millisecond."""
 
 
 class ClientIdentity(NamedTuple):

@@ -7,16 +7,14 @@ import contextlib
 import os
 
 BODY_MIN = 32_768
-"""Minimum size of a body that gets a file, in bytes. At 12 KB, sendfile takes as long as a copy."""
+"""Only a body of at least this many bytes gets a file. At 12 KB, sendfile takes as long as a copy."""
 
 REQUESTS_MIN = 8
-"""Minimum number of requests for a body within a second after which the body gets a file.
-
-Making the file takes as long as three hits.
-"""
+"""A body gets a file after at least this many requests for it within a second. Making the file takes as long as three
+hits."""
 
 SIZE_MAX = 4 * 1024 * 1024
-"""Maximum size of all files together, in bytes. With BODY_MIN, this limits the number of descriptors to 128."""
+"""All files together have at most this many bytes. With BODY_MIN, the number of descriptors is at most 128."""
 
 
 class BodyFiles:

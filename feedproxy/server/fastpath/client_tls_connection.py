@@ -25,17 +25,16 @@ READ_SIZE = 2 * RECORD_MAX
 """Maximum bytes per read. All are decrypted at once, because the epoll reports only bytes that are not read yet."""
 
 ENCRYPT_BATCH = 131_072
-"""Number of bytes that are encrypted at a time, and maximum number of encrypted bytes that wait for a slow client."""
+"""This many bytes are encrypted at a time, and at most this many encrypted bytes wait for one slow client."""
 
 BATCHES_PER_WRITE = 8
-"""Number of encrypted batches that are sent to one client before other connections are served, in about a
-millisecond."""
+"""One client gets at most this many encrypted batches before other connections are served, in about a millisecond."""
 
 LOW_WATER_MARK = 81
-"""Minimum input, in bytes, at which the kernel reports a connection as readable during the handshake (SO_RCVLOWAT).
+"""During the handshake, the kernel reports a connection as readable from this many bytes of input on (SO_RCVLOWAT).
 
 The last handshake messages of a TLS 1.3 client have at most 80 bytes. The kernel therefore reports the connection only
-when the request that follows them has arrived, too.
+when the following request has arrived, too.
 """
 
 CERTIFICATE_CHECK_INTERVAL: Seconds = 60

@@ -20,25 +20,23 @@ from dataclasses import dataclass, replace
 from feedproxy.clock import Seconds
 
 YOUNG_THRESHOLD = 500
-"""Number of new objects after which Python collects the young generation, in 0.3 ms."""
+"""Python collects the young generation after this many new objects, in 0.3 ms."""
 
 MIDDLE_THRESHOLD = 0
-"""Number of young collections that must be exceeded before Python collects the middle generation.
-
-With 0, every second collection is of the middle generation.
-"""
+"""Python collects the middle generation after more than this many young collections. With 0, every second collection is
+of the middle generation."""
 
 NEVER = 1_000_000
-"""Number of middle collections before Python itself collects older objects: a number that is never reached."""
+"""Python itself would collect the oldest generation after this many middle collections. The number is never reached."""
 
 IDLE_AFTER: Seconds = 2
-"""Seconds without a request after which clients count as idle."""
+"""Clients count as idle after this many seconds without a request."""
 
 FULL_INTERVAL_WHEN_IDLE: Seconds = 600
 """Seconds between two full collections while clients are idle."""
 
 FULL_INTERVAL: Seconds = 21_600
-"""Seconds after which a full collection runs even if clients are not idle."""
+"""A full collection runs this many seconds after the last, even if clients are not idle."""
 
 FULL_GROWTH_SHARE, FULL_GROWTH_MIN = 1.0, 64 * 1024 * 1024
 """Growth of the resident memory since the last full collection after which a full collection runs.
@@ -53,13 +51,13 @@ The growth is given as a fraction and in bytes. The larger of the two applies.
 """
 
 RECENT_INTERVAL: Seconds = 600
-"""Seconds after which a recent collection runs even if memory has not grown."""
+"""A recent collection runs this many seconds after the last, even if memory has not grown."""
 
 INTERVAL_MIN: Seconds = 60
 """Minimum seconds between two full collections, and between two recent collections."""
 
 TIME_SHARE_MAX = 0.001
-"""Maximum fraction of the time that full collections may take. Recent collections have the same maximum."""
+"""Full collections take at most this fraction of the time. Recent collections have the same maximum."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -101,7 +99,7 @@ def without_collections() -> Iterator[None]:
 def freeze_startup_objects() -> None:
     """Exclude all present objects from later garbage collections, and set the thresholds of Python's own collections.
 
-    Python itself then collects only new objects. A GcScheduler runs all other collections.
+    Python then never collects the oldest generation by itself: a GcScheduler decides when that generation is collected.
     """
     gc.collect()
     gc.freeze()

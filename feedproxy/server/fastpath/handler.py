@@ -37,7 +37,7 @@ NOT_LOGGED = "\0"
 """Placeholder for a missing log line."""
 
 CACHEABLE_HEAD_MAX = 2048
-"""Maximum size of a cached request head, in bytes. Longer heads go to the service."""
+"""A request head of more than this many bytes is not cached. It goes to the service."""
 
 
 class ConnectionOwner(Protocol):

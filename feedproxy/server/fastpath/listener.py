@@ -41,21 +41,22 @@ from feedproxy.upstream.origin_client import CONNECTIONS
 logger = logging.getLogger("feedproxy")
 
 POLLS_PER_CALL = 4
-"""Maximum number of epoll polls in one callback."""
+"""One callback of the event loop polls the epoll at most this many times."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""Maximum number of connections accepted for one event, from the second poll of a callback on.
+"""From the second poll of a callback on, at most this many connections are accepted for one event.
 
 In the first poll, one connection is accepted, because usually no second connection waits.
 """
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIME: Seconds = 5
-"""Seconds for which input is discarded after the last response, before the connection is closed."""
+"""After the last response of a connection, its input is discarded for this many seconds before the connection is
+closed."""
 ACCEPT_PAUSE: Seconds = 1
-"""Seconds for which no connections are accepted after the process has run out of file descriptors or memory."""
+"""After the process has run out of file descriptors or memory, it accepts no connection for this many seconds."""
 RESERVED = CONNECTIONS.slots + DESCRIPTORS_RESERVED
-"""Number of file descriptors that idle client connections leave free, mainly for exchanges with origins.
+"""Idle client connections leave this many file descriptors free, mainly for exchanges with origins.
 
 If a new client gets one of the last RESERVED descriptors, idle connections are closed.
 """

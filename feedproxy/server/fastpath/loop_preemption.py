@@ -17,7 +17,7 @@ from feedproxy.clock import Seconds
 logger = logging.getLogger(__name__)
 
 PREEMPT_AFTER: Seconds = 0.0005
-"""Seconds for which connections may wait while callbacks run."""
+"""While callbacks run, connections are served again after this many seconds."""
 
 type Callback = Callable[[], None]
 

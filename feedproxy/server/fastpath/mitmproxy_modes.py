@@ -35,7 +35,8 @@ class FrontReverseMode(mode_specs.ReverseMode):
 
 
 class _FastPathInstance[M: mode_specs.ProxyMode](mode_servers.AsyncioServerInstance[M]):
-    """Base class of the server instances, which listen and serve connections that are handed off."""
+    """Base class of the server instances. An instance listens to clients, and hands to mitmproxy the connections that
+    the fast path cannot serve."""
 
     _listener: Listener
     _tasks: set[asyncio.Task[None]]

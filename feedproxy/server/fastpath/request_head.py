@@ -88,9 +88,9 @@ _CLOSE_LINE = b"Connection: close"
 _LINES_PER_GENERATION = 4096
 """Maximum number of cached lines in each of two generations, at about 100 bytes each."""
 UNIQUE_NAMES_MAX = 4
-"""Maximum number of field names that `without_unique_lines` removes."""
+"""`without_unique_lines` removes the lines of at most this many field names."""
 _MEMOIZED_LINE_MAX = 1024
-"""Maximum size of a cached line, in bytes."""
+"""A line of more than this many bytes is not cached."""
 
 
 class RequestHead(NamedTuple):

@@ -22,22 +22,22 @@ ENTRY_OVERHEAD = 320
 """Bytes of an entry without its key: the pair, its slot in the table, the object headers."""
 
 HASHES_PER_GENERATION = 16_384
-"""Maximum number of hashes in each of the two generations of an AdmissionFilter."""
+"""Each of the two generations of an AdmissionFilter holds at most this many hashes."""
 
 SAMPLE_AFTER = 1024
-"""Number of consecutive new values after which an AdmissionFilter with sampling records only some values."""
+"""After this many new values in a row, an AdmissionFilter with sampling records only one in SAMPLE_ONE_IN."""
 
 SAMPLE_ONE_IN = 8
-"""Number of new values of which an AdmissionFilter with sampling records one."""
+"""While it samples, an AdmissionFilter records one of this many new values."""
 
 INTERNED_MAX = 8192
-"""Maximum number of values in a TemplatePartInterner."""
+"""A TemplatePartInterner holds at most this many values."""
 
 EVICTION_BATCH = 32
-"""Number of entries of a full cache that are evicted at a time."""
+"""A full cache evicts this many entries at a time."""
 
 SWEEP_BATCH = 1024
-"""Number of entries that are checked for validity each second, in about 0.5 ms."""
+"""This many entries are checked for validity each second, in about 0.5 ms."""
 
 
 class AdmissionFilter:

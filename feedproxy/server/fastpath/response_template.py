@@ -23,7 +23,7 @@ TEMPLATE_OVERHEAD = 1024
 """Bytes of a template without its head: objects, key, and the log lines of the current state."""
 
 LOG_LINES_MAX = 1024
-"""Maximum number of clients with cached log lines in a template. At the limit, all cached lines are dropped."""
+"""A template caches the log lines of at most this many clients. At the limit, it drops all of them."""
 
 NO_CLIENT = ("", b"")
 
@@ -244,7 +244,7 @@ def _relative_to(target: str, name: str) -> tuple[str, int]:
 
 
 def _volatile_value(kind: int, hit_state: HitState) -> bytes:
-    """Return the field value of this kind in `hit_state`."""
+    """Return the value in `hit_state` of the field with the number `kind`."""
     if kind == _AGE:
         return b"%d" % hit_state.age
     return (hit_state.cache_status_value if kind == _CACHE_STATUS else hit_state.cache_control_value).encode("ascii")

@@ -11,22 +11,23 @@ from collections.abc import Sequence
 from feedproxy.clock import Seconds
 
 BACKLOG = 1024
-"""Maximum number of connections in the accept queue of a socket."""
+"""The accept queue of a socket holds at most this many connections."""
 
 DEFER_ACCEPT = 5
-"""Seconds for which the kernel delays the acceptance of a connection without a request (TCP_DEFER_ACCEPT).
+"""The kernel delays the acceptance of a connection without a request by at most this many seconds (TCP_DEFER_ACCEPT).
 
 A connection for a single request then causes one wake-up instead of two.
 """
 
 PORT_TRIES = 8
-"""Number of attempts to find a port that is free for all address families, if the system chooses the port."""
+"""If the system chooses the port, at most this many attempts are made to find a port that is free for all address
+families."""
 
 
 DRAIN_QUIET_TIME: Seconds = 0.2
-"""Seconds without a waiting connection after which the accept queue counts as empty."""
+"""An accept queue counts as empty after this many seconds without a waiting connection."""
 DRAIN_TIME_MAX: Seconds = 2
-"""Longest time for which connections are still accepted after the listener has stopped, in seconds."""
+"""A listener that stops accepts the connections in its accept queue for at most this many seconds."""
 
 _DROP_SYN_FILTER = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
 """A packet filter (classic BPF) that drops packets with the TCP flag SYN but not ACK."""

@@ -16,10 +16,10 @@ from feedproxy.server.fastpath.client_connection import ClientConnection
 READ_SIZE = 65_536
 
 LINGERING_QUIET_TIME: Seconds = 5
-"""Seconds without input after which the relay closes the connection, as in nginx (lingering_timeout)."""
+"""The relay closes the connection after this many seconds without input, as in nginx (lingering_timeout)."""
 
 LINGERING_TIME: Seconds = 30
-"""Longest total time for which input is discarded, in seconds, as in nginx (lingering_time)."""
+"""The relay discards input for at most this many seconds in total, as in nginx (lingering_time)."""
 
 
 class TlsRelay:

@@ -11,7 +11,7 @@ from feedproxy.clock import Seconds
 from feedproxy.server.mitm.origin_reset import drain_on_reset
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for sending the unsent part of a response after mitmproxy has closed the connection."""
+"""After mitmproxy has closed a connection, the unsent part of its response is sent for at most this many seconds."""
 
 
 class WriteBackpressure:

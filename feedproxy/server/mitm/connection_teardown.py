@@ -15,13 +15,14 @@ from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from feedproxy.clock import Seconds
 
 RETRY_FIRST: Seconds = 1
-"""Seconds until the second attempt to break the cycles, if a request was still being answered at the first.
+"""If a request was still being answered at the first attempt to break the cycles, the second follows after this many
+seconds.
 
 Each further attempt waits twice as long.
 """
 
 RETRY_LAST: Seconds = 128
-"""Longest wait before an attempt, in seconds. If the last attempt fails, the garbage collector frees the layers."""
+"""An attempt waits for at most this many seconds. If the last attempt fails, the garbage collector frees the layers."""
 
 
 class _ClosedLayer(layer.Layer):
@@ -56,7 +57,7 @@ class CycleFreeHandler(ProxyConnectionHandler):
             raise asyncio.CancelledError
 
     def break_cycles(self, retry_after: Seconds = RETRY_FIRST) -> None:
-        """Break the reference cycles of the layers after `handle_client` has returned.
+        """Break the reference cycles of the layers after mitmproxy's `handle_client` has returned.
 
         While a request is being answered, the attempt is repeated after `retry_after` seconds.
         """

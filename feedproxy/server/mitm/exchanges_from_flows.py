@@ -25,7 +25,7 @@ type ExchangeAndBody = tuple[Exchange, bytes | None]
 
 
 NAMES_MAX = 8192
-"""Maximum number of connections with remembered names."""
+"""The names of at most this many connections are remembered."""
 
 
 class StableNames:

@@ -92,10 +92,10 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request, or None."""
     usual_path: str = ""
-    """The usual form of the requested endpoint path, relative to the prefix of endpoints.
+    """The usual form of the requested endpoint path, without `/-/`, or "" if the request already has the usual form.
 
-    The value is "" if the request has the usual form. A request in another form gets a redirect to the usual form
-    before a 401, so that a browser asks for the password at the usual address.
+    A request in another form gets a redirect to the usual form instead of a 401, so that a browser asks for the
+    password at the usual address.
     """
 
 
@@ -231,7 +231,7 @@ class FlowHandler:
             await self.app.service.admin.recheck_size(key)
 
     def make_error_page(self, flow: http.HTTPFlow, reason: str) -> http.Response:
-        """Return the response after a failure upstream, and record it in the flow's state."""
+        """Return the response to the client after a failure upstream, and record the failure in the flow's state."""
         error, state = passthrough.classify_failure(reason), self._flows.get(flow.id)
         status = CacheStatus(detail=error.detail)
         if state is not None and state.status is not None and isinstance(error, Unreachable):

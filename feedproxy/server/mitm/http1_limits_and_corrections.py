@@ -57,7 +57,7 @@ HEAD_MAX = 65_536
 """Maximum size of a message head in bytes: the default of `header_max`."""
 
 HEAD_TIMEOUT: Seconds = 15
-"""Seconds from a head's first byte to its last: the default of `head_timeout`."""
+"""The last byte of a head must arrive within this many seconds of the first: the default of `head_timeout`."""
 
 
 EMPTY_LINES_MAX = 16

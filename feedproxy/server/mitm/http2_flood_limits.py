@@ -54,13 +54,13 @@ RESET_COST = 5
 """Points that RST_STREAM costs. A browser that leaves a page resets up to 100 open streams."""
 
 BYTES_PER_POINT = 1_024
-"""Bytes of sent content that earn a point.
+"""A client earns a point for each of this many bytes of content that it gets.
 
 A frame of 16 KiB earns several times the cost of the two WINDOW_UPDATEs that it causes.
 """
 
 FREE_DATA_MIN = 256
-"""Minimum payload of a DATA frame that costs no point, in bytes."""
+"""A DATA frame with a payload of at least this many bytes costs no point."""
 
 FRAME_MAX = 131_072
 """Maximum payload of a frame in bytes, as mitmproxy announces it in SETTINGS_MAX_FRAME_SIZE."""
@@ -75,13 +75,13 @@ HEADER_TABLE_MAX = 4_096
 """Maximum size of the HPACK table for responses, in bytes (RFC 7541, section 4.2)."""
 
 STREAMS_PER_BATCH = 8
-"""Maximum number of streams that one connection opens before other clients are served."""
+"""One connection opens at most this many streams before other clients are served."""
 
 FRAMES_PER_BATCH = 128
-"""Maximum number of frames that are handled before other clients are served."""
+"""At most this many frames of one connection are handled before other clients are served."""
 
 CLOSED_STREAMS_MAX = 1_024
-"""Maximum number of closed streams that are remembered, in order to distinguish late frames from invalid ones."""
+"""At most this many closed streams of one connection are remembered, to distinguish late frames from invalid frames."""
 
 BUFFERED_MAX = 1_048_576
 """Buffered bytes of a streamed response above which reading from its origin is paused."""
@@ -90,7 +90,7 @@ UNSENT_MAX = 262_144
 """Unsent bytes for a connection's socket above which no further content is written to the socket."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""Seconds between two checks of a socket with UNSENT_MAX unsent bytes.
+"""A socket with UNSENT_MAX unsent bytes is checked again after this many seconds.
 
 The interval limits a connection to about 25 MB per second.
 """

@@ -51,7 +51,7 @@ ABSOLUTE_FORM = "feedproxy.absolute-form"
 """Key in `flow.metadata`: the client sent the request's target in absolute-form."""
 
 CONTENT_MAX = 65_536
-"""Maximum content of a refused request, and of a request to an endpoint without its own limit, in bytes.
+"""A refused request, and a request to an endpoint without its own limit, may have content of at most this many bytes.
 
 The same number limits the bytes that a client may send after the head of its next pipelined request.
 """
@@ -63,7 +63,7 @@ NO_ERROR = 0
 """HTTP/2's code for resetting a stream without an error (RFC 9113, section 7)."""
 
 LINGERING_TIME: Seconds = 30
-"""Seconds for which input is discarded after a RESPOND_EARLY response, as in nginx (lingering_time)."""
+"""Input is discarded for this many seconds after a RESPOND_EARLY response, as in nginx (lingering_time)."""
 
 CONTENT_CAP = "feedproxy.content-cap"
 """Key in `flow.metadata`: the maximum content of this flow's request in bytes, in place of CONTENT_MAX."""

@@ -15,7 +15,7 @@ from feedproxy.request.context import ClientContext, ProxyResponse
 from feedproxy.web.templates import iso, plain_text
 
 HOPS_MAX = 3
-"""Maximum number of redirects that are followed: from a page to its feed, and from a feed that has moved."""
+"""At most this many redirects are followed: from a page to its feed, and from a feed that has moved."""
 
 _FEED_READER_FIELDS = Fields([("Accept", ", ".join(FEED_TYPES))])
 """Request fields of a feed reader. With these fields, a page gives a redirect to its feed."""

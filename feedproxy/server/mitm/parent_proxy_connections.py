@@ -20,7 +20,8 @@ from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import connect_to_parent, open_tunnel, parent_name
 
 CONNECT_TIMEOUT: Seconds = 10
-"""Seconds for connecting to the parent, and through the parent to the origin: the default of `connect_timeout`."""
+"""The connection to the parent, and through the parent to the origin, must be open within this many seconds: the
+default of `connect_timeout`."""
 
 
 class ParentProxyHost(str):
@@ -39,7 +40,10 @@ class ParentProxyHost(str):
 
     @classmethod
     def make(cls, parent: Parent, origin: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
-        """Return the parent's host for an origin with these permitted addresses."""
+        """Return a ParentProxyHost for `origin`, a host and port that feedproxy reaches through `parent`.
+
+        `addresses` contains the permitted addresses of the origin. It is empty if the name was not resolved here.
+        """
         parent_host = cls(parent.host)
         parent_host.parent, parent_host.origin, parent_host._policy, parent_host.is_plain = (
             parent,

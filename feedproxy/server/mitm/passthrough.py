@@ -49,7 +49,7 @@ SHOWN_TARGET = "feedproxy.shown"
 
 @dataclass(slots=True)
 class ConnectApprovals:
-    """The servers to which each client connection may be connected.
+    """The servers to which feedproxy may connect for each client connection.
 
     For each client connection, `approved` maps host and port to the server's checked address. A ParentProxyHost stands
     for a host that only a parent proxy can resolve. None means that the address is not checked.

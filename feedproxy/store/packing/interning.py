@@ -7,7 +7,7 @@ from feedproxy.http.message import SHARED_LENGTH_MAX
 from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
-"""Maximum number of texts and field lines in the cache, which take about 1 MB."""
+"""The cache holds at most this many texts and field lines, which take about 1 MB."""
 
 
 class Interner:

@@ -22,7 +22,7 @@ _DISTINGUISHING_SUFFIX = re.compile(r"(?<!#)#+[0-9]{0,5}\Z")
 """Pattern of the suffix that distinguishes items with equal names in RSS 1.0 (to_rdf.py)."""
 
 _DIGITS_MAX = 9
-"""Maximum number of digits of a picture's width or height in pixels."""
+"""A picture's width or height of more than this many digits is ignored."""
 
 
 def item(statements: Extract) -> Item:

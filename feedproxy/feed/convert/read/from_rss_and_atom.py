@@ -46,7 +46,7 @@ UNKNOWN_TYPE = "application/octet-stream"
 """Media type of an enclosure without a stated type. RSS requires a type."""
 
 STATEMENTS_MAX = 1_000
-"""Maximum number of statements of one kind about one channel or item."""
+"""At most this many statements of one kind are read about one channel or item."""
 
 
 @dataclass(slots=True)

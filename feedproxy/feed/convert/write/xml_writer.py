@@ -31,7 +31,7 @@ from feedproxy.feed.xml_parser import Element
 from feedproxy.http.date import WEEKDAYS
 
 _HEADLINE = 80
-"""Maximum length of a generated title, in characters."""
+"""A title that feedproxy generates for an item has at most this many characters."""
 
 
 def document(namespace: str, local: str, feed: Feed, default: str | None = None) -> Element:
@@ -249,7 +249,8 @@ def item_body(element: Element, item: Item, core: str) -> None:
 
 
 def item_modules(element: Element, item: Item, bare: str = "") -> None:
-    """Write an item's duration, picture and extensions, which are the same in all XML formats."""
+    """Write an item's duration, picture and extensions, which are the same in all XML formats. Extensions without a
+    namespace get the namespace `bare`."""
     if item.enclosures and item.enclosures[0].duration is not None:
         put(element, ITUNES, "duration", str(item.enclosures[0].duration))
     put_image(element, item.image)

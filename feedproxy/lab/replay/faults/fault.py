@@ -11,7 +11,8 @@ from feedproxy.lab.replay.replay_response import ReplayRequest, ReplayResponse, 
 from feedproxy.lab.replay.time_arguments import FaultSchedule, parse_when
 
 NUMBER_MAX = 10**10
-"""Maximum absolute value of a number in a fault's value: in seconds, three centuries. Dates stay valid in HTTP."""
+"""A number in a fault's value may be at most this large, positive or negative: in seconds, three centuries. Dates then
+stay valid in HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
