@@ -1,4 +1,4 @@
-"""The entrances: gateway, explicit proxy and reverse mode, which determine the target of a request."""
+"""The entrances: gateway, explicit proxy and reverse mode. The entrance determines the target of a request."""
 
 import logging
 from typing import Any

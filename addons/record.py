@@ -1,4 +1,4 @@
-"""Recording of client requests and origin responses in a HAR file, which the lab replays and grades."""
+"""Recording of client requests and origin responses in a HAR file. The lab replays and grades recordings."""
 
 import logging
 from pathlib import Path

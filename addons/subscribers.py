@@ -1,4 +1,4 @@
-"""Subscriber counts, which feedproxy reports to origins in the User-Agent."""
+"""Subscriber counts. feedproxy reports them to origins in the User-Agent."""
 
 from mitmproxy import http
 

@@ -1,4 +1,4 @@
-"""Media type and self link of feeds, with which a click on a feed opens a feed reader (USM)."""
+"""Media type and self link of feeds. With both, a click on a feed opens a feed reader (USM)."""
 
 from mitmproxy import http
 

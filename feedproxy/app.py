@@ -203,7 +203,8 @@ class App:
         return self.rules.settings_for(uri.without_fragment(target), self.settings)
 
     def parent_of(self, target: str) -> Parent | None:
-        """Return the parent proxy for a target, or None for a direct connection. Raises ParentFailed."""
+        """Return the parent proxy for a target, or None for a direct connection. Raises ParentFailed if the parent
+        cannot be used."""
         return parent_of(self.settings_for(target).upstream_proxy, target)
 
     def is_redirect_permitted(self, start: str, end: str | None) -> bool:

@@ -267,7 +267,8 @@ def unknown_variables(environment: Mapping[str, str], names: Collection[str]) ->
 
 
 def parse_set(text: str, specs: Mapping[str, OptionSpec]) -> tuple[str, Any]:
-    """Return name and value of `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError."""
+    """Return name and value of `NAME=VALUE` (`--set`). A NAME alone sets a boolean option. Raises UsageError if a name
+    or value is invalid."""
     name, equals, value = text.partition("=")
     name = name.strip()
     location = "--set"
@@ -327,7 +328,7 @@ def _translate_former(name: str, value: Any, location: str, options: Mapping[str
 
 
 def _parse_value(name: str, text: str, spec: OptionSpec, location: str) -> Any:
-    """Return the value of an option from its text. Raises UsageError.
+    """Return the value of an option from its text. Raises UsageError if a name or value is invalid.
 
     The text of a list is a YAML list, or has commas between its items.
     """
@@ -353,7 +354,7 @@ def _parse_list(text: str, location: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of all `--set`. Raises UsageError.
+    """Return the options of all `--set`. Raises UsageError if a name or value is invalid.
 
     Lists are joined. For any other option, the last value counts.
     """
@@ -481,7 +482,8 @@ def _normalise_override(name: str, value: Any, location: str) -> Any:
 
 
 def check_values(values: Mapping[str, Any], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the values of command line flags as plain Python values. Raises UsageError."""
+    """Return the values of command line flags as plain Python values. Raises UsageError if a name or value is
+    invalid."""
     return {name: _check_value(name, value, specs[name], "") for name, value in values.items()}
 
 

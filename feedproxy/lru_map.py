@@ -1,4 +1,4 @@
-"""A map with limits in bytes and entries, which evicts the least recently used entry first."""
+"""A map with limits in bytes and entries. It evicts the least recently used entry first."""
 
 import sys
 from collections import OrderedDict

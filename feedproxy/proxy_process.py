@@ -1,4 +1,4 @@
-"""`feedproxy serve`: a mitmproxy master with feedproxy's addons, which is drained on SIGTERM.
+"""`feedproxy serve`: a mitmproxy master with feedproxy's addons. On SIGTERM, it finishes open requests and exits.
 
 The master has only four of mitmproxy's default addons, because the others would take half of the time of a request.
 """
@@ -166,7 +166,8 @@ class Master(master.Master):
 
 
 def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
-    """Return a configured master and its App. Requires a running event loop. Raises UsageError."""
+    """Return a configured master and its App. Requires a running event loop. Raises UsageError if the configuration is
+    invalid."""
     return _make_master(plan, app)[:2]
 
 
@@ -211,14 +212,15 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
 
 
 def _read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
-    """Return the options of the configuration file, and those of other sources. Raises UsageError."""
+    """Return the options of the configuration file, and those of other sources. Raises UsageError if an option is
+    invalid."""
     config = load(plan.config, specs) if plan.config else Config()
     overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
     return LoadedOptions(config, overrides | check_values(plan.options, specs))
 
 
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
-    """Return the options of all sources for a reload. Raises UsageError.
+    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid.
 
     A pipe is refused, because it can be read only once. An empty file is refused while `rules`, those in force, protect
     feeds, because an editor may be writing the file.
@@ -302,7 +304,8 @@ def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
 
 
 async def check(plan: ServePlan) -> list[str]:
-    """Check the configuration as at a start. Return lines that describe it. Raises UsageError."""
+    """Check the configuration as at a start. Return lines that describe it. Raises UsageError if the configuration is
+    invalid."""
     proxy_master, app, loaded = _make_master(plan, None)
     settings = app.settings
     with loaded.locating():
@@ -353,7 +356,7 @@ def _warnings(settings: Settings) -> list[str]:
 
 
 def _check_folders(settings: Settings) -> None:
-    """Check that the folders of store and recording are writable. Raises UsageError."""
+    """Check that the folders of store and recording are writable. Raises UsageError otherwise."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
     folders["record"] = Path(settings.record).expanduser().absolute().parent if settings.record else None
     for name, folder in folders.items():
@@ -390,7 +393,7 @@ def _check_mode(values: Mapping[str, Any]) -> None:
 
 
 def _check(app: App) -> None:
-    """Check values that would cause failures later. Raises UsageError."""
+    """Check values that would cause failures later. Raises UsageError for such a value."""
     settings = app.settings
     if settings.tls_certificate:
         ReloadingCertificate(settings.tls_certificate, settings.tls_key)
@@ -411,7 +414,8 @@ def _check(app: App) -> None:
 
 
 def _check_parents(app: App) -> None:
-    """Check that no `upstream_proxy` in settings and rules is this proxy itself. Raises UsageError."""
+    """Check that no `upstream_proxy` in settings and rules is this proxy itself. Raises UsageError for such an
+    option."""
     for value in sorted({app.settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
         parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
         if parent is not None and _is_own_address(app.settings, parent.host, parent.port):
@@ -430,7 +434,7 @@ def _is_own_address(settings: Settings, host: str, port: int) -> bool:
 
 
 def _check_confdir(confdir: str) -> None:
-    """Check that mitmproxy can write its certificate authority to `confdir`. Raises UsageError."""
+    """Check that mitmproxy can write its certificate authority to `confdir`. Raises UsageError otherwise."""
     folder = Path(confdir).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -559,7 +563,8 @@ async def serve(
     app: App | None = None,
     worker: WorkerContext | None = None,
 ) -> int | WorkerOptions:
-    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError or CannotListen.
+    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError if the configuration is invalid,
+    and CannotListen if an address cannot be listened on.
 
     `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
     does not run, and the result is the settings for their supervisor (supervisor.py).

@@ -113,7 +113,8 @@ class Supervisor:
         self._loaded = self.options.loaded
 
     def run(self) -> int:
-        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen."""
+        """Run the workers until SIGTERM or SIGINT. Return the exit code. Raises CannotListen if an address cannot be
+        bound."""
         options = self.options
         exclusive = not options.reuse_port
         if self.plan.admin_sockets:
@@ -408,7 +409,8 @@ def _run_worker(plan: proxy_process.ServePlan, worker: WorkerContext) -> None:
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Return sockets bound to each address of a host, at one port. Raises CannotListen."""
+    """Return sockets bound to each address of a host, at one port. Raises CannotListen if an address cannot be
+    bound."""
     sockets: list[socket.socket] = []
     try:
         address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -180,8 +180,9 @@ class AccessControl:
     ) -> tuple[str, Fields]:
         """Return the user, and the fields that may be sent upstream.
 
-        If `readers` requires credentials, the client's credentials are removed from the fields. Raises AccessDenied.
-        Raises BadTarget if servers may interpret the address in several ways, to which different rules apply.
+        If `readers` requires credentials, the client's credentials are removed from the fields. Raises AccessDenied if
+        the client may not read the target. Raises BadTarget if servers may interpret the address in several ways, to
+        which different rules apply.
         """
         if not readers:
             return user, fields

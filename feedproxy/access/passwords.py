@@ -54,7 +54,7 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 def parse_secrets(text: str, name: str) -> dict[str, str]:
     """Return the plain passwords in a file for WSSE, by user.
 
-    Raises UsageError. Its message has the line number and never a password.
+    Raises UsageError if the file is invalid or cannot be used. Its message has the line number and never a password.
     """
     passwords: dict[str, str] = {}
     for number, line in significant_lines(text):

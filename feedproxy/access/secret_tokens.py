@@ -74,7 +74,8 @@ class TokenFile:
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Write the record of a new token to the file, and return the record and the token. Raises UsageError.
+    """Write the record of a new token to the file, and return the record and the token. Raises UsageError if the file
+    is invalid or cannot be used.
 
     The token itself is not stored.
     """
@@ -94,7 +95,8 @@ def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
 
 
 def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
-    """Revoke the tokens with these ids or of these users, and return their records. Raises UsageError."""
+    """Revoke the tokens with these ids or of these users, and return their records. Raises UsageError if the file is
+    invalid or cannot be used."""
     selectors = set(names)
     with _locked_folder(path):
         present = list_tokens(path)
@@ -105,7 +107,8 @@ def revoke(path: Path, names: Iterable[str]) -> list[SecretToken]:
 
 
 def list_tokens(path: Path) -> list[SecretToken]:
-    """Return the records of a file, or an empty list if the file does not exist. Raises UsageError."""
+    """Return the records of a file, or an empty list if the file does not exist. Raises UsageError if the file is
+    invalid or cannot be used."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -62,7 +62,8 @@ def admin_address(admin: str, token: str) -> tuple[str, int]:
 
 
 def admin_token(settings: Settings) -> str:
-    """Return the admin token: `admin_token`, or the content of `admin_token_file`. Raises UsageError.
+    """Return the admin token: `admin_token`, or the content of `admin_token_file`. Raises UsageError if the file cannot
+    be read.
 
     A file keeps the token out of the configuration and the process list.
     """

@@ -17,7 +17,8 @@ from feedproxy.request.url_mapping import to_upstream
 from feedproxy.upstream.own_urls import is_own
 
 CONTENT_MAX = 8_000_000
-"""Lists of more than this many bytes are refused: ten thousand feeds with all usual attributes."""
+"""A list of more than this many bytes is refused. A list of this size has ten thousand feeds with all usual
+attributes."""
 
 NAME_LENGTH_MAX = 200
 """Maximum number of characters in a list's name."""
@@ -116,7 +117,7 @@ def _parameter(request: web.Request, name: str) -> bool:
 
 
 async def _read_form(request: web.Request) -> tuple[bytes, str]:
-    """Return the file in a form and the name of the list. Raises ListTooLarge."""
+    """Return the file in a form and the name of the list. Raises ListTooLarge above CONTENT_MAX bytes."""
     body, name = bytearray(), ""
     async for part in await request.multipart():
         if not isinstance(part, BodyPartReader):
@@ -134,7 +135,7 @@ async def _read_form(request: web.Request) -> tuple[bytes, str]:
 
 
 async def _read_content(request: web.Request) -> bytes:
-    """Return the content of the request, at most CONTENT_MAX bytes. Raises ListTooLarge."""
+    """Return the content of the request, at most CONTENT_MAX bytes. Raises ListTooLarge if it is larger."""
     pieces, size = [], 0
     async for piece in request.content.iter_any():
         size += len(piece)

@@ -1,4 +1,4 @@
-"""The admin listener of a replay, which shows the replay's time and advances its clock."""
+"""The admin listener of a replay. It shows the replay's time and advances its clock."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class ReplayAdmin:
         return self._listener.url
 
     async def start(self, admin: str) -> None:
-        """Listen on HOST:PORT. Raises UsageError."""
+        """Listen on HOST:PORT. Raises UsageError if the address cannot be listened on."""
         host, port = admin_address(admin, "")
         await self._listener.start(AdminAuthorization(host), host, port)
 

@@ -24,7 +24,7 @@ def translate_form_errors() -> Iterator[None]:
 
 
 async def read_parameters(request: web.Request) -> dict[str, str]:
-    """Return the parameters of query and form. Raises InvalidForm."""
+    """Return the parameters of query and form. Raises InvalidForm if they cannot be parsed."""
     with translate_form_errors():
         form = await request.post()
     return {**request.query, **{name: str(value) for name, value in form.items()}}

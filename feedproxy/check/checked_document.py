@@ -23,9 +23,9 @@ from feedproxy.http.field_values import charset_of
 ENTRIES_MAX = 10_000
 """Maximum number of entries that are checked in a document."""
 _GAPS_MAX = 20
-"""Maximum number of gaps between entries from which the publishing interval is computed. The latest gaps are used."""
+"""The publishing interval is computed from at most this many gaps between entries, the latest gaps first."""
 _TEXT_LENGTH_MAX = 20_000
-"""Maximum length of the part of a text that is checked, in characters."""
+"""The checks read at most this many characters of one text."""
 _CHUNK_SIZE = 64 * 1024
 _DATES = frozenset({"pubdate", "date", "updated", "published", "modified", "issued", "created", "lastbuilddate"})
 _DUBLIN_CORE = ("http://purl.org/dc/elements/1.1/", "http://purl.org/dc/terms/")

@@ -43,7 +43,7 @@ def register(subparsers: Any) -> None:
 
 
 def add(args: argparse.Namespace) -> int:
-    """Issue a token and print its address. Return 0. Raises UsageError."""
+    """Issue a token and print its address. Return 0. Raises UsageError if the file cannot be used."""
     path, options = _token_file(args)
     token, secret = secret_tokens.issue(path, args.user, args.pattern)
     base = (args.at or options.get("public_url") or _local_address(options)).rstrip("/")
@@ -53,7 +53,7 @@ def add(args: argparse.Namespace) -> int:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Print all tokens without their secrets. Return 0. Raises UsageError."""
+    """Print all tokens without their secrets. Return 0. Raises UsageError if the file cannot be used."""
     path, _ = _token_file(args)
     for token in secret_tokens.list_tokens(path):
         print(f"{token.id}  {token.user}  {token.pattern.text}")
@@ -61,7 +61,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def revoke(args: argparse.Namespace) -> int:
-    """Revoke tokens. Return 1 if none matched. Raises UsageError."""
+    """Revoke tokens. Return 1 if none matched. Raises UsageError if the file cannot be used."""
     path, _ = _token_file(args)
     revoked = secret_tokens.revoke(path, args.names)
     for token in revoked:

@@ -1,4 +1,4 @@
-"""A minimal HTTP client on a persistent connection that counts every byte."""
+"""A minimal HTTP client on a persistent connection. It counts every byte."""
 
 import asyncio
 from dataclasses import dataclass

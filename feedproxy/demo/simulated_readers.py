@@ -12,7 +12,7 @@ from feedproxy.demo.publishers import START, DemoFeed
 from feedproxy.http.message import Fields
 
 POLLS_MAX = 15_000
-"""A run has at most this many polls. Of more polls, some are left out at regular intervals."""
+"""A run has at most this many polls. If more are planned, polls are left out at regular intervals."""
 
 
 class Hours(Enum):

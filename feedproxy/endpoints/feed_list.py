@@ -124,7 +124,7 @@ class ImportedFeeds:
         return self._imported
 
     async def save(self, imported: Imported) -> None:
-        """Write the imports to the store. Raises StoreError."""
+        """Write the imports to the store. Raises StoreError if the store fails."""
         raw = _encode_imported(imported)
         await self._store.put_state(IMPORTED, raw)
         self._raw, self._imported = raw, imported
@@ -167,7 +167,8 @@ class FeedList:
     async def import_list(
         self, listing: SubscriptionList, *, name: str = "", replace: bool = False, intercept: bool = False
     ) -> ImportOutcome:
-        """Add a list to the imports, or replace all imports by the list, and return the outcome. Raises StoreError.
+        """Add a list to the imports, or replace all imports by the list, and return the outcome. Raises StoreError if
+        the store fails.
 
         Feeds that are not stored are fetched. If `intercept` is true, TLS to the hosts of the list's https feeds is
         decrypted from then on.
@@ -194,7 +195,8 @@ class FeedList:
     # -- requested feeds
 
     async def save_requested(self) -> None:
-        """Save the recently requested feeds, merged with those of other processes. Raises StoreError."""
+        """Save the recently requested feeds, merged with those of other processes. Raises StoreError if the store
+        fails."""
         before = self._store.get_state(RECENTLY_REQUESTED)
         now = await self._requested_recently()
         raw = await asyncio.to_thread(_encode_requested, now)

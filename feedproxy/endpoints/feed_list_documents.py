@@ -25,7 +25,7 @@ DEFAULT_TITLE = "Feeds read here"
 """Title of the list if no title was imported."""
 
 DOCUMENTS_MAX = 8
-"""At most this many documents are cached: one for each form of the list and each base URL that clients use."""
+"""At most this many documents of the list are cached: one for each form and each base URL that clients use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class FeedListDocuments:
     async def opml(self, call: Call) -> Response:
         """Return `feeds.opml` with gateway addresses, or with the feeds' own addresses for `?addresses=original`.
 
-        Raises BadTarget.
+        Raises BadTarget if the query is invalid.
         """
         addresses = uri.query_value(call.query, "addresses")
         if addresses not in ("", "original", "proxied"):

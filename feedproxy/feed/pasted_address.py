@@ -28,7 +28,7 @@ _CONVERTED = re.compile(r"as/[a-z]+/")
 
 
 def read(text: str, own: str = "") -> str:
-    """Return the normalised target of a pasted address. Raises BadTarget.
+    """Return the normalised target of a pasted address. Raises BadTarget if the text names no target.
 
     `own` is feedproxy's own address without a trailing slash, which precedes gateway addresses.
     """

@@ -1,4 +1,4 @@
-"""Listener for the events of all machines, which applies them in order.
+"""Listener for the events of all machines. It applies the events in order.
 
 Events are numbered. A listener misses events if its connection is lost, or Redis's output buffer is full. The number of
 the next event shows the gap. Once a second, the listener also asks Redis for the last number. Missed events are read
@@ -57,7 +57,8 @@ class EventListener:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def catch_up(self) -> None:
-        """Apply the missed events. Raises RedisUnavailable or RedisRefused."""
+        """Apply the missed events. Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers with an
+        error."""
         async with self._lock:
             if self.last_number is None:
                 # Later events have higher numbers than this one, and the comparison finds earlier changes.
@@ -74,7 +75,8 @@ class EventListener:
                 await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Ask Redis for missed events, and apply them. Raises RedisUnavailable or RedisRefused."""
+        """Ask Redis for missed events, and apply them. Raises RedisUnavailable or RedisRefused if Redis does not
+        answer, or answers with an error."""
         last_number = self.last_number
         # An event that arrives during the request is not missed.
         if last_number is None or (

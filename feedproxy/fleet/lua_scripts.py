@@ -1,4 +1,4 @@
-"""Lua scripts, each of which Redis executes as one step. Sending a script twice has no further effect.
+"""Lua scripts. Redis executes each script as one step. Sending a script twice has no further effect.
 
 Each new token or event number is at least Redis's Unix time in microseconds. A Redis that has lost its data therefore
 continues with higher numbers. Lua's numbers are exact up to 2**53.

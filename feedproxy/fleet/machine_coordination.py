@@ -153,7 +153,8 @@ class MachineCoordination:
             waiting.set()
 
     async def renew(self) -> None:
-        """Renew the leases of fetches in progress. Raises RedisUnavailable or RedisRefused."""
+        """Renew the leases of fetches in progress. Raises RedisUnavailable or RedisRefused if Redis does not answer, or
+        answers with an error."""
         leases = [(target, lease.token) for target, lease in self._leases.items()]
         if leases:
             self.lost_count += (await self._redis_operations.renew_leases(leases)).count(False)

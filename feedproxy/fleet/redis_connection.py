@@ -113,12 +113,14 @@ class RedisConnection:
     async def run(
         self, script: Script, keys: Sequence[str], *values: str | bytes | int, timeout_factor: float = 1
     ) -> Any:
-        """Return the result of a script. Raises RedisUnavailable or RedisRefused."""
+        """Return the result of a script. Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers
+        with an error."""
         (result,) = await self.run_all([(script, keys, values)], timeout_factor=timeout_factor)
         return result
 
     async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Send several scripts together, and return their results. Raises RedisUnavailable or RedisRefused.
+        """Send several scripts together, and return their results. Raises RedisUnavailable or RedisRefused if Redis
+        does not answer, or answers with an error.
 
         After an error, any of the scripts may have run.
         """
@@ -133,8 +135,8 @@ class RedisConnection:
         return results
 
     async def run_each(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Send several scripts together. Return their results, or None for a refused script. Raises
-        RedisUnavailable."""
+        """Send several scripts together. Return their results, or None for a refused script. Raises RedisUnavailable if
+        Redis does not answer."""
         if not self.up:
             raise RedisUnavailable(f"redis is unavailable: {self.reason}")
         calls = list(calls)
@@ -214,7 +216,7 @@ class RedisConnection:
 
     @contextlib.asynccontextmanager
     async def subscribe(self, channel: str) -> AsyncIterator[Any]:
-        """Yield a subscription to this channel. Raises RedisUnavailable."""
+        """Yield a subscription to this channel. Raises RedisUnavailable if Redis does not answer."""
         pubsub = self._client.pubsub(ignore_subscribe_messages=True)
         try:
             await self._send_guarded(lambda: pubsub.subscribe(channel), self._timeout * 4)
@@ -383,7 +385,7 @@ def _client(url: str, timeout: Seconds) -> tuple[Any, "Redis"]:
 
 
 def _check_files(url: str) -> None:
-    """Check that the files of certificates and keys in the address can be read. Raises UsageError."""
+    """Check that the files of certificates and keys in the address can be read. Raises UsageError otherwise."""
     for name, path in parse_qsl(urlsplit(url).query):
         if name in FILE_PARAMETERS:
             try:

@@ -21,7 +21,7 @@ from feedproxy.fleet.redis_keys import RedisKeys
 LOG_MAX = 10_000
 """Maximum number of events in the log, about 2 MB. A machine that has missed more compares all copies with Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
-"""Requests to Redis that no client waits for have this many times the usual timeout. A copy may have megabytes."""
+"""The timeout of requests to Redis that no client waits for is longer by this factor. A copy may have megabytes."""
 
 COMPRESSED_FROM = 4096
 """Copies of at least this many bytes are compressed."""

@@ -1,4 +1,4 @@
-"""The queue of messages to Redis, for which callers do not wait.
+"""The queue of messages to Redis. Callers do not wait until a message is sent.
 
 For each target, the queue has at most a purge and a request to send its copy. The copy is read from the store when it
 is sent. Messages stay queued while Redis is unavailable or full. A message that is sent twice has no further effect.

@@ -1,4 +1,4 @@
-"""Exchange of readers' polls, so that every machine knows when readers poll (subscribers/poll_rhythms.py).
+"""Exchange of readers' polls among machines. Every machine then knows when readers poll (subscribers/poll_rhythms.py).
 
 A machine sends at most one event a second, which Redis does not log. Events have pseudonyms and never addresses. A
 machine that misses a poll learns the reader's rhythm from later polls.
@@ -41,7 +41,8 @@ class SharedPolls:
             self._waiting.append([target, pseudonym.current, pseudonym.previous, round(at, 1)])
 
     async def sync(self) -> None:
-        """Send the queued polls, or drop them while Redis is unavailable. Raises RedisUnavailable or RedisRefused."""
+        """Send the queued polls, or drop them while Redis is unavailable. Raises RedisUnavailable or RedisRefused if
+        Redis does not answer, or answers with an error."""
         waiting, self._waiting = self._waiting, []
         if not self._redis_operations.connection.up:
             return

@@ -36,10 +36,10 @@ WAITING_MAX = 50_000
 The feed readers poll again later, and are recorded then.
 """
 CLIENT_TIMEOUT_FACTOR = 1
-"""A request to Redis for which a client waits has this many times the Redis timeout."""
+"""The timeout of a request to Redis for which a client waits is the Redis timeout times this factor."""
 
 BACKGROUND_TIMEOUT_FACTOR = 4
-"""A request to Redis in the background has this many times the Redis timeout."""
+"""The timeout of a request to Redis in the background is the Redis timeout times this factor."""
 BATCH_SIZE = 200
 
 
@@ -53,8 +53,8 @@ class _Sum:
 class SubscriberSums:
     """Exchange of reader counts with Redis: it sends this machine's readers, and receives the sums of all machines.
 
-    `confirmed_claim` returns the number of people that a feed service claims to fetch a feed for, as confirmed by this
-    machine. `exact_max` is the largest number of readers of a feed that are counted exactly.
+    `confirmed_claim` returns the confirmed claim of a feed service: for how many people it fetches a feed. `exact_max`
+    is the largest number of readers of a feed that are counted exactly.
     """
 
     def __init__(
@@ -129,7 +129,8 @@ class SubscriberSums:
             return
 
     async def sync(self) -> None:
-        """Send all recorded reads, and fetch the sums of their feeds. Raises RedisUnavailable."""
+        """Send all recorded reads, and fetch the sums of their feeds. Raises RedisUnavailable if Redis does not
+        answer."""
         while self._waiting:
             targets = list(self._waiting)[:BATCH_SIZE]
             await self._send(self._take_pending(targets), BACKGROUND_TIMEOUT_FACTOR)

@@ -1,4 +1,4 @@
-"""Hop-by-hop fields, which a proxy does not forward.  RFC 9110, section 7.6.1"""
+"""Hop-by-hop fields. A proxy does not forward them.  RFC 9110, section 7.6.1"""
 
 from collections.abc import Iterable
 

@@ -21,8 +21,8 @@ Three of five lines share their objects with other responses.
 SHARED_LENGTH_MAX = 128
 """A field value of more than this many bytes is not shared among responses: each response has its own copy."""
 USUAL_LINES_MAX = 32
-"""`Fields.size` counts this many lines of a message as LINE_SIZE bytes each. It computes the size of each further
-line."""
+"""`Fields.size` counts the first lines of a message, up to this many, as LINE_SIZE bytes each. It computes the size of
+each further line."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
 """Memory of a field line that shares no objects with other responses, in bytes, without the characters of its name and
 value."""

@@ -65,7 +65,7 @@ class RequestHead:
 
 
 def read_request(lines: Sequence[bytes]) -> RequestHead:
-    """Parse the lines of an HTTP/1 request's head, and return the head. Raises BadRequest."""
+    """Parse the lines of an HTTP/1 request's head, and return the head. Raises BadRequest if one of them is invalid."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
         raise BadRequest("invalid request line: expected method, one space, target, one space, version")
@@ -91,7 +91,8 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
 
 
 def check_request_line(method: bytes, target: bytes) -> None:
-    """Check method and target of a request (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest."""
+    """Check method and target of a request (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest if one
+    of them is invalid."""
     if not _TOKEN.fullmatch(method):
         raise BadRequest("invalid method: expected a token")
     if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
@@ -101,7 +102,8 @@ def check_request_line(method: bytes, target: bytes) -> None:
 
 
 def check_fields(fields: Iterable[Line]) -> None:
-    """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest."""
+    """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest if one of them
+    is invalid."""
     for name, value in fields:
         if not _TOKEN.fullmatch(name):
             raise BadRequest("invalid field name: expected a token")
@@ -118,7 +120,7 @@ def without_empty_port(fields: Iterable[Line]) -> list[Line]:
 
 
 def check_host(fields: Iterable[Line], *, required: bool, may_be_empty: bool) -> None:
-    """Check the field Host of a request (RFC 9112, section 3.2). Raises BadRequest."""
+    """Check the field Host of a request (RFC 9112, section 3.2). Raises BadRequest if the field is invalid."""
     # "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
     # header field and to any request message that contains more than one Host header field line or a Host header
     # field with an invalid field value."

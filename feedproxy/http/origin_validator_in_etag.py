@@ -1,4 +1,4 @@
-"""Validators of an origin, carried inside the entity tag that a client gets.
+"""Validators of an origin inside the entity tag for the client.
 
 Content with no-store must leave nothing in the store, not even the origin's tag for a client's tag. The client's tag
 therefore contains the origin's validator. `HASH.eTAG` and `HASH.wTAG` carry a strong or weak tag in base64url.

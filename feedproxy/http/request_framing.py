@@ -9,7 +9,8 @@ _LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 
 
 def check_framing(fields: Iterable[tuple[bytes, bytes]], *, minor: int) -> None:
-    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest.
+    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest if
+    they are invalid.
 
     `minor` is the minor version of HTTP/1 in the request line.
     """

@@ -1,4 +1,4 @@
-"""Check that a client's callback URL does not lead to feedproxy itself, which would form a loop."""
+"""Check for loops: a client's callback URL must not lead to feedproxy itself."""
 
 from urllib.parse import urlsplit
 

@@ -50,7 +50,7 @@ type PurgeSink = SinkAddress[PurgeMethod]
 
 
 def read_purge_sink(text: str) -> PurgeSink:
-    """Parse one value of the option `purge_sinks`. Raises UsageError."""
+    """Parse one value of the option `purge_sinks`. Raises UsageError if the value is invalid."""
     sink = read_sink_address(
         text,
         prefixes=(PurgeMethod.URL,),
@@ -64,7 +64,7 @@ def read_purge_sink(text: str) -> PurgeSink:
 
 
 def read_purge_fields(lines: Iterable[str]) -> Fields:
-    """Parse the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError.
+    """Parse the lines `NAME: VALUE` of the option `purge_fields`. Raises UsageError if a line is invalid.
 
     The error's message does not contain the line, because the value may be a secret.
     """

@@ -1,4 +1,4 @@
-"""Responses of the notification endpoints, which no cache may store."""
+"""Responses of the notification endpoints. No cache may store them."""
 
 from feedproxy.http.message import Fields, Response
 

@@ -112,7 +112,8 @@ class NotificationDatabase:
         self.closed = False
 
     async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` as one transaction. Return its result after the commit. Raises StoreError."""
+        """Run `work` as one transaction. Return its result after the commit. Raises StoreError if the database
+        fails."""
         if self.closed:
             raise StoreError("the notification database is closed")
         try:

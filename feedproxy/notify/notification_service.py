@@ -139,7 +139,8 @@ class NotificationService:
         return bool(self.settings().public_url)
 
     async def enqueue(self, *requests: DeliveryRequest) -> None:
-        """Enqueue deliveries, which are durable when the call returns, and wake the loop. Raises StoreError."""
+        """Enqueue deliveries, which are durable when the call returns, and wake the loop. Raises StoreError if the
+        database fails."""
         await self.queue.add(*requests, now=self.clock.now())
         self.wake()
 

@@ -86,7 +86,7 @@ class RefreshRequests:
         self.rate_limiter = RateLimiter()
 
     async def find_feeds(self, *addresses: str) -> list[str]:
-        """Return the known feeds that these normalised URLs name. Raises StoreError.
+        """Return the known feeds that these normalised URLs name. Raises StoreError if the database fails.
 
         If a URL is the address of a feed, the result is that feed alone. If no URL is, the result is all feeds of the
         sites at these URLs.
@@ -112,7 +112,8 @@ class RefreshRequests:
             await self.enqueue(targets)
 
     async def enqueue(self, targets: Sequence[str], *, is_test: bool = False) -> None:
-        """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError.
+        """Enqueue one refresh of each target. The requests are durable when the call returns. Raises StoreError if the
+        database fails.
 
         `is_test` is True for the test notification by which a cloud verifies a callback. After such a refresh, the next
         request need not wait for `ping_interval`.
@@ -172,7 +173,7 @@ class RefreshRequests:
         return len(self._running)
 
     async def start_due(self) -> None:
-        """Start the refreshes that are due. Raises StoreError."""
+        """Start the refreshes that are due. Raises StoreError if the database fails."""
         now = self._clock.now()
         capacity = MAX_CONCURRENT - len(self._running)
         if capacity <= 0:

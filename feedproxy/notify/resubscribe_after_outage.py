@@ -1,4 +1,4 @@
-"""Detection of outages, in which other servers may have dropped feedproxy's subscriptions.
+"""Detection of outages. During an outage, other servers may have dropped feedproxy's subscriptions.
 
 An outage means that the process was not running, the machine was suspended, or no origin answered. If only one feed is
 fetched, a failure of its origin looks like an outage. The subscriptions are then requested again without need.

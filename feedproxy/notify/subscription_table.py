@@ -84,7 +84,8 @@ class Subscriptions:
     async def put_all(self, new: Sequence[Subscription], per_site: int = 0) -> list[Subscription]:
         """Insert or replace subscriptions of one callback, all or none, as `put` does. Return the subscriptions.
 
-        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull.
+        `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull if the
+        table has no room.
         """
 
         def work(db: sqlite3.Connection) -> list[Subscription]:
@@ -115,7 +116,8 @@ class Subscriptions:
         await self._database.run(work)
 
     async def check_capacity(self, callback: str, per_site: int, added: int = 1) -> None:
-        """Check that `added` subscriptions with this callback are permitted. Raises SubscriptionsFull.
+        """Check that `added` subscriptions with this callback are permitted. Raises SubscriptionsFull if the table has
+        no room.
 
         Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """

@@ -74,7 +74,8 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:
-    """Return the normalised URL that a client names, or the target of a gateway URL. Raises BadTarget."""
+    """Return the normalised URL that a client names, or the target of a gateway URL. Raises BadTarget if the URL is
+    invalid."""
     url, settings = uri.normalise(address.strip()), service.settings()
     for own_url in (settings.public_url, base):
         prefix = own_url.rstrip("/") + "/"

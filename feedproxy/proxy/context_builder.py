@@ -35,7 +35,7 @@ class ContextBuilder:
         self._unstored_names: LRU[str, frozenset[str]] = LRU(entries_max=UNSTORED_TARGETS_MAX)
 
     def build(self, request: Request, client: ClientContext, settings: Settings) -> RequestContext:
-        """Return the context of a GET or HEAD. Raises LoopDetected."""
+        """Return the context of a GET or HEAD. Raises LoopDetected if the request has passed this proxy before."""
         if is_loop(request.fields, self._pseudonym):
             raise LoopDetected("request loop: Via already names this proxy")
         target = request.target

@@ -1,4 +1,4 @@
-"""The fetch lease of a target: the right to fetch the target, which one process has at a time."""
+"""The fetch lease of a target: the right to fetch the target. One process has the lease at a time."""
 
 import asyncio
 from types import TracebackType

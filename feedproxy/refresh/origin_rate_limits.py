@@ -1,4 +1,4 @@
-"""Request limits of sites, which origins state by 429, Retry-After and the RateLimit fields.
+"""Request limits of sites. Origins state these limits by 429, Retry-After and the RateLimit fields.
 
 A reached limit stops all requests to the site until the limit is reset. Scheduled refreshes at the site must then save
 twice as much staleness as before (policy/polling_price.py), for some days. Limits in responses to requests with

@@ -1,4 +1,4 @@
-"""Feeds that the operator has paused or blocked. A paused feed is never fetched, and no client gets a blocked feed.
+"""The operator's decisions to pause or block feeds. A paused feed is never fetched, and no client gets a blocked feed.
 
 The decisions are stored, so that all workers share them. Each decision becomes a rule after the rules of the
 configuration.

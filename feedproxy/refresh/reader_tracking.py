@@ -1,4 +1,4 @@
-"""Counting of readers, and the User-Agent that reports their number to origins."""
+"""Counting of readers. The User-Agent of requests to origins reports their number."""
 
 from collections.abc import Callable
 

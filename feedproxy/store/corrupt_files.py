@@ -22,7 +22,7 @@ removed."""
 def set_aside(path: Path, reason: str) -> Path:
     """Rename `path` to `NAME.corrupt`, replace an earlier file of that name, and log a warning.
 
-    Return the new path. Raises OSError.
+    Return the new path. Raises OSError if the file cannot be renamed.
     """
     for number in range(NAMES_MAX):
         quarantined = path.with_name(f"{path.name}{SUFFIX}{f'.{number}' if number else ''}")
@@ -34,7 +34,8 @@ def set_aside(path: Path, reason: str) -> Path:
 
 
 def make_folder(path: Path) -> None:
-    """Create the folder `path` unless it exists. Rename a file that has its name. Raises OSError."""
+    """Create the folder `path` unless it exists. Rename a file that has its name. Raises OSError if the folder cannot
+    be created."""
     reason = folder_fault(path)
     if reason:
         set_aside(path, reason)
@@ -42,7 +43,8 @@ def make_folder(path: Path) -> None:
 
 
 def clear_file(path: Path) -> None:
-    """Rename `path` if it exists, but is not a readable and writable file. Raises OSError."""
+    """Rename `path` if it exists, but is not a readable and writable file. Raises OSError if the file cannot be
+    renamed."""
     reason = file_fault(path)
     if reason:
         set_aside(path, reason)

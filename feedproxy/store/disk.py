@@ -66,13 +66,14 @@ class DiskStore:
     # -- reading
 
     def read(self, target: str) -> Resource | None:
-        """Return the resource stored for this target, or None if no resource is stored. Raises StoreError."""
+        """Return the resource stored for this target, or None if no resource is stored. Raises StoreError if the disk
+        fails."""
         resource_and_header = self.read_with_header(target)
         return resource_and_header[0] if resource_and_header is not None else None
 
     def read_with_header(self, target: str) -> tuple[Resource, bytes] | None:
         """Return the resource and its encoded header (resource_codec.py), or None if no resource is stored. Raises
-        StoreError."""
+        StoreError if the disk fails."""
         data = self._shard(target).get(target)
         if data is None:
             return None
@@ -82,11 +83,11 @@ class DiskStore:
         return resource, header
 
     def holds(self, target: str) -> bool:
-        """Return True if a resource is stored for this target. Raises StoreError."""
+        """Return True if a resource is stored for this target. Raises StoreError if the disk fails."""
         return self._shard(target).holds(target)
 
     def targets(self) -> Iterator[str]:
-        """Yield every stored target. Raises StoreError."""
+        """Yield every stored target. Raises StoreError if the disk fails."""
         for shard in self._shards:
             yield from shard.keys()
 
@@ -118,7 +119,7 @@ class DiskStore:
             self._shards[number].cull_slice(CULL_SLICE + len(values))
 
     def write(self, resource: Resource) -> None:
-        """Store a resource, and cull its shard to the size limit. Raises StoreError.
+        """Store a resource, and cull its shard to the size limit. Raises StoreError if the disk fails.
 
         A resource larger than half a shard is not stored, and the target's earlier resource is removed.
         """
@@ -131,7 +132,7 @@ class DiskStore:
         shard.cull_slice(CULL_SLICE)
 
     def delete(self, target: str) -> None:
-        """Remove the resource of this target. Raises StoreError."""
+        """Remove the resource of this target. Raises StoreError if the disk fails."""
         self._shard(target).delete(target)
 
     def write_state(self, name: str, data: bytes) -> None:
@@ -140,7 +141,7 @@ class DiskStore:
     def cull_slice(self) -> bool:
         """Remove up to CULL_SLICE of the least recently stored values from every shard that exceeds its size limit.
 
-        Return True if a value was removed. Raises StoreError.
+        Return True if a value was removed. Raises StoreError if the disk fails.
         """
         culled = 0
 
@@ -154,11 +155,12 @@ class DiskStore:
         return culled > 0
 
     def repair(self) -> None:
-        """Rename corrupt shards, and open the shards that could not be opened before. Raises StoreError."""
+        """Rename corrupt shards, and open the shards that could not be opened before. Raises StoreError if the disk
+        fails."""
         _for_each((*self._shards, self._state), Shard.repair)
 
     def remove_orphans(self, before: Instant) -> None:
-        """Remove files older than `before` that killed processes left behind. Raises StoreError."""
+        """Remove files older than `before` that killed processes left behind. Raises StoreError if the disk fails."""
         _for_each((*self._shards, self._state), lambda shard: shard.remove_orphans(before))
 
     def stop_waiting(self) -> None:

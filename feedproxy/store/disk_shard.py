@@ -91,7 +91,7 @@ class Shard:
     # -- reading
 
     def get(self, key: str) -> bytes | None:
-        """Return the value of this key, or None if no value is stored. Raises StoreError."""
+        """Return the value of this key, or None if no value is stored. Raises StoreError if the disk fails."""
         with self._translate_errors():
             value: bytes | None = self._rows.get(key)
             return value
@@ -107,28 +107,29 @@ class Shard:
     # -- writing
 
     def set(self, key: str, value: bytes) -> None:
-        """Store this value. Raises StoreError; the old value may then remain."""
+        """Store this value. Raises StoreError if the disk fails; the old value may then remain."""
         self._write(lambda rows: rows.set(key, value))
 
     def set_all(self, values: Sequence[tuple[str, bytes]]) -> None:
-        """Store all of these values, or none. Raises StoreError."""
+        """Store all of these values, or none. Raises StoreError if the disk fails."""
         self._write(lambda rows: rows.set_all(values))
 
     def delete(self, key: str) -> None:
-        """Remove the value of this key. Raises StoreError; the old value may then remain."""
+        """Remove the value of this key. Raises StoreError if the disk fails; the old value may then remain."""
         self._write(lambda rows: rows.delete(key))
 
     def cull_slice(self, limit: int) -> int:
         """Remove at most `limit` of the least recently stored values, if the shard exceeds its size limit.
 
-        Return the number of removed values. Raises StoreError.
+        Return the number of removed values. Raises StoreError if the disk fails.
         """
         with self._translate_errors():
             culled: int = self._rows.cull_slice(limit)
             return culled
 
     def checkpoint(self) -> None:
-        """Checkpoint the journal if the shard's files are too large (`Rows.checkpoint`). Raises StoreError."""
+        """Checkpoint the journal if the shard's files are too large (`Rows.checkpoint`). Raises StoreError if the disk
+        fails."""
         with self._translate_errors():
             self._rows.checkpoint()
 
@@ -137,7 +138,7 @@ class Shard:
             self._rows.remove_orphans(before)
 
     def repair(self) -> None:
-        """Reopen the file if it was replaced, removed, or found corrupt. Raises StoreError."""
+        """Reopen the file if it was replaced, removed, or found corrupt. Raises StoreError if the disk fails."""
         if self._opened is None:
             if time.monotonic() < self._retry_at:
                 raise StoreError(self._failure)

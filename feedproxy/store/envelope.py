@@ -1,4 +1,4 @@
-"""The envelope of a stored value: the first bytes, by which feedproxy recognises and checks the value.
+"""The envelope of a stored value. By these first bytes, feedproxy recognises and checks the value.
 
 docs/reference/store-format.md describes the layout. The checksum is CRC-32: it detects faults of disks and crashes, not
 manipulation. For 100 KB, CRC-32 takes 20 µs, and BLAKE2b 92 µs.
@@ -45,7 +45,8 @@ def seal_parts(kind: EnvelopeKind, header: bytes, *parts: bytes, version: int = 
 
 
 def open_parts(kind: EnvelopeKind, data: bytes) -> tuple[memoryview, memoryview]:
-    """Return the header and the content of an envelope. Raises Damaged or UnknownVersion."""
+    """Return the header and the content of an envelope. Raises Damaged if the data was altered, and UnknownVersion if
+    this version of feedproxy cannot read its form."""
     if len(data) < _ENVELOPE.size:
         raise Damaged("invalid stored value: shorter than its envelope")
     magic, version, stored_kind, length, checksum = _ENVELOPE.unpack_from(data)
@@ -68,5 +69,6 @@ def seal(data: bytes) -> bytes:
 
 
 def unseal(data: bytes) -> bytes:
-    """Return the state in an envelope made by `seal`. Raises Damaged or UnknownVersion."""
+    """Return the state in an envelope made by `seal`. Raises Damaged if the data was altered, and UnknownVersion if
+    this version of feedproxy cannot read its form."""
     return bytes(open_parts(EnvelopeKind.STATE, data)[1])

@@ -1,4 +1,4 @@
-"""Lock of a store's folder, which prevents its use by two servers.
+"""Lock of a store's folder against its use by two servers.
 
 Two servers on one folder would serve each other's outdated copies, and deliver notifications twice. The kernel ends the
 lock (flock) with the process.
@@ -22,7 +22,8 @@ class FolderInUse(FeedproxyError):
 def acquire(folder: Path) -> int | None:
     """Lock this folder, which is created if it is missing. Return the file descriptor of the lock.
 
-    Return None if the file system has no locks, or the folder cannot be written. Raises FolderInUse.
+    Return None if the file system has no locks, or the folder cannot be written. Raises FolderInUse if another process
+    holds the lock.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

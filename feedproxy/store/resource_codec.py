@@ -82,12 +82,14 @@ def header_of(resource: Resource) -> bytes:
 
 
 def load(data: bytes) -> Resource:
-    """Return the resource of a stored form. Raises Damaged or UnknownVersion."""
+    """Return the resource of a stored form. Raises Damaged if the data was altered, and UnknownVersion if this version
+    of feedproxy cannot read its form."""
     return load_with_header(data)[0]
 
 
 def load_with_header(data: bytes) -> tuple[Resource, bytes]:
-    """Return the resource of a stored form, and its header for `restore`. Raises Damaged or UnknownVersion."""
+    """Return the resource of a stored form, and its header for `restore`. Raises Damaged if the data was altered, and
+    UnknownVersion if this version of feedproxy cannot read its form."""
     header, area = envelope.open_parts(envelope.EnvelopeKind.RESOURCE, data)
     context = _StoredBodies(area)
     resource = _read(header, context)

@@ -1,4 +1,4 @@
-"""Memory that all workers share, for values that the disk does not have yet.
+"""Shared memory of all workers for values that the disk does not have yet.
 
 While the disk is full, read-only or locked, every worker must answer with the latest value. A worker appends such a
 value to a ring buffer in shared memory, and enters its position in a table. Reads search the table before the disk. The

@@ -399,7 +399,7 @@ class TieredStore:
             raise
 
     def _write_latest(self, key: Key, value: Resource | bytes | None) -> None:
-        """Write a value, unless a later value has replaced it. Raises StoreError."""
+        """Write a value, unless a later value has replaced it. Raises StoreError if the disk fails."""
         kind, target = key
         shared, name = self._shared, _name(key)
         if shared is None:

@@ -63,7 +63,7 @@ class SharedMemoryCoordination:
     """The coordination of the processes on one store. A process has only one such object for a file."""
 
     def __init__(self, file: Path) -> None:
-        """Open the file, which is created if it is missing. Raises StoreError."""
+        """Open the file, which is created if it is missing. Raises StoreError if the file cannot be opened."""
         self._thread_lock = threading.Lock()
         try:
             self._leases, self._guard, self._map = self._open(file)

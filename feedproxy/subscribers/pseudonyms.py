@@ -1,4 +1,4 @@
-"""Pseudonyms of readers, which distinguish readers without storing their identity.
+"""Pseudonyms of readers. They distinguish readers without storing their identity.
 
 A pseudonym is a hash of the User-Agent together with the user name, or without authentication, with the address. The
 key of the hash changes with every period. Without the secret, pseudonyms of different periods cannot be linked. Protect

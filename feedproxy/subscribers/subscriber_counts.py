@@ -1,4 +1,4 @@
-"""Subscriber counts of feeds, which requests to origins report to publishers.
+"""Subscriber counts of feeds. Requests to origins report the counts to publishers.
 
 The count of a feed has two parts: the largest current claim of each fetcher and feed id, and the distinct direct
 readers within the window. A request with a claim comes from a fetcher, and any other from a reader.

@@ -1,4 +1,4 @@
-"""The certification authorities with which origins are verified."""
+"""The certification authorities for the verification of origins."""
 
 import ssl
 from functools import lru_cache

@@ -368,7 +368,7 @@ class Fetcher:
         )
 
     def _host(self, target: str) -> tuple[_Host, bytes]:
-        """Return the host of a target, and its path with the query. Raises BadTarget."""
+        """Return the host of a target, and its path with the query. Raises BadTarget if the target is invalid."""
         match = _TARGET.fullmatch(target)
         if match is None:
             raise BadTarget(f"invalid target {target!r}")

@@ -81,7 +81,7 @@ class Parent:
 def parse(text: str, option: str = OPTION) -> Parent | None:
     """Return the parent that a value of the option names, or None for no parent.
 
-    Raises UsageError. Its message does not contain the value, which may include a password.
+    Raises UsageError if the value is invalid. Its message does not contain the value, which may include a password.
     """
     return None if text in DIRECT else _parse(text, option, None)
 
@@ -110,7 +110,7 @@ def _parse(text: str, option: str, default_port: int | None) -> Parent:
 
 
 def _decode(text: str, option: str) -> str:
-    """Return a part of the user information, percent-decoded. Raises UsageError."""
+    """Return a part of the user information, percent-decoded. Raises UsageError if the value is invalid."""
     try:
         decoded = unquote_to_bytes(text).decode("utf-8")
     except UnicodeDecodeError:
@@ -123,7 +123,7 @@ def _decode(text: str, option: str) -> str:
 
 
 def validate(value: str, environ: Mapping[str, str] | None = None) -> None:
-    """Check a value of the option `upstream_proxy`. Raises UsageError.
+    """Check a value of the option `upstream_proxy`. Raises UsageError if the value is invalid.
 
     For the value `environment`, the environment variables are checked.
     """

@@ -115,7 +115,7 @@ async def _connect_first(
 
 
 async def _connect_address(ip: str, port: int) -> socket.socket:
-    """Connect to this address and return the socket. Raises OSError."""
+    """Connect to this address and return the socket. Raises OSError if the connection fails."""
     sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -159,7 +159,8 @@ async def _send_connect(sock: socket.socket, parent: Parent, authority: str) -> 
 
 
 async def _read_head(sock: socket.socket) -> bytes:
-    """Read and return one head, and no byte after it. Raises OSError, MalformedResponse."""
+    """Read and return one head, and no byte after it. Raises OSError if the connection fails, and MalformedResponse for
+    an invalid head."""
     loop, head = asyncio.get_running_loop(), bytearray()
     while not find_end(head):
         piece = await loop.sock_recv(sock, 1)

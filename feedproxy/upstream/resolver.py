@@ -37,7 +37,8 @@ THREAD_WAIT_MAX: Seconds = 5
 
 
 def _system_addresses(host: str) -> list[str]:
-    """Return the addresses of a host for this machine, in the order of RFC 6724. Raises OSError."""
+    """Return the addresses of a host for this machine, in the order of RFC 6724. Raises OSError if the look-up
+    fails."""
     try:
         address_infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     except OSError:
@@ -61,7 +62,8 @@ class Resolver:
         return len(self._shares)
 
     async def resolve(self, host: str) -> list[str]:
-        """Return the addresses of a host. Raises OSError, Overload.
+        """Return the addresses of a host. Raises OSError if the look-up fails, and Overload if this machine cannot look
+        names up.
 
         Equal look-ups in progress are shared. A look-up for a known feed shares only another look-up for a known feed.
         """
@@ -132,7 +134,8 @@ _RESOLVERS: WeakKeyDictionary[asyncio.AbstractEventLoop, Resolver] = WeakKeyDict
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
-    """Return the addresses of a host for this machine. Raises OSError, Overload."""
+    """Return the addresses of a host for this machine. Raises OSError if the look-up fails, and Overload if this
+    machine cannot look names up."""
     loop = asyncio.get_running_loop()
     if (lookups := _RESOLVERS.get(loop)) is None:
         lookups = _RESOLVERS[loop] = Resolver()

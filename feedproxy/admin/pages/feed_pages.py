@@ -39,7 +39,7 @@ OUTCOME: ContextVar[str] = ContextVar("outcome", default="")
 """The outcome of the current request's action, for the log."""
 
 NOTICES_MAX = 64
-"""The outcomes of at most this many actions are remembered, until the page to which the action redirects shows them."""
+"""The outcomes of at most this many actions are remembered. The page to which an action redirects shows its outcome."""
 
 _AS_OF = re.compile(rb'<p id="as-of".*?</p>', re.DOTALL)
 """Pattern of the part of a page that states when the page was made."""
@@ -128,7 +128,7 @@ class FeedPages:
         )
 
     async def feed(self, request: web.Request) -> web.Response:
-        """Return the page of a feed. Raises NotFound."""
+        """Return the page of a feed. Raises NotFound if no feed has the id."""
         await self.load_peer_counts()
         service, target = self.service(), await self.target(request.match_info["id"])
         resource = service.store.get(target)
@@ -152,7 +152,8 @@ class FeedPages:
         return self.page(request, "feed.html", feed=view, meaning=MEANING)
 
     async def asset(self, request: web.Request) -> web.Response:
-        """Return the style sheet or script with this name, which contains a hash. Raises NotFound."""
+        """Return the style sheet or script with this name, which contains a hash. Raises NotFound if no file has the
+        name."""
         content = templates.asset(request.match_info["name"])
         if content is None:
             raise NotFound("This page does not exist.")
@@ -192,7 +193,7 @@ class FeedPages:
         ]
 
     async def target(self, identifier: str) -> str:
-        """Return the target with this id. Raises NotFound."""
+        """Return the target with this id. Raises NotFound if no target has the id."""
         target = self._feed_table.target_of(identifier)
         if target is None:
             await self.table()

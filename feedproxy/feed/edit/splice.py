@@ -1,4 +1,4 @@
-"""Editing of a document in its own encoding, which leaves all other bytes unchanged.
+"""Editing of a document in its own encoding. Bytes outside the edited places stay unchanged.
 
 Offsets in the UTF-8 form are mapped to the document's encoding. The edited document is decoded and compared with the
 expected text. If the texts differ, as for encodings with states (ISO-2022-JP), the document is not changed.

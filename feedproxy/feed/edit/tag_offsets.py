@@ -55,7 +55,7 @@ class EditRefused(Exception):
 
 
 def tag_at(utf8: bytes, start: int) -> bytes:
-    """Return the start tag or empty-element tag at the offset `start`. Raises EditRefused."""
+    """Return the start tag or empty-element tag at the offset `start`. Raises EditRefused if no tag begins there."""
     match = _TAG.match(utf8, start)
     if match is None:
         raise EditRefused("invalid tag")

@@ -1,4 +1,4 @@
-"""The media type of a feed's responses, with which a click in a browser subscribes to the feed (USM).
+"""The media type of a feed's responses. With this type, a click in a browser subscribes to the feed (USM).
 
 A browser chooses a feed reader by the media type, and passes only a temporary file to the reader. The feed must
 therefore also contain its own address (self_link.py).

@@ -1,4 +1,4 @@
-"""Scan of a feed's channel that skips the items, which take most of the parsing time.
+"""Scan of a feed's channel without its items. Items take most of the parsing time.
 
 The bytes around the items form a short document, which is parsed alone. `well_formed` then says nothing about the
 items. A document with other content between its items is not scanned: channel_parser.py parses it.

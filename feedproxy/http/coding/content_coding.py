@@ -64,7 +64,8 @@ def sniff(body: bytes) -> str | None:
 
 
 def encode(body: bytes, coding: str, level: int) -> bytes:
-    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding.
+    """Return `body` in this coding. Equal arguments give equal bytes. Raises UnknownCoding if feedproxy cannot encode
+    in it.
 
     Levels are gzip 1 to 9, br 0 to 11, zstd 1 to 19. Above 19, the window of zstd exceeds the 8 MB of RFC 9659.
     """

@@ -1,4 +1,4 @@
-"""Reader and writer of HAR 1.2, a format that browsers' tools and mitmproxy open.
+"""Reader and writer of HAR 1.2. The tools of browsers and mitmproxy can open this format.
 
 If several entries have equal content, the first contains the content, and the others name its digest
 (`_feedproxy.digest`). Contents are decoded, as HAR requires, unless their Content-Encoding is wrong (`_feedproxy.raw`).
@@ -150,7 +150,7 @@ def _format_instant(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """Return the recording in a file. Raises UsageError.
+    """Return the recording in a file. Raises UsageError if the file is no valid HAR file.
 
     An unfinished file gives all complete entries.
     """

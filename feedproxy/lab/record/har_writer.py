@@ -51,7 +51,8 @@ class HarWriter:
             raise UsageError(f"{self.path}: {error.strerror or error}") from error
 
     def append(self, exchange: Exchange, content: bytes | None) -> None:
-        """Append one exchange, with its content unless the file already has it. Raises RecordingFailed."""
+        """Append one exchange, with its content unless the file already has it. Raises RecordingFailed if the file
+        cannot be written."""
         new = content if exchange.digest and exchange.digest not in self._written_digests else None
         begins = self._end > len(har_format.HEAD)
         line = (har_format.SEPARATOR if begins else b"") + har_format.entry_line(exchange, new)
@@ -124,7 +125,7 @@ def _open(path: Path) -> int:
 def _open_exclusively(path: Path) -> tuple[Path, int]:
     """Open and lock an empty file with this name, or with the next free number appended.
 
-    Return its path and its descriptor. Raises UsageError.
+    Return its path and its descriptor. Raises UsageError if the file cannot be created.
     """
     for number in range(1, PROCESSES_MAX + 1):
         candidate = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")

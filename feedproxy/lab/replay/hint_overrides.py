@@ -33,7 +33,7 @@ _SENDABLE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 
 
 def parse_changes(strip: Iterable[str], add: Iterable[str]) -> list[Change]:
-    """Return the changes of --strip and --add, removals first. Raises UsageError."""
+    """Return the changes of --strip and --add, removals first. Raises UsageError if a value is invalid."""
     return [*map(_strip, strip), *map(_add, add)]
 
 

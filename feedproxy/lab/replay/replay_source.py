@@ -29,7 +29,7 @@ class ReplayOptions:
 def open_source(path: Path, read_har: Callable[[Path], Recording] = har_format.read) -> ReplayWorld:
     """Return the timelines of a recording, or of a folder with dated versions or recordings.
 
-    `read_har` reads one HAR file. Raises UsageError.
+    `read_har` reads one HAR file. Raises UsageError if the path is no valid source.
     """
     if path.is_dir():
         recordings = [har_format.read(file) for file in sorted(path.glob("*.har"))]

@@ -20,7 +20,8 @@ _NUMBERS = re.compile(r"#([0-9]+)(?:\.\.([0-9]*))?")
 
 
 def parse_length(text: str) -> Seconds:
-    """Return the seconds of a duration such as `90`, `90s`, `1h30m` or `2d`. Raises UsageError."""
+    """Return the seconds of a duration such as `90`, `90s`, `1h30m` or `2d`. Raises UsageError if the text is
+    invalid."""
     if not _LENGTH.fullmatch(text):
         raise UsageError(f"invalid duration {text!r}: expected one such as 90s, 1h30m or 2d")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
@@ -80,7 +81,8 @@ class FaultSchedule:
 def parse_when(text: str, start: Instant) -> FaultSchedule:
     """Return the schedule of a text such as `2h` (from then on), `2h..3h`, `2026-11-21T12:00Z..`, `10%` or `#3..5`.
 
-    Commas join several conditions, and "" means always. Durations count from `start`. Raises UsageError.
+    Commas join several conditions, and "" means always. Durations count from `start`. Raises UsageError if the text is
+    invalid.
     """
     begin: Instant | None = None
     end: Instant | None = None

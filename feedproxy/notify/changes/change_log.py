@@ -1,4 +1,4 @@
-"""The log of feed changes, which contains each change once.
+"""The log of feed changes. It contains each change once.
 
 The table `known` has the digest of each feed's content at its last recorded change. A feed that the store evicted and
 fetched again is therefore not reported twice. A change right before a crash is found at the next start.

@@ -40,7 +40,7 @@ class ResourceChange:
 
 
 def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
-    """Return the subscription request or the changes of a message. Raises InvalidCall."""
+    """Return the subscription request or the changes of a message. Raises InvalidCall if the message is invalid."""
     root = _notification(content)
     subscribe = _child(root, "subscribe")
     if subscribe is not None:
@@ -59,7 +59,7 @@ def read(content: bytes) -> SubscriptionRequest | tuple[ResourceChange, ...]:
 
 
 def read_result(content: bytes) -> bool:
-    """Return the status in a result message. Raises InvalidCall."""
+    """Return the status in a result message. Raises InvalidCall if the message is invalid."""
     result = _child(_notification(content), "result")
     status = _text(result, "status").lower() if result is not None else ""
     if status not in ("true", "false"):

@@ -156,7 +156,8 @@ class DeliveryWorker:
         return own in map(_normalise_address, await self._caller.resolve(url))
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait until an immediate request to a host may start, and count the request. Raises Overloaded."""
+        """Wait until an immediate request to a host may start, and count the request. Raises Overloaded if too many
+        requests wait."""
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")
         self._waiting += 1
@@ -194,7 +195,7 @@ class DeliveryWorker:
                     del self._slow_hosts[next(iter(self._slow_hosts))]
 
     async def run_once(self) -> None:
-        """Record outcomes, and start due deliveries within the limits. Raises StoreError."""
+        """Record outcomes, and start due deliveries within the limits. Raises StoreError if the database fails."""
         await self._record_outcomes()
         delivered = Counter(delivery.host for delivery, _ in self._running.values())
         hosts = self._requests_by_host + delivered

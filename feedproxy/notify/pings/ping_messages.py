@@ -77,7 +77,7 @@ def parse_extended_ping(parameters: Sequence[Any]) -> Ping:
 
 
 def ping_of(name: str, url: str) -> Ping:
-    """Return the ping with a name and a URL. Raises InvalidPing."""
+    """Return the ping with a name and a URL. Raises InvalidPing if one of them is invalid."""
     name = " ".join(name.split())
     if len(name) > NAME_MAX:
         raise InvalidPing(f"the name is longer than {NAME_MAX} characters")

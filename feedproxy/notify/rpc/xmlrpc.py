@@ -70,7 +70,7 @@ def is_excessive(content: bytes) -> bool:
 
 
 def read_call(content: bytes) -> tuple[str, tuple[Any, ...]]:
-    """Return a call's method name and parameters. Raises InvalidCall."""
+    """Return a call's method name and parameters. Raises InvalidCall if the content is no valid call."""
     if is_excessive(content):
         raise InvalidCall("the call has too many elements, attributes or lines")
     unmarshaller = xmlrpc.client.Unmarshaller()

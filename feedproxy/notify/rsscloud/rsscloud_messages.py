@@ -75,7 +75,7 @@ class Registration:
     domain: str = ""
 
     def callback(self, address: str) -> str:
-        """Return the callback URL for a caller at `address`. Raises RegistrationRefused."""
+        """Return the callback URL for a caller at `address`. Raises RegistrationRefused if a value is invalid."""
         host = self.domain or address.removeprefix("::ffff:")
         # "As a convenience, http-post with port 443 is also notified over HTTPS" (current servers).
         scheme = "https" if self.method is NotificationMethod.HTTPS_POST or self.port == 443 else "http"
@@ -151,7 +151,7 @@ def from_soap(call: SoapCall) -> Registration:
 def from_form(content: bytes) -> Registration:
     """Return the registration of a form with protocol, port, path, url1 … urlN, and perhaps domain and procedure.
 
-    Raises RegistrationRefused.
+    Raises RegistrationRefused if a value is invalid.
     """
     parameters = parse_form(content)
     by_name = {name.lower(): value for name, value in parameters}
@@ -233,7 +233,7 @@ def write_result(element: str, success: bool, message: str, accept: str) -> Resp
 
 
 def read_result(content: bytes) -> tuple[bool, str]:
-    """Return success and message of a result. Raises InvalidCall."""
+    """Return success and message of a result. Raises InvalidCall if the result is invalid."""
     try:
         result: Mapping[str, Any] = (
             json.loads(content) if content.lstrip()[:1] == b"{" else soap.parse_document(content).attrib

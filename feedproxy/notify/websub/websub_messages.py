@@ -65,7 +65,7 @@ class PublishRequest:
 
 
 def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | PublishRequest:
-    """Return the request that a form contains. Raises InvalidRequest.
+    """Return the request that a form contains. Raises InvalidRequest if a parameter is missing or invalid.
 
     "Hubs MUST ignore additional request parameters they do not understand."
     """
@@ -94,7 +94,8 @@ def read_request(media_type: str | None, body: bytes) -> SubscriptionRequest | P
 
 
 def read_callback(text: str) -> str:
-    """Return the callback, with percent-encoded unreserved characters decoded. Raises InvalidRequest.
+    """Return the callback, with percent-encoded unreserved characters decoded. Raises InvalidRequest if the URL is
+    invalid.
 
     "Hubs MUST always decode non-reserved characters for these URL parameters". All other characters stay: "the Hub MUST
     use the exact callback used by the subscriber".

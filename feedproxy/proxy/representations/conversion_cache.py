@@ -222,7 +222,7 @@ _LOCK = threading.Lock()
 def _convert_document(
     document: _Document, output_format: str, name: str, level: int, at: str
 ) -> tuple[bytes, bytes, str, bool]:
-    """Return a document in `output_format` as four values. Raises NotAFeed.
+    """Return a document in `output_format` as four values. Raises NotAFeed if the document is no feed.
 
     The values are the converted document, the converted document in the content coding `name` (empty for `identity`),
     the base of its entity tags, and True if the source was parsed now.
@@ -236,7 +236,7 @@ def _convert_document(
 def _extract_headlines(document: _Document) -> Headlines:
     """Return the headlines of a document. If no item has a date, the first item counts as the newest.
 
-    Raises NotAFeed.
+    Raises NotAFeed if the document is no feed.
     """
     feed = _parse_model(document)[0]
     items = sorted(feed.items, key=lambda item: -(item.published or item.updated or 0))[:ENTRIES_MAX]

@@ -265,7 +265,7 @@ class HelperPool:
     # -- helpers
 
     def _add_helper(self) -> None:
-        """Start a helper, unless one is starting already. Raises Overload."""
+        """Start a helper, unless one is starting already. Raises Overload if no file descriptor is free."""
         if self._control is None or any(not starting.pid for starting in self._helpers.values()):
             return
         try:
@@ -377,7 +377,8 @@ class HelperPool:
             self.restart_pause = min(RESTART_PAUSE_MAX, 2 * self.restart_pause + 0.1)
 
     async def _run_template(self) -> None:
-        """Start the template process and its first helper. Return when the template exits. Raises OSError."""
+        """Start the template process and its first helper. Return when the template exits. Raises OSError if the
+        process cannot be started."""
         own_end, peer_end = socket.socketpair()
         own_end.setblocking(False)
         self._ended = asyncio.Event()
@@ -445,7 +446,8 @@ class HelperPool:
 
 
 def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]":
-    """Return the template's process without waiting until it is ready. Raises OSError."""
+    """Return the template's process without waiting until it is ready. Raises OSError if the process cannot be
+    started."""
     return subprocess.Popen(template_command(descriptor, limits), pass_fds=[descriptor], stdin=subprocess.DEVNULL)  # noqa: S603 -- a fixed command
 
 

@@ -68,7 +68,7 @@ class ReloadingCertificate:
             raise UsageError(f"tls_certificate: {self.name}: {error.strerror or error}") from error
 
     def _load(self) -> ssl.SSLContext:
-        """Return a new context with the certificate and the key. Raises OSError.
+        """Return a new context with the certificate and the key. Raises OSError if the files cannot be read.
 
         The context in use is left unchanged, because an invalid key would leave it with the new certificate and no key.
         """
@@ -151,7 +151,7 @@ class TlsConnection(ClientConnection):
             client_socket.detach()
 
     def _handshake(self) -> None:
-        """Continue the handshake. If it fails, an alert is sent. Raises OSError."""
+        """Continue the handshake. If it fails, an alert is sent. Raises OSError if the connection has failed."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -174,7 +174,7 @@ class TlsConnection(ClientConnection):
         self._send_outgoing()
 
     def _decrypt(self) -> bytes | None:
-        """Return all input that can be decrypted. Raises OSError.
+        """Return all input that can be decrypted. Raises OSError if the connection has failed.
 
         Return None if no input can be decrypted yet, and b"" at the end of input.
         """
@@ -226,7 +226,8 @@ class TlsConnection(ClientConnection):
                 self._tls.unwrap()
 
     def _send_outgoing(self) -> bool:
-        """Send the output of OpenSSL. Return False if a part of it remains unsent. Raises OSError."""
+        """Send the output of OpenSSL. Return False if a part of it remains unsent. Raises OSError if the connection has
+        failed."""
         outgoing = self._outgoing.read()
         if not outgoing:
             return not self.unsent
@@ -248,7 +249,7 @@ class TlsConnection(ClientConnection):
 
     def detach_socket(self) -> socket.socket:
         """Return one end of a socket pair. A TlsRelay copies between the TLS connection and the other end. Raises
-        OSError."""
+        OSError if no file descriptor is free."""
         self.remove_low_water_mark()
         near, far = socket.socketpair()
         TlsRelay(copy(self), near)  # the listener keeps this object, and clears its descriptor

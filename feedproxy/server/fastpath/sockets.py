@@ -41,7 +41,8 @@ For a listening socket, `tcpi_unacked` is the number of connections in the accep
 
 
 def open_listen_sockets(host: str, port: int, *, reuse_port: bool = False) -> list[socket.socket]:
-    """Return listening sockets for `host`, one for each address family, all on one port. Raises OSError.
+    """Return listening sockets for `host`, one for each address family, all on one port. Raises OSError if an address
+    cannot be bound.
 
     An empty `host` stands for all addresses. For port 0, the system chooses the port. If `reuse_port` is true, other
     processes may listen on the same port.

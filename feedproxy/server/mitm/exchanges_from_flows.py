@@ -140,7 +140,8 @@ def _body(response: http.Response | None) -> bytes | None:
 
 
 def read(path: Path) -> Recording:
-    """Return the recording in a HAR file or in a flow file of mitmproxy. Raises UsageError."""
+    """Return the recording in a HAR file or in a flow file of mitmproxy. Raises UsageError if the file cannot be
+    read."""
     try:
         with path.open("rb") as file:
             beginning = file.read(64).lstrip(b"\xef\xbb\xbf \t\r\n")

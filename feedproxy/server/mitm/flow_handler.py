@@ -290,7 +290,8 @@ class FlowHandler:
         self.app.requests = len(self._flows)
 
     async def _authorize(self, flow: http.HTTPFlow, routed: RoutedRequest) -> RoutedRequest:
-        """Return the request without the client's credentials if it is authorized. Raises AccessDenied.
+        """Return the request without the client's credentials if it is authorized. Raises AccessDenied if the client is
+        not authorized.
 
         The user of a tunnel was authenticated at the CONNECT, because clients do not support 407 within a tunnel.
         """

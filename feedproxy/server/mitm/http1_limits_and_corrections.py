@@ -290,7 +290,8 @@ class InterimTolerantClient(_http1.Http1Client):
         yield from self.state(event)
 
     def _next_head(self) -> ResponseHead | None:
-        """Return the head of the final response, or None if it is incomplete. Raises MalformedResponse."""
+        """Return the head of the final response, or None if it is incomplete. Raises MalformedResponse if the head is
+        invalid."""
         while True:
             data = bytes(self.buf)
             if not could_be_http(data):

@@ -145,7 +145,7 @@ class FrameAllowance:
         self._points = min(POINTS, self._points + size / BYTES_PER_POINT)
 
     def check_size(self, kind: int, length: int) -> None:
-        """Check the announced length of a frame in bytes. Raises ExcessiveLoad."""
+        """Check the announced length of a frame in bytes. Raises ExcessiveLoad if the connection exceeds a limit."""
         if length > FRAME_MAX:
             raise ExcessiveLoad(f"a frame of {length} bytes", ErrorCodes.FRAME_SIZE_ERROR)
         if kind == SETTINGS and length > 6 * SETTINGS_MAX:
@@ -154,7 +154,7 @@ class FrameAllowance:
             raise ExcessiveLoad("a header block that is too long")
 
     def count(self, kind: int, flags: int, stream: int, length: int) -> bool:
-        """Count a frame. Return True if it opens a stream. Raises ExcessiveLoad."""
+        """Count a frame. Return True if it opens a stream. Raises ExcessiveLoad if the connection exceeds a limit."""
         if kind == DATA and (length >= FREE_DATA_MIN or flags & END_STREAM):
             return False
         opens_stream = False
@@ -308,7 +308,8 @@ class BoundedServer(Http2Server):
             yield from self._handle_batch()
 
     def _count(self) -> None:
-        """Find and count the complete frames that were received. Raises ExcessiveLoad."""
+        """Find and count the complete frames that were received. Raises ExcessiveLoad if the connection exceeds a
+        limit."""
         received, offset = self._received, self._counted
         if self._preface:
             if len(received) < self._preface:

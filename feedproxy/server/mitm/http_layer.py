@@ -388,7 +388,8 @@ class FeedLayer(HttpLayer):
 
 
 def check_http2_request(request: http.Request) -> None:
-    """Check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest."""
+    """Check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest if the head is
+    invalid."""
     data, fields = request.data, request.headers.fields
     message_syntax.check_request_line(data.method, data.path)
     if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
@@ -419,7 +420,8 @@ def join_cookies(request: http.Request) -> None:
 
 
 def clean_http2_response(response: http.Response, method: str) -> None:
-    """Correct the head of an HTTP/2 response by the same rules as in HTTP/1. Raises MalformedResponse."""
+    """Correct the head of an HTTP/2 response by the same rules as in HTTP/1. Raises MalformedResponse if a fault cannot
+    be corrected."""
     if not message_syntax.is_status(response.status_code):
         raise MalformedResponse(f"invalid status code {response.status_code}")
     lines = [name + b":" + value for name, value in response.headers.fields]

@@ -181,7 +181,7 @@ def _path_in_target(head: IncomingRequest) -> str:
 
 
 def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
-    """Refuse a request that names another host than the tunnel's. Raises WrongHost.
+    """Raise WrongHost if the request names another host than the tunnel's.
 
     "a request for an "https" resource MUST be rejected unless it has been received over a connection that has been
     secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. If the request names no
@@ -198,7 +198,7 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
 
 
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
-    """Refuse a request to the gateway with a foreign name in Host. Raises WrongHost.
+    """Raise WrongHost if Host has a foreign name in a request to the gateway.
 
     A host that a trusted proxy states is also checked, because the proxy may have replaced Host.
     """

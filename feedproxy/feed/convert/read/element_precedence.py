@@ -1,4 +1,4 @@
-"""Choice between the statements of a document that repeat or contradict each other.
+"""Choice between repeated or contradictory statements of a document.
 
 from_rss_and_atom.py extracts the statements. The chosen ones become the model.
 """

@@ -1,4 +1,4 @@
-"""Sanitizer of HTML from feeds, which is not trusted.
+"""Sanitizer of untrusted HTML from feeds.
 
 ammonia (the nh3 package) writes only harmless elements: no script, style, frame or form. Addresses have the scheme
 http, https or mailto.

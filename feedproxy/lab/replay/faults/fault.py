@@ -1,4 +1,4 @@
-"""Base class and schedule of faults, which change the representation or the response."""
+"""Base class and schedule of faults. A fault changes the representation or the response."""
 
 import math
 from dataclasses import dataclass
