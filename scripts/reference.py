@@ -116,6 +116,7 @@ VALUES: Mapping[str, str] = {
     "direction": "fast or slow",
     "document_encoding": "another encoding",
     "expected": "expected value",
+    "field": "name of the field",
     "first": "first value",
     "hours": "number",
     "href": "address",

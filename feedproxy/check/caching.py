@@ -136,7 +136,7 @@ def _check_vary(observations: FeedObservations, fields: Fields) -> Iterator[Note
         return
     for name in ("user-agent", "cookie", "referer"):
         if name in names:
-            yield VARIES_BY_READER(observations.target, name=name.title())
+            yield VARIES_BY_READER(observations.target, field=name.title())
     plain = observations.plain
     is_negotiated = plain is not None and plain.status == 200 and plain.coding != observations.last.coding
     if is_negotiated and "accept-encoding" not in names:
@@ -155,7 +155,7 @@ class VARIES_BY_ANYTHING(Note):
 class VARIES_BY_READER(Note):
     level = Level.WARN
     category = Category.CACHING
-    summary = "Vary lists %(name)s."
+    summary = "Vary lists the field %(field)s."
     advice = """\
     The field in Vary differs for nearly every reader, so caches store a copy for each reader. A feed is usually the
     same for all readers: remove the field from Vary."""

@@ -107,7 +107,7 @@ class GUIDS_MISSING(Note):
 class GUIDS_TWICE(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "Several entries share a guid (%(count)s in total, such as `%(example)s`)."
+    summary = "%(count)s guids belong to several entries each, such as `%(example)s`."
     advice = "Many readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
@@ -115,7 +115,7 @@ class GUIDS_TWICE(Note):
 class GUID_NO_ADDRESS(Note):
     level = Level.WARN
     category = Category.IDENTITY
-    summary = "A guid is declared as an address but is not one (%(count)s in total, such as `%(example)s`)."
+    summary = "%(count)s guids are declared as addresses but are none, such as `%(example)s`."
     advice = 'Without `isPermaLink="false"`, readers may open the guid in a browser.'
     reference = "RSS 2.0, guid"
 
@@ -206,7 +206,7 @@ class DATES_MISSING(Note):
 class DATE_UNREADABLE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "A date is invalid: `%(text)s` in %(name)s (%(count)s in total)."
+    summary = "%(count)s dates are invalid, such as `%(text)s` in %(name)s."
     advice = "In RSS write `Sat, 21 Nov 2026 08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`."
     reference = "RSS 2.0, pubDate; RFC 822, section 5; RFC 3339, section 5.6"
 
@@ -214,7 +214,7 @@ class DATE_UNREADABLE(Note):
 class DATE_IN_ANOTHER_FORM(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "A date does not have the form that the format requires: `%(text)s` in %(name)s (%(count)s in total)."
+    summary = "%(count)s dates do not have the form that the format requires, such as `%(text)s` in %(name)s."
     advice = """\
     Lenient readers understand such a date. Other readers treat the entry as undated. In RSS write `Sat, 21 Nov 2026
     08:00:00 GMT`, in Atom and JSON Feed `2026-11-21T08:00:00Z`. Names of days and months are English in every
@@ -225,7 +225,7 @@ class DATE_IN_ANOTHER_FORM(Note):
 class DATE_IN_FUTURE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "A date is in the future: `%(text)s` in %(name)s (%(count)s in total)."
+    summary = "%(count)s dates are in the future, such as `%(text)s` in %(name)s."
     advice = """\
     Until that time, readers sort the entry above all others or hide it. Check whether the time zone is missing."""
     reference = "RSS 2.0, pubDate"
@@ -234,7 +234,7 @@ class DATE_IN_FUTURE(Note):
 class ENCLOSURES_INCOMPLETE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "Enclosures lack attributes that RSS requires: %(names)s (%(count)s in total)."
+    summary = "The enclosures of %(count)s entries lack attributes that RSS requires: %(names)s."
     advice = """\
     Readers need `url` to download the file, `type` to choose a player, and `length` to show the size. If the length
     is unknown, write `length="0"`."""
@@ -278,7 +278,7 @@ class TITLES_MISSING(Note):
 class TITLE_WITH_MARKUP(Note):
     level = Level.INFO
     category = Category.CONTENT
-    summary = "A title contains HTML: `%(example)s` (%(count)s in total)."
+    summary = "%(count)s titles contain HTML, such as `%(example)s`."
     advice = "RSS does not define whether titles are HTML, so some readers show the tags. Write plain text."
     reference = "RSS 2.0, title"
 
@@ -304,7 +304,7 @@ def _check_links(entries: tuple[CheckedEntry, ...], kind: Kind, subject: str) ->
 class LINKS_RELATIVE(Note):
     level = Level.WARN
     category = Category.CONTENT
-    summary = "Links are relative: `%(example)s` (%(count)s in total)."
+    summary = "%(count)s links are relative, such as `%(example)s`."
     advice = """\
     RSS does not define the base of relative links, so readers resolve them differently. Write absolute addresses."""
     reference = "RSS 2.0, elements that are URLs"

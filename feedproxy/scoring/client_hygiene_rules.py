@@ -317,5 +317,5 @@ class FEW_REQUESTS(Note):
     level = Level.INFO
     category = Category.SCHEDULE
     summary = "The grade is based on %(times)s only."
-    advice = "Many faults of a reader show only after several days of polling. Take this grade as provisional."
+    advice = "Many violations show only after several days of polling. Take this grade as provisional."
     reference = "docs/explanation/grades.md"

@@ -291,7 +291,7 @@ class INVENTED_TAG(Note):
 class INVENTED_DATE(Note):
     level = Level.BAD
     category = Category.CONDITIONS
-    summary = "%(times)s had a date that the server had never sent as Last-Modified."
+    summary = "%(times)s had an If-Modified-Since that the server had never sent as Last-Modified."
     advice = """\
     The time of the last poll by the reader's clock is not a validator. The reader misses entries that are published
     with an older date or while the clocks differ, and servers that compare the text send the whole feed. Return

@@ -24,8 +24,8 @@ class SlowFirstByte(Fault):
 
 
 class SlowBody(Fault):
-    """The server sends the head at once and the body slowly. The fault's value is the time for the body, in seconds of
-    real time (default: 3).
+    """The server sends the head at once and the content slowly. The fault's value is the time for the content, in
+    seconds of real time (default: 3).
 
     A good reader has a deadline for the whole response, not only between two bytes, and discards a response that is
     incomplete at the deadline.
@@ -42,7 +42,7 @@ class SlowBody(Fault):
 
 
 class Reset(Fault):
-    """The connection is reset after half of the body, or after the head if there is no body.
+    """The connection is reset after half of the content, or after the head if there is no content.
 
     A good reader discards the incomplete feed. It keeps its copy with the old validators and polls again at the usual
     time.

@@ -89,8 +89,8 @@ class Ttl(_Edit):
 
 
 class SkipHours(_Edit):
-    """The feed has unusual `skipHours`. The fault's value lists the hours in GMT, from 0 to 23 (default: all 24, which
-    is invalid).
+    """The feed has unusual `skipHours`. The fault's value lists the hours in GMT, from 0 to 23 (default: all 24, so
+    that readers would never poll).
 
     A good reader does not poll in those hours, counts them in GMT and not in its own time zone, treats 24 as 0, and
     ignores a list of all hours.
@@ -102,8 +102,8 @@ class SkipHours(_Edit):
 
 
 class SkipDays(_Edit):
-    """The feed has unusual `skipDays`. The fault's value lists English names of days in GMT (default: all seven, which
-    is invalid).
+    """The feed has unusual `skipDays`. The fault's value lists English names of days in GMT (default: all seven, so
+    that readers would never poll).
 
     A good reader does not poll on those days, and ignores a list of all days.
     """
