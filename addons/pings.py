@@ -17,7 +17,7 @@ logger = logging.getLogger("feedproxy.pings")
 
 
 class Pings(NotificationAddon[PingReceiver]):
-    """Addon with the ping endpoints, which also pings `ping_sinks` for the upstream's feeds."""
+    """Addon with the ping endpoints. It also pings `ping_sinks` for the upstream's feeds."""
 
     options = ("ping_unknown", "ping_interval", "source_limit", "ping_sinks")
 

@@ -166,7 +166,7 @@ class App:
         self._adopted, self._settings = None, from_options(values)
 
     def adopt(self, options: Any) -> None:
-        """Take the settings from mitmproxy's options. They are read at their next use.
+        """Take the settings from mitmproxy's options. The options are read at the next use of the settings.
 
         mitmproxy configures all addons again for each declared option, so reading the options here would be slow.
         """

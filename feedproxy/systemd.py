@@ -62,7 +62,7 @@ def disable_notifications() -> None:
 def sockets() -> tuple[tuple[socket.socket, ...], tuple[socket.socket, ...]]:
     """Return the sockets that systemd passed: those for clients, and those for the admin listener.
 
-    Raises UsageError. Call this function only once.
+    Raises UsageError if a descriptor is no listening TCP socket. Call this function only once.
     """
     pid, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")

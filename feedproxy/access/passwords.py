@@ -107,11 +107,8 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return a hash with which the password of an unknown user is compared.
-
-        It is the hash of a known user, always the same for the same unknown name. The duration of the check then does
-        not reveal whether a name is known.
-        """
+        """Return the hash with which the password of an unknown user is compared: the hash of a known user, always the
+        same for one unknown name. The duration of the check then does not reveal whether a name is known."""
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
         return hashes[int.from_bytes(chosen) % len(hashes)]

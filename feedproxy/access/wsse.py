@@ -157,7 +157,8 @@ def challenge(realm: str) -> str:
 
 
 def compose(user: str, password: str, now: Instant, nonce: str = "") -> tuple[tuple[str, str], ...]:
-    """Return the two fields that prove this password to an origin. The digest is raw and covers the nonce as sent."""
+    """Return the two fields that prove this password to an origin. The digest is computed from the text of the nonce as
+    sent."""
     nonce = nonce or secrets.token_hex(16)
     created = format_rfc3339(now)
     digest = digests(nonce, created, password)[0]

@@ -82,7 +82,8 @@ class AdminActions:
     async def purge(self, request: web.Request) -> web.Response:
         """Delete the copy, history and moves of a target or of matching targets. Return the targets.
 
-        Subscriber counts stay. Raises BadTarget, NotFound or InvalidForm.
+        Subscriber counts stay. Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for
+        other invalid parameters.
         """
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
@@ -133,7 +134,8 @@ class AdminActions:
         return self._outcome(request, target, view, Notice(undone, text))
 
     async def add(self, request: web.Request) -> web.Response:
-        """Add the feed at `url` to the imported list and fetch it. Return the outcome. Raises BadTarget or StoreError.
+        """Add the feed at `url` to the imported list and fetch it. Return the outcome. Raises BadTarget if `url` is
+        invalid, and StoreError if the store fails.
 
         `url` may have any of the forms in which people copy addresses.
         """
@@ -212,7 +214,8 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return the target and the pattern of a request, one of them "". Raises BadTarget, NotFound or InvalidForm."""
+        """Return the target and the pattern of a request, one of them "". Raises BadTarget for an invalid target,
+        NotFound for an unknown id, and InvalidForm for other invalid parameters."""
         parameters = await request_parameters.read_parameters(request)
         url, identifier, pattern = (parameters.get(name, "").strip() for name in ("url", "id", "pattern"))
         if sum(map(bool, (url, identifier, pattern))) != 1:

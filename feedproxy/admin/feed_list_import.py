@@ -45,7 +45,8 @@ class FeedListImport:
         self._app = app
 
     async def take(self, request: web.Request) -> web.Response:
-        """Import the list in the request. Return the outcome. Raises InvalidFeedList, ListTooLarge or StoreError.
+        """Import the list in the request. Return the outcome. Raises InvalidFeedList or ListTooLarge for a list that
+        cannot be read, and StoreError if the store fails.
 
         In the query, `name` names the list, `replace` removes the feeds of earlier imports, and `intercept` decrypts
         TLS to the hosts of the feeds.

@@ -26,7 +26,8 @@ class InvalidStep(FeedproxyError):
 
 
 async def advance_clock(request: web.Request, clock: Clock) -> web.Response:
-    """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep or InvalidForm."""
+    """Advance the clock by the parameter `seconds`. Return the new time. Raises InvalidStep if `seconds` is invalid or
+    the clock runs by itself, and InvalidForm if the form is invalid."""
     if not isinstance(clock, ManualClock):
         raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
     text = (await request_parameters.read_parameters(request)).get("seconds", "")

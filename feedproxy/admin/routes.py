@@ -64,7 +64,8 @@ class AdminServer:
         return self._listener.url if self._listener is not None else ""
 
     async def start(self, sockets: Sequence[socket.socket] = ()) -> None:
-        """Listen on `sockets`, or at the option `admin` if `sockets` is empty. Raises UsageError or CannotListen."""
+        """Listen on `sockets`, or at the option `admin` if `sockets` is empty. Raises UsageError if an option is
+        invalid, and CannotListen if the address is in use."""
         settings = self._app.settings
         token = admin_token(settings)
         host, port = admin_address(settings.admin, token)

@@ -28,7 +28,7 @@ _OF_A_FEED = ("content-type",)
 def conditional_fields(stored: StoredResponse) -> Fields:
     """Return the conditional fields of a request that validates the stored response.
 
-    The result is empty if the response has no validator. It is also empty if the response was requested with a client's
+    The result is empty if the response has no validator, or if the response was requested with a client's
     Accept-Language, because some origins use the same validators for the documents of all languages.
     """
     if stored.has_client_language:

@@ -50,7 +50,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Return the settings of the running proxy that `--config` and the environment state. Raises UsageError."""
+    """Return the settings of the running proxy that `--config` and the environment state. Raises UsageError if the
+    configuration is invalid."""
     specs = option_specs()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
     options = dict(load(file, specs, foreign=True).options) if file else {}
@@ -58,7 +59,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def request_settings(allow_private: bool) -> Settings:
-    """Return the settings for a command's requests to other servers. Raises UsageError.
+    """Return the settings for a command's requests to other servers. Raises UsageError if the configuration is invalid.
 
     The parent proxy, `upstream` and `public_url` come from the configuration of a proxy on this machine.
     """
@@ -72,7 +73,8 @@ def request_settings(allow_private: bool) -> Settings:
 
 
 def _address_and_token(args: argparse.Namespace) -> tuple[str, str]:
-    """Return HOST:PORT of the admin listener, and its token. Raises UsageError."""
+    """Return HOST:PORT of the admin listener, and its token. Raises UsageError if the configuration disables the admin
+    listener."""
     if args.admin is not None and args.token is not None:
         return args.admin, args.token
     settings = settings_of(args)

@@ -193,8 +193,8 @@ def _quote(argument: str) -> str:
 
 
 def _become_default(folders: Folders, environment: Mapping[str, str], before: str | None) -> None:
-    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, change the
-    list."""
+    """Register feedproxy by xdg-mime, which also updates the desktops' own settings. If xdg-mime fails, change the file
+    of default programs."""
     tool = shutil.which("xdg-mime")
     if tool is not None:
         done = subprocess.run(  # noqa: S603 -- found on PATH

@@ -29,7 +29,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the checks and print the Notes. Return 1 on warnings and faults. Raises FeedproxyError."""
+    """Run the checks and print the Notes. Return 1 on warnings and faults. Raises FeedproxyError if the feed cannot be
+    fetched."""
     from feedproxy.check import check_report  # noqa: PLC0415 -- only this command pays for the templates
 
     done = asyncio.run(check(args.source, admin_client.request_settings(args.allow_private)))

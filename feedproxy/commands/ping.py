@@ -46,7 +46,7 @@ def register(subparsers: Any) -> None:
 
 
 def ping(args: argparse.Namespace) -> int:
-    """Ping the sinks. Return 1 if a sink did not accept the ping. Raises UsageError."""
+    """Ping the sinks. Return 1 if a sink did not accept the ping. Raises UsageError if an argument is invalid."""
     if not args.sink:
         result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
         lines = [f"{sink}  queued" for sink in result["sinks"]]

@@ -39,7 +39,8 @@ def register(subparsers: Any) -> None:
 
 
 def subscribe(args: argparse.Namespace) -> int:
-    """Open the feed in the feed reader. Return 1 if the reader fails. Raises FeedproxyError or UsageError."""
+    """Open the feed in the feed reader. Return 1 if the reader fails. Raises FeedproxyError if the feed cannot be
+    fetched, and UsageError if an argument is invalid."""
     _check(args)
     folders = desktop_integration.Folders.of(os.environ)
     if args.uninstall:

@@ -95,7 +95,7 @@ def expected_staleness(per_second: float, age: Seconds) -> Seconds:
 
 
 def age_for(per_second: float, staleness: Seconds) -> Seconds:
-    """Return the age in seconds at which a copy has this expected staleness, in seconds."""
+    """Return the age at which a copy has the expected staleness `staleness`. Both are in seconds."""
     if staleness <= 0:
         return 0.0
     # Newton's method for an increasing, convex function converges monotonically from above. The function is above its

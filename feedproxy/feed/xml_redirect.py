@@ -25,7 +25,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The feed has moved to `location`: an http or https URI, or a reference relative to the old one."""
+    """The feed has moved to `location`: an http or https URI, or a reference relative to the old address."""
 
     location: str
 

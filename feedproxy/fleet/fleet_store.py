@@ -25,8 +25,8 @@ FLUSH_TIMEOUT = 2.0
 
 
 class FleetStore:
-    """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches
-    theirs."""
+    """A store that reads only from this machine. `put` queues copies for other machines, and `fetch_copy` fetches the
+    copy of another machine."""
 
     def __init__(self, local: Store, redis_operations: RedisOperations, clock: Clock) -> None:
         self.local = local

@@ -20,7 +20,8 @@ WAITING_MAX = 10_000
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. A second fetch, after an invalidation during the first, holds the same lease."""
+    """A lease of this process. If the target is invalidated during a fetch, a second fetch begins under the same
+    lease."""
 
     token: int
     holders: int = 1

@@ -159,7 +159,7 @@ class RedisConnection:
         return RedisFull(str(refusal))
 
     def _on_accepted(self, script: Script) -> None:
-        """Forget that Redis was full, if Redis had refused this script because of that."""
+        """Forget that Redis was full, if Redis had refused this script for that reason."""
         if script in self._full_for:
             self._full_for.clear()
             self._refused_at = -LOG_INTERVAL

@@ -29,8 +29,7 @@ version that was stored less than this many seconds after the time therefore cou
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """The outcome that the conditions do not prevent the usual response. `by` names the condition that was true, if
-    any."""
+    """Outcome: the conditions permit the usual response. `by` names the condition that was true, if any."""
 
     by: str = ""
 

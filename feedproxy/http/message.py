@@ -24,8 +24,8 @@ USUAL_LINES_MAX = 32
 """`Fields.size` counts the first lines of a message, up to this many, as LINE_SIZE bytes each. It computes the size of
 each further line."""
 UNSHARED_LINE_SIZE = LINE_SIZE + 140
-"""Memory of a field line that shares no objects with other responses, in bytes, without the characters of its name and
-value."""
+"""Memory of a field line that shares no objects with other responses, in bytes. The bytes of its name and value count
+in addition."""
 
 _lower = lru_cache(maxsize=NAMES_MAX)(str.lower)
 

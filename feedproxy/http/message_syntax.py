@@ -65,7 +65,7 @@ class RequestHead:
 
 
 def read_request(lines: Sequence[bytes]) -> RequestHead:
-    """Parse the lines of an HTTP/1 request's head, and return the head. Raises BadRequest if one of them is invalid."""
+    """Parse the lines of an HTTP/1 request's head, and return the head. Raises BadRequest if a line is invalid."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
         raise BadRequest("invalid request line: expected method, one space, target, one space, version")

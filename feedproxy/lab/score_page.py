@@ -169,8 +169,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
     """Yield the instants of new versions.
 
-    The instant of a version is the time of the first response with it. It is Last-Modified if this time lies between
-    that response and the response before.
+    The instant of a version is the time of the first response that contains the version. If Last-Modified lies between
+    that response and the previous response, the instant is Last-Modified.
     """
     digest, before = "", 0.0
     for observation in observations:

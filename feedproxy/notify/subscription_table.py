@@ -202,8 +202,8 @@ class Subscriptions:
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
         """Move subscriptions from `topic` to `new_topic`, because the feed has moved.
 
-        A moved subscription covers both topics. A callback with subscriptions to both topics keeps one of them. If
-        `new_topic` equals `topic`, the feed has moved back.
+        A moved subscription gets the notifications of both topics. If a callback has subscriptions to both topics, one
+        of the two is removed. If `new_topic` equals `topic`, the feed has moved back.
         """
 
         def work(db: sqlite3.Connection) -> None:

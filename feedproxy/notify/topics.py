@@ -32,7 +32,8 @@ class UnknownTopic(FeedproxyError):
 
 
 async def resolve_topic(service: NotificationService, address: str, topics_allowed: str, base: str) -> str:
-    """Return the target of the feed at a URL that a client names. Raises UnknownTopic or StoreError.
+    """Return the target of the feed at a URL that a client names. Raises UnknownTopic if no permitted feed has the URL,
+    and StoreError if the database fails.
 
     `base` is the proxy's URL as the client wrote it. `topics_allowed` is `own` (feeds of the upstream), `known` (all
     public feeds) or `off`.
@@ -53,7 +54,7 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
     """Return the target of the feed at a URL, or the targets of all feeds of the site at this URL.
 
-    Raises UnknownTopic or StoreError.
+    Raises UnknownTopic if no permitted feed has the URL, and StoreError if the database fails.
     """
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]
@@ -98,7 +99,7 @@ def is_no_longer_public(service: NotificationService, target: str) -> bool:
 
 @memoize_last
 def is_private(resource: Resource, settings: Settings) -> bool:
-    """Return whether public lists must not name a feed, or its origin forbids shared caches to store it.
+    """Return True if public lists must not name a feed, or if its origin forbids shared caches to store the feed.
 
     `settings` are those of the feed's target.
     """

@@ -90,7 +90,8 @@ class ResponseSelector:
         is_synced: bool = False,
         is_retry: bool = False,
     ) -> Selection:
-        """Return the response to a GET or HEAD. Raises FeedproxyError.
+        """Return the response to a GET or HEAD. Raises FeedproxyError if the origin cannot be reached and no stored
+        response may answer.
 
         `is_synced` is true if the peers' newer copies were already fetched. `is_retry` is true for a second request to
         the origin, after the first response varied by a field that the first request lacked.

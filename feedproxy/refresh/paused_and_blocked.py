@@ -72,7 +72,7 @@ class OperatorDecisions:
     async def decide(self, target: str, decision: FeedDecision | None) -> bool:
         """Pause or block a target. With None, end its pause or block. Return whether the decision changed.
 
-        Raises TooManyDecisions and StoreError.
+        Raises TooManyDecisions above DECISIONS_MAX, and StoreError if the store fails.
         """
         self.reload()
         if self._decided.get(target) == decision:

@@ -37,7 +37,8 @@ class OriginClient(Protocol):
     """A client that sends one request to its origin."""
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the response, or Oversized if its content exceeds `buffer_max`. Raises FeedproxyError."""
+        """Return the response, or Oversized if its content exceeds `buffer_max`. Raises FeedproxyError if the exchange
+        fails."""
         ...
 
 

@@ -41,7 +41,8 @@ class Document:
 async def fetch_document(address: str, settings: Settings) -> Document:
     """Fetch the document at an address, following HTTP and XML redirects, and return the last document.
 
-    Raises BadTarget, Forbidden, TooLarge, Undecodable or FetchError. A status other than 200 raises FetchError.
+    Raises BadTarget or Forbidden for an address that is invalid or not permitted, TooLarge or Undecodable for the
+    content, and FetchError for a failed exchange or a status other than 200.
     """
     return await _follow_xml_redirects(await _fetch(uri.normalise(address), settings), settings)
 

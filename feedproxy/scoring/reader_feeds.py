@@ -28,7 +28,7 @@ class Reader:
         """The User-Agent of the last request."""
         self.feeds: OrderedDict[str, FeedEvaluation] = OrderedDict()
         self.aliases: dict[str, str] = {}
-        """Maps each address that a redirect named to its feed."""
+        """The feed of each address that was the target of a redirect."""
         self._connections = ConnectionReuse()
         self._evidence_max = evidence_max
         self._feeds_max = feeds_max

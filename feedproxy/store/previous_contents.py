@@ -21,7 +21,7 @@ CONTENT_BYTES_MAX = 16 * 1024 * 1024
 store."""
 
 LEVEL = 3
-"""Compression level of Zstandard: a low level, because most of these differences are never used."""
+"""Compression level of Zstandard for previous contents: a low level, because most previous contents are never used."""
 
 _ENTRY = struct.Struct(f">{HASH_BYTES}s{HASH_BYTES}sII")
 """Layout: SHA-256 of the content, SHA-256 of the dictionary, length of the content, length of the stream."""

@@ -176,7 +176,8 @@ class Resource:
     """Time at which feedproxy first found a feed at the target."""
     version_records: Sequence[VersionRecord] = ()
     backfill_pending: bool = False
-    """True until feedproxy has read the dates of entries that are older than its first fetch, at the second update."""
+    """True until feedproxy has read the dates of entries from before its first fetch. It reads these dates at the
+    second update."""
     fencing_token: int = 0
     """Number that orders the copies of the target in a fleet: a later copy has a higher number. 0 without a fleet."""
 

@@ -37,7 +37,8 @@ def dump(resource: Resource) -> bytes:
 
 
 def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, bytes]:
-    """Return the stored form of a resource, and its header for `restore`. Raises StoreError.
+    """Return the stored form of a resource, and its header for `restore`. Raises StoreError if the resource cannot be
+    encoded.
 
     The header is padded with spaces to a multiple of `block` bytes.
     """
@@ -77,7 +78,8 @@ def dump_with_header(resource: Resource, *, block: int = 1) -> tuple[bytes, byte
 
 
 def header_of(resource: Resource) -> bytes:
-    """Return the header for `restore`, without the positions of bodies. Raises StoreError."""
+    """Return the header for `restore`, without the positions of bodies. Raises StoreError if the resource cannot be
+    encoded."""
     return _header(resource, lambda _: {}, lambda _: [])
 
 

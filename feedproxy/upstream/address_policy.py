@@ -200,7 +200,8 @@ class AddressPolicy:
     async def addresses(self, host: str, port: int) -> list[str]:
         """Return all addresses of a host that the operator configured, without checking them.
 
-        Raises Unreachable, BadTarget, Overload.
+        Raises Unreachable for an unknown host, BadTarget for an invalid host, and Overload if this machine cannot look
+        names up.
         """
         try:
             return await self._resolve_name(host, port)

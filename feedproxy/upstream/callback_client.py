@@ -134,7 +134,8 @@ class CallbackClient:
             self._policy.check_localhost(host)
 
     async def resolve(self, url: str) -> list[str]:
-        """Return the permitted addresses of a URL's host. Raises Forbidden, BadTarget, Unreachable, Overload."""
+        """Return the permitted addresses of a URL's host. Raises the errors of `AddressPolicy.resolve`, and BadTarget
+        for an invalid URL."""
         target_url = _url(url)
         with requesting(CALLS):
             return await self._policy.resolve(target_url.raw_host or "", target_url.port or 0)

@@ -217,7 +217,7 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a host. Raises Forbidden, Unreachable, BadTarget."""
+        """Return the addresses of a host. Raises the errors of the check: Forbidden, Unreachable or BadTarget."""
         return [
             ResolveResult(
                 hostname=host,

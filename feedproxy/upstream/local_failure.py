@@ -21,8 +21,8 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, 
 NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
 """Errors for a missing route to an origin.
 
-They count as a failure of this machine only if no other origin can be reached. A machine without IPv6, for example, has
-no route to origins that have only IPv6.
+Such an error counts as a failure of this machine only if no other origin can be reached. A machine without IPv6, for
+example, has no route to origins that have only IPv6.
 """
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})

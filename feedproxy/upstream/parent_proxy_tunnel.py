@@ -54,7 +54,8 @@ def unauthorized_error(parent: Parent, authority: str) -> ParentFailed:
 
 
 async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
-    """Connect to the parent and return the socket. Raises ParentFailed, LoopDetected, Overload."""
+    """Connect to the parent and return the socket. Raises ParentFailed if the parent cannot be reached, LoopDetected if
+    it is this proxy, and Overload if this machine lacks resources."""
 
     async def open_socket(ip: str) -> socket.socket:
         return await _connect_address(ip, parent.port)
@@ -65,7 +66,8 @@ async def connect_to_parent(parent: Parent, resolve: Resolve) -> socket.socket:
 async def open_tunnel(parent: Parent, resolve: Resolve, host: str, port: int, *, authority: str = "") -> socket.socket:
     """Connect to host and port through the parent and return the socket.
 
-    `authority` is the target in error messages. Raises ParentFailed, ParentRefused, LoopDetected, Overload.
+    `authority` is the target in error messages. Raises ParentRefused if the parent does not connect to the origin, and
+    the errors of `connect_to_parent`.
     """
     authority = authority or uri.join_host_port(host, port)
     if parent.is_http:
@@ -173,7 +175,8 @@ async def _read_head(sock: socket.socket) -> bytes:
 
 
 async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: str) -> socket.socket:
-    """Return a connection through a SOCKS5 proxy. Raises OSError, ParentFailed, ParentRefused."""
+    """Return a connection through a SOCKS5 proxy. Raises ParentRefused if the proxy does not connect to the host, and
+    OSError or ParentFailed if the proxy fails."""
     from python_socks import ProxyError, ProxyType  # noqa: PLC0415 -- only SOCKS pays for it
     from python_socks.async_.asyncio import Proxy  # noqa: PLC0415
 

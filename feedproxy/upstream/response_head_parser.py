@@ -118,8 +118,8 @@ def parse_head(data: bytes) -> ResponseHead:
 def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
     """Return how the end of the message is found (RFC 9112, sections 6.1 to 6.3), as four values.
 
-    The values are the lines without framing fields that have no effect, True if the connection is reusable, True if the
-    content is chunked, and the length of the content in bytes or None.
+    The values are the lines without ineffective framing fields, True if the connection is reusable, True if the content
+    is chunked, and the length of the content in bytes or None.
     """
     codings = _members(lines, b"transfer-encoding")
     lengths = _members(lines, b"content-length")

@@ -98,7 +98,8 @@ class WorkerPeers:
         metrics.collected.subscribe(self._write_snapshot)
         self._reads_during_start: list[ReadRecord] | None = None
         """Reads that other workers report while this worker starts and loads another worker's counts. The loaded counts
-        replace this worker's counts. These reads are added afterwards, because the loaded counts may lack them."""
+        replace this worker's counts. The reported reads are added afterwards, because the loaded counts may lack
+        them."""
         self._history_by_worker: dict[int, History] = {}
         self.silent = 0
         """Number of workers that did not answer the last request."""

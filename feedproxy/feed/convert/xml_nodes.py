@@ -160,7 +160,7 @@ def clark_name(namespace: str, local: str) -> str:
 
 
 def assign_prefixes(nodes: Iterable[Node]) -> dict[str, str]:
-    """Return the namespaces of these nodes by prefix. Each has its customary prefix, or a generated one."""
+    """Return the namespaces of these nodes by prefix. Each namespace has its customary prefix, or a generated one."""
     prefixes: dict[str, str] = {}
     _collect(nodes, prefixes)
     return {prefix: namespace for namespace, prefix in prefixes.items()}

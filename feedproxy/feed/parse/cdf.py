@@ -1,6 +1,6 @@
 """Parser of the Channel Definition Format (1997): root element `CHANNEL`.
 
-Names are case-insensitive: the specification has capitals, and Microsoft's examples have both.
+Names are case-insensitive: the specification has capitals, and Microsoft's examples have capitals and small letters.
 """
 
 import re

@@ -219,7 +219,8 @@ def _has_other_scheme(har_entry: Any) -> bool:
 
 
 def _parse_exchange(entry: Any) -> tuple[Exchange, bytes]:
-    """Return the exchange of an entry, and its content. Raises ValueError, OverflowError or BadTarget."""
+    """Return the exchange of an entry, and its content. Raises ValueError, OverflowError or BadTarget for an invalid
+    entry."""
     extension = _member(entry, OWN_KEY, dict, {})
     fields = _parse_fields(entry, "response.headers")
     content = _content_bytes(_member(entry, "response.content", dict, {}), fields)

@@ -66,7 +66,8 @@ class ReplayOrigin:
         self._counts: Counter[str] = Counter()
 
     def to_replay_request(self, head: ReplayRequestHead, at: Instant) -> ReplayRequest:
-        """Return the request with its target, and count the request. Raises BadTarget or NotFound."""
+        """Return the request with its target, and count the request. Raises BadTarget or NotFound if the request names
+        no target."""
         form, target, base = _parse_target(head)
         request = Request(head.method, target, head.fields)
         recorded_target, hops = original_target(target) if self._moves else (target, 0)

@@ -144,7 +144,7 @@ class DeliveryWorker:
         self.failed_requests.append(FailedRequest(self._clock.now(), protocol, what, topic, callback, reason))
 
     def check(self, url: str) -> None:
-        """Check that a callback URL is valid and permitted. Raises Forbidden or BadTarget."""
+        """Raise BadTarget if a callback URL is invalid, and Forbidden if it is not permitted."""
         self._caller.check(url)
 
     async def resolves_to(self, url: str, address: str) -> bool:

@@ -55,7 +55,8 @@ class Ping:
 def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.ping: "the name and url of the website or blog that has changed".
 
-    Two further parameters, page and category, come from the definition of 2001. Raises InvalidCall or InvalidPing.
+    Two further parameters, page and category, come from the definition of 2001. Raises InvalidCall if the parameters
+    have the wrong number or types, and InvalidPing if a value is invalid.
     """
     name, url, *page_and_tags = _texts("weblogUpdates.ping", parameters, 2, 4)
     ping = ping_of(name, url)
@@ -67,7 +68,7 @@ def parse_simple_ping(parameters: Sequence[Any]) -> Ping:
 def parse_extended_ping(parameters: Sequence[Any]) -> Ping:
     """Return the ping of a call of weblogUpdates.extendedPing: name, home page, changed page, feed, `|`-separated tags.
 
-    Raises InvalidCall or InvalidPing.
+    Raises InvalidCall if the parameters have the wrong number or types, and InvalidPing if a value is invalid.
     """
     name, url, page, feed, *tags = _texts("weblogUpdates.extendedPing", parameters, 4, 5)
     ping = ping_of(name, url)

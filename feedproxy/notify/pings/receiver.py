@@ -64,7 +64,8 @@ class PingReceiver:
         )
 
     async def accept(self, ping: Ping, client: ClientContext) -> None:
-        """Enqueue the refreshes that a ping requests. Raises TooManyRequests or StoreError."""
+        """Enqueue the refreshes that a ping requests. Raises TooManyRequests if the client exceeds `source_limit`, and
+        StoreError if the database fails."""
         refresh_requests, settings, source = self._service.refresh_requests, self._service.settings(), client.address
         ping = replace(ping, url=self._resolve(ping.url, client), feed=self._resolve(ping.feed, client))
         targets = await refresh_requests.find_feeds(ping.feed) if ping.feed else []

@@ -31,7 +31,8 @@ NOT_WELL_FORMED, NO_METHOD, INTERNAL_ERROR = -32700, -32601, -32603
 """XML-RPC fault codes (Specification for Fault Code Interoperability)."""
 
 type Method = Callable[[tuple[Any, ...], Call], Awaitable[Any]]
-"""Function that returns the result of a call, as a value that xmlrpc.client can write. Raises InvalidCall."""
+"""Function that returns the result of a call, as a value that xmlrpc.client can write. Raises InvalidCall for invalid
+parameters."""
 
 
 class XmlRpcDispatcher:

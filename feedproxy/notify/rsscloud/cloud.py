@@ -58,7 +58,8 @@ class RssCloudServer:
     # -- registration
 
     async def by_rpc(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer a call of `rssCloud.pleaseNotify` or `xmlStorageSystem.rssPleaseNotify`. Raises MalformedCall.
+        """Answer a call of `rssCloud.pleaseNotify` or `xmlStorageSystem.rssPleaseNotify`. Raises MalformedCall if the
+        parameters have the wrong number or types.
 
         "It returns true if it was able to do the registration, false otherwise."
         """
@@ -153,7 +154,8 @@ class RssCloudServer:
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer a call of `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall."""
+        """Answer a call of `rssCloud.ping`: "true whenever well-formed". Raises MalformedCall if the parameters have
+        the wrong number or types."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise MalformedCall("invalid ping: expected one parameter, the URL of the changed feed")
         await self._accept_ping(parameters[0], call.client)

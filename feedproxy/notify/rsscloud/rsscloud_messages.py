@@ -119,7 +119,8 @@ def registration(
 
 
 def from_parameters(parameters: Sequence[Any]) -> Registration:
-    """Return the registration of an XML-RPC call. Raises MalformedCall or RegistrationRefused.
+    """Return the registration of an XML-RPC call. Raises MalformedCall if a parameter is missing or has the wrong type,
+    and RegistrationRefused if a value is invalid.
 
     The parameters are "the name of the procedure … the TCP port … the path to its responder, a string indicating which
     protocol to use … and a list of urls", and a domain in current servers.
@@ -139,7 +140,7 @@ def from_parameters(parameters: Sequence[Any]) -> Registration:
 def from_soap(call: SoapCall) -> Registration:
     """Return the registration of a SOAP call, with parameters found by name, or else by order.
 
-    Raises MalformedCall or RegistrationRefused.
+    Raises MalformedCall if a parameter is missing or has the wrong type, and RegistrationRefused if a value is invalid.
     """
     order = ("notifyprocedure", "port", "path", "protocol", "urllist", "domain")
     values = {name.lower(): value for name, value in call.parameters}

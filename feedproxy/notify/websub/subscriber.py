@@ -231,7 +231,8 @@ class Subscriber:
         )
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
-        """Enqueue an unsubscription. The subscription stays until the hub has verified the request, at most a day."""
+        """Enqueue an unsubscription. The subscription stays until the hub has verified the request, but for at most a
+        day."""
         now, service = self._service.clock.now(), self._service
         await service.proxy.admin.end_push_lease(subscription.topic)
         if not subscription.data.get("key"):

@@ -90,7 +90,8 @@ class Conversions:
         return await self._conversions.headlines(stored, self._settings_for(stored.target))
 
     def parse_call(self, call: Call) -> tuple[Format, str]:
-        """Return the format and target in a call of `/-/as/FORMAT/TARGET`. Raises NotFound, BadTarget, Forbidden."""
+        """Return the format and target in a call of `/-/as/FORMAT/TARGET`. Raises NotFound for an unknown format or no
+        target, BadTarget for an invalid target, and Forbidden for one outside the upstream."""
         name, _, rest = call.path.removeprefix(PATH).partition("/")
         output_format = FORMATS.get(name)
         if output_format is None:
@@ -211,7 +212,8 @@ class Conversions:
 
 
 def _gateway_target(address: str, base: str) -> str:
-    """Return the target after `FORMAT/`, as in a gateway path or as pasted by a user. Raises NotFound, BadTarget."""
+    """Return the target that `address` names, as in a gateway path or as pasted by a user. Raises NotFound or BadTarget
+    if it names none."""
     try:
         return gateway_target(f"/{address}")
     except NotFound:

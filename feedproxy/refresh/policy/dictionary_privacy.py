@@ -30,8 +30,8 @@ def may_encode(request: Fields, response: Fields) -> bool:
 def permits_dictionaries(url: str, settings: Settings) -> bool:
     """Return True if dictionaries may be used at this URL, by its scheme and the option `compression_dictionaries`.
 
-    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- section 8. A loopback host is a
-    secure context, too (Secure Contexts, section 3.1).
+    "compression dictionary transport MUST only be used in secure contexts (HTTPS)" -- RFC 9842, section 8. A loopback
+    host is a secure context, too (Secure Contexts, section 3.1).
     """
     return settings.compression_dictionaries == "always" or uri.is_trustworthy(url)
 

@@ -48,7 +48,7 @@ MARGIN_MAX = 30.0
 """Maximum length of the last part of a copy's lifetime (MARGIN), in seconds."""
 
 RENEWED = 0.06
-"""Probability of no poll, below which a plan takes an expired copy as renewed by a poll.
+"""A plan takes an expired copy as renewed by a poll if the probability that no poll has come is below this value.
 
 An expected poll comes with a probability of 95 %, so that one expected poll is enough.
 """

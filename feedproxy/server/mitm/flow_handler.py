@@ -111,7 +111,8 @@ class FlowHandler:
         self._flows_of_client: dict[str, set[str]] = {}
 
     async def on_connect(self, flow: http.HTTPFlow) -> None:
-        """Handle a CONNECT. Raises Forbidden, Unreachable, AccessDenied, BadTarget, Overload."""
+        """Handle a CONNECT. A CONNECT that is refused raises Forbidden, Unreachable, AccessDenied, BadTarget or
+        Overload."""
         permitted = await permit_connect(flow, self.app, self.connect_approvals)
         state = self._register(flow, FlowState(permitted.client))
         state.connect_result, state.status, state.reason = permitted.result, permitted.status, permitted.reason

@@ -67,7 +67,8 @@ class ParentProxyHost(str):
         return id(self)
 
     async def open(self) -> socket.socket:
-        """Connect to the parent, or through the parent to the origin, and return the socket. Raises only OSError."""
+        """Connect to the parent, or through the parent to the origin, and return the socket. Any failure raises
+        OSError."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 if self.is_plain:
@@ -106,7 +107,8 @@ async def route_through_parent(
 ) -> ParentProxyHost:
     """Return the host for a connection through a parent, after checking the origin's address.
 
-    Raises Forbidden, Unreachable, ParentFailed.
+    Raises Forbidden or Unreachable if the address is not permitted or unknown, and ParentFailed if the parent cannot be
+    used.
     """
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")

@@ -97,7 +97,8 @@ async def approve(
 ) -> None:
     """Check a target's address and approve its server for this client.
 
-    Raises Forbidden, Unreachable, ParentFailed.
+    Raises Forbidden or Unreachable if the address is not permitted or unknown, and ParentFailed if the parent cannot be
+    used.
     """
     host, port = uri.split_host_port(target)
     is_own = is_upstream_target(target, settings)  # the operator configured this host

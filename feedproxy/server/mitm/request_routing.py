@@ -135,7 +135,8 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 def route(
     head: IncomingRequest, entrance: Entrance, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
-    """Return the route of a request. Raises BadTarget, NotFound and WrongHost.
+    """Return the route of a request. Raises BadTarget for an invalid target, NotFound for a path without a target, and
+    WrongHost for a host at which this proxy does not answer.
 
     `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
     """
@@ -302,7 +303,8 @@ def _reverse(head: IncomingRequest, client: ClientContext, settings: Settings) -
 
 
 def target_of_path(path: str, settings: Settings) -> str:
-    """Return the target of a path and query, in reverse mode or in the gateway. Raises BadTarget and NotFound."""
+    """Return the target of a path and query, in reverse mode or in the gateway. Raises BadTarget if the target is
+    invalid, and NotFound if the path names none."""
     if settings.upstream:
         return uri.normalise(settings.upstream.rstrip("/") + _normalize_path(path))
     return gateway_target(path)

@@ -1,4 +1,4 @@
-"""Writer of Atom's elements. RSS gets those of them for which it has no elements of its own."""
+"""Writer of Atom's elements. A feed in RSS gets an element of Atom if RSS has none for the value."""
 
 from feedproxy.feed import feed_dates
 from feedproxy.feed.convert.model import Feed
