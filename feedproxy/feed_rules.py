@@ -31,10 +31,11 @@ class Rule:
 
 
 AMBIGUOUS = ("",)
-"""Value of `readers` for an address with several interpretations, of which no reader may read all: status 400."""
+"""Value of `readers` for an address with several interpretations, if no reader may read all of them. Requests get
+status 400."""
 
 BLOCKED = ("\0",)
-"""Value of `readers` for a feed that the operator has blocked: status 403."""
+"""Value of `readers` for a feed that the operator has blocked. Requests get status 403."""
 
 ANY_USER = "*"
 """Value of `readers` that permits all authenticated users."""

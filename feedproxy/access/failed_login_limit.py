@@ -8,7 +8,7 @@ GUESSES_MAX = 20
 """Maximum number of wrong passwords or tokens from one network within GUESS_WINDOW seconds."""
 GUESS_WINDOW: Seconds = 300
 NETWORKS_MAX = 10_000
-"""Maximum number of networks that are remembered, some 500 bytes each. The oldest is forgotten first."""
+"""At most this many networks are remembered, some 500 bytes each. The oldest is forgotten first."""
 
 
 class FailedLoginLimit:

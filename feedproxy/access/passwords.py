@@ -22,10 +22,10 @@ from feedproxy.lru_map import LRU
 VERIFIED_FOR: Seconds = 900
 VERIFIED_MAX = 10_000
 BCRYPT_BYTES = 72
-"""Number of bytes of a password that bcrypt uses. Longer passwords are refused."""
+"""bcrypt uses this many bytes of a password. Longer passwords are refused."""
 
 CHECKS_WAITING_MAX = 32
-"""Maximum number of passwords that wait to be checked. Requests with further passwords are refused."""
+"""At most this many passwords of all clients wait to be checked. Requests with further passwords are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
 """The hash with which passwords are compared if the file has no users.

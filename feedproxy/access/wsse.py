@@ -29,7 +29,7 @@ TOKEN_LIFETIME: Seconds = 300
 """Maximum difference between Created and the current time, in seconds, in both directions."""
 
 PROOFS_MAX = 100_000
-"""Maximum number of unexpired proofs that are remembered. If it is reached, new proofs are refused."""
+"""At most this many unexpired proofs are remembered. At the limit, new proofs are refused."""
 
 FIELD_MAX = 2_048
 

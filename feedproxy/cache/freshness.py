@@ -5,7 +5,7 @@ the lifetime of a feed comes from the feed's schedule, or else from the feed's r
 are unknown, the lifetime is a tenth of the time since Last-Modified, or a default.
 
 The *hint* is a function that returns the permission of the feed's schedule to use a response. A response is *held* if
-its lifetime is over and its permission is not (section 4.2.4).
+its lifetime is over, and the schedule still permits its use (section 4.2.4).
 """
 
 import math

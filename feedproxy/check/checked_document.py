@@ -21,7 +21,7 @@ from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.field_values import charset_of
 
 ENTRIES_MAX = 10_000
-"""Maximum number of entries that are checked in a document."""
+"""At most this many entries of a document are checked."""
 _GAPS_MAX = 20
 """The publishing interval is computed from at most this many gaps between entries, the latest gaps first."""
 _TEXT_LENGTH_MAX = 20_000

@@ -22,7 +22,7 @@ PROTOCOLS = ("xml-rpc", "soap", "http-post")
 _RELATIONS = {(Kind.ATOM, False): frozenset({"self"})}
 """Link relations that a self link may have, for formats that do not allow all of SELF_RELATIONS.
 
-The key is the kind of the feed, with True for Atom 0.3 and False for all other versions and formats.
+The keys are pairs: the kind of the feed, and True for Atom 0.3 or False for all other versions and formats.
 """
 
 

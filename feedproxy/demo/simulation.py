@@ -26,7 +26,7 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.proxy_process import ServePlan, make_master
 
 CONNECTIONS = 6
-"""Number of connections that the readers share."""
+"""All simulated readers together use this many connections."""
 
 ITERATIONS = 8
 """After each change of the clock, the event loop runs this many iterations, in which the tasks start that the clock has

@@ -69,7 +69,7 @@ def from_changes(instants: Iterable[Instant], now: Instant, *, since: Instant | 
     """Return the rate for a history of changes: the dates of entries, or observed changes.
 
     `since` is the instant of the feed's first fetch, or None. Observation begins at `since`. If the oldest change is
-    earlier, observation begins there, and that change is not counted.
+    earlier, observation begins at the oldest change, and that change is not counted.
     """
     past = sorted({instant for instant in instants if instant <= now})
     begin = min([*past[:1], now if since is None else min(since, now)])

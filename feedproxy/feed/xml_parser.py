@@ -51,7 +51,7 @@ _BYTES_PER_NODE = 8
 """After a count of n nodes in the tree, n times this many bytes are parsed before the nodes are counted again."""
 
 ATTRIBUTES_MAX = 256
-"""Maximum number of attributes that are read from one element. Known feeds have a dozen.
+"""At most this many attributes of one element are read. Known feeds have a dozen.
 
 lxml finds a value by a linear search, so the time grows with the square of the number of attributes.
 """

@@ -21,7 +21,7 @@ from feedproxy.store.resource import Resource
 logger = logging.getLogger("feedproxy.fleet")
 
 FLUSH_TIMEOUT = 2.0
-"""Seconds for which an operator's purge waits for its transmission to Redis."""
+"""An operator's purge waits at most this many seconds for its transmission to Redis."""
 
 
 class FleetStore:

@@ -13,7 +13,8 @@ from feedproxy.store.coordination_interface import COUNTERS, Coordination, count
 from feedproxy.store.site_interval import SiteThrottle
 
 WAIT_TIMEOUT: Seconds = 0.25
-"""Seconds between two requests for a lease that another machine holds, unless an event reports its end."""
+"""While another machine holds a lease, the lease is requested again after this many seconds, or when an event reports
+its end."""
 WAITING_MAX = 10_000
 """At most this many targets are remembered while another machine holds their lease."""
 

@@ -234,7 +234,7 @@ class RedisQueue:
 
 
 PURGE_DELAY_MAX = 1_000_000
-"""Maximum time in microseconds that a purge may wait in the queue and still delete every copy in Redis.
+"""A purge that has waited in the queue for at most this many microseconds deletes every copy in Redis.
 
 A purge that waited longer deletes only copies that were fetched before the purge was requested.
 """

@@ -31,7 +31,7 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """The sums of at most this many feeds are remembered."""
 WAITING_MAX = 50_000
-"""Maximum number of reads that wait to be sent. At the limit, all of them are discarded.
+"""At most this many reads wait to be sent. At the limit, all waiting reads are discarded.
 
 The feed readers poll again later, and are recorded then.
 """

@@ -36,7 +36,7 @@ CLAIM_LIFETIME: Seconds = 7 * 86_400
 """Redis remembers for this many seconds which machine delivers the notifications of a change."""
 
 SITE_PAUSE_MAX: Seconds = 60
-"""Maximum number of seconds by which another machine's request slot may lie in the future.
+"""Another machine's request slot may lie at most this many seconds in the future.
 
 A later slot is moved to this limit, because the clock of that machine may be ahead.
 """

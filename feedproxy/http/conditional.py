@@ -36,7 +36,7 @@ class Proceed:
 
 @dataclass(frozen=True, slots=True)
 class NotModified:
-    """The outcome that the response is 304, because the client has the representation.
+    """Outcome: the response is 304, because the client has the representation.
 
     `by` names the field that decided.
     """
@@ -46,7 +46,7 @@ class NotModified:
 
 @dataclass(frozen=True, slots=True)
 class PreconditionFailed:
-    """The outcome that the response is 412. `by` names the field with the false condition."""
+    """Outcome: the response is 412. `by` names the field with the false condition."""
 
     by: str
 

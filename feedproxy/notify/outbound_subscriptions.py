@@ -24,7 +24,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 PAGE_SIZE = 500
-"""Number of subscriptions that one query reads."""
+"""One query reads at most this many subscriptions."""
 
 REQUEST_LIFETIME: Seconds = 2 * DAY
 """A subscription request waits at most this many seconds for the server's answer."""

@@ -114,7 +114,8 @@ def current_topic(service: NotificationService, target: str) -> str:
 
 
 def moved_target(service: NotificationService, target: str) -> str:
-    """Return the target to which a feed has moved permanently, stored or not, or else `target`."""
+    """Return the target to which a feed has moved permanently, even if that target is not stored. Return `target` if
+    the feed has not moved."""
     return _follow_redirects(service, target, lambda _: True)
 
 

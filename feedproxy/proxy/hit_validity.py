@@ -12,7 +12,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 INSTANT_MARGIN = 1e-6
-"""Seconds by which the result lies before the instant of a change."""
+"""The result lies this many seconds before the instant at which the decision may change."""
 
 _HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 

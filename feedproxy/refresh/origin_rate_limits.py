@@ -24,13 +24,13 @@ PAUSE_MAX: Seconds = 3600
 """Requests to a whole site pause for at most this many seconds."""
 
 RAISE = 2.0
-"""Factor by which a reached limit multiplies the price of a refresh at a site.
+"""Each limit that a site has reached multiplies the price of its refreshes by this factor.
 
 The price is the staleness, in seconds, that a refresh must save (option `polling`).
 """
 
 FACTOR_MAX = 64.0
-"""Maximum factor by which reached limits together multiply the price of a refresh at a site."""
+"""All limits that a site has reached together multiply the price of its refreshes by at most this factor."""
 
 HALF_LIFE: Seconds = 86_400
 """The factor on the price of a refresh at a site falls to its square root in this many seconds."""

@@ -15,8 +15,8 @@ from feedproxy.http.target_uri.gateway_address import gateway_target
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64
-"""Maximum number of ETags, and of dates, that are stored for a feed. Older values are forgotten, and then count as
-never issued."""
+"""At most this many ETags are stored for a feed, and as many dates. Older values are forgotten, and then count as never
+issued."""
 
 ADDRESSES_MAX = 32
 """Each list of a feed's addresses holds at most this many."""

@@ -17,7 +17,7 @@ HOPS_MAX = 5
 """A reader must follow at least this many redirects in a row."""
 
 GONE_CHECK_INTERVAL: Seconds = 6.5 * 86_400
-"""Seconds after which a reader may check whether a feed is still gone: a week, minus half a day of tolerance."""
+"""A reader may check after this many seconds whether a feed is still gone: a week, minus half a day of tolerance."""
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:

@@ -122,7 +122,7 @@ class SharedOverflow:
                 self._counters[0] -= 1
 
     def names(self) -> Iterator[tuple[str, bool]]:
-        """Yield each name in the table, with True for a value and False for DELETED."""
+        """Yield each name in the table, with True if the ring has a value, and False if the ring records a deletion."""
         if not self._counters[0]:
             return
         table = self._map[self._table : self._table + _SLOT.size * SLOTS]

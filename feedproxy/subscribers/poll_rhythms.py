@@ -24,7 +24,7 @@ READERS_MAX = 64
 
 FEEDS_MAX = 200_000
 RECORDS_MAX = 1_000_000
-"""Default maximum number of feeds with sampled readers, and of all sampled readers.
+"""By default, at most FEEDS_MAX feeds have sampled readers, and at most this many readers of all feeds are sampled.
 
 The feeds polled longest ago are forgotten first.
 """
@@ -33,7 +33,7 @@ SURPRISES_MAX = 10_000
 """After unexpected polls, at most this many feeds wait for a new plan of their refresh."""
 
 REPEAT: Seconds = 20
-"""Seconds within which two polls of a reader count as one."""
+"""Two polls of a reader within this many seconds count as one."""
 
 SESSION_BREAK = 2.5
 """A pause ends a session if it lasts this many usual intervals. One missed poll does not suffice."""
@@ -65,7 +65,7 @@ A plan treats several polls in this time as one (CLUSTER_LENGTH in refresh/polic
 """
 
 SWEEP_BATCH = 4
-"""Number of feeds that are checked for outdated readers at each poll."""
+"""Each poll checks this many feeds for outdated readers."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")

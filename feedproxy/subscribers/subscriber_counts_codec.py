@@ -85,7 +85,7 @@ class StoredCounts:
     uses: Counter[int]
     feeds: list[StoredFeed]
     oldest: int
-    """The earliest last request of all feeds' first readers, in milliseconds. It is 0 if a feed has no reader."""
+    """The instant of the earliest last request of a reader, in milliseconds, or 0 if a feed has no reader."""
 
 
 def load(data: bytes, now: Instant) -> StoredCounts:

@@ -103,7 +103,7 @@ class Metrics:
         self.target_updated: Signal[str] = Signal()
         """Emits the target of each refresh that has ended, here or in another process."""
         self.collected: Signal[list[Metric]] = Signal()
-        """Emits the metric families at each scrape. A successor of this worker continues its counters."""
+        """Emits the metric families at each scrape. A worker that replaces this worker continues the counters."""
         self._store_errors: dict[str, Seconds] = {}
         self._flush_hooks: list[Callable[[], None]] = []
         # Memory, processor time and open files of this process, under Prometheus's standard names.

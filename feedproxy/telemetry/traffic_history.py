@@ -32,7 +32,7 @@ class TrafficCounts:
     requests: int = 0
     hits: int = 0
     passed: int = 0
-    """Number of client requests that were streamed through, which no cache can answer."""
+    """Number of client requests that were streamed through. No cache can answer such requests."""
     fetches: int = 0
     failures: int = 0
     sent: int = 0

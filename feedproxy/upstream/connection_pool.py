@@ -44,10 +44,14 @@ A silent exchange may be ended in favour of a waiting request (origin_connection
 """
 
 IDLE_MAX: Seconds = 15
-"""Seconds without a request after which a connection is closed. Each connection closes itself. aiohttp's pool would
-close all connections that became idle within 15 s at once. After two thousand fetches, that takes 20 ms."""
+"""A connection is closed after this many seconds without a request.
+
+Each connection closes itself. aiohttp's pool would close all connections that became idle within 15 s at once. After
+two thousand fetches, that takes 20 ms.
+"""
 POOL_KEEPALIVE: Seconds = IDLE_MAX + 5
-"""Seconds without a request after which aiohttp's pool forgets a connection, which has closed itself before."""
+"""aiohttp's pool forgets a connection after this many seconds without a request. The connection has closed itself
+before."""
 
 
 class StaleConnection(FetchError):

@@ -56,7 +56,8 @@ def without_repeated_name(person: Person) -> Person:
 
 
 def merge(persons: Iterable[Person | None]) -> tuple[Person, ...]:
-    """Return the persons without duplicates: those with the same name or email, and no differing values."""
+    """Return the persons without duplicates. Two persons are duplicates if they have the same name or email, and no
+    differing values."""
     merged: list[Person] = []
     positions: dict[tuple[str, str], list[int]] = {}
     for person in persons:

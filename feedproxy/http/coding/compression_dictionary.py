@@ -32,8 +32,7 @@ ID_MAX = 1024
 
 WINDOW_MIN = 8 * 1024 * 1024
 WINDOW_MAX = 128 * 1024 * 1024
-"""Upper limit, in bytes, of the window that every client must be able to decode with a large dictionary (RFC 9842,
-section 5)."""
+"""Every client must be able to decode a window of this many bytes with a large dictionary (RFC 9842, section 5)."""
 
 LEVEL = 9
 """Compression level of Zstandard: the smallest result at about 5 ms for 250 KB of content.

@@ -12,7 +12,7 @@ from feedproxy.http.target_uri.dictionary_match_pattern import matches_glob
 from feedproxy.http.target_uri.url_redaction import sounds_secret
 
 QUERY_MAX = 4096
-"""Maximum length of a query that is compared, in characters. A longer query is equivalent only to itself."""
+"""A query of more than this many characters is not compared: it is equivalent only to itself."""
 
 PARAMETERS_MAX = 128
 """A query with more than this many parameters is not compared, and a field with more than this many names is

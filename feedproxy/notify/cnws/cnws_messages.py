@@ -17,7 +17,7 @@ NAMESPACE = "http://www.owlfish.com/thoughts/cnws-2003-04-08.html"
 TITLE_MAX = 255
 """Maximum number of characters in a title: "The title can be up to 255 characters in length"."""
 DESCRIPTION_MAX = 4000
-"""Maximum number of characters in a description that feedproxy sends: "an excerpt from a post"."""
+"""A description that feedproxy sends has at most this many characters: "an excerpt from a post"."""
 CHANGES_MAX = 100
 """Maximum number of changes in one notification."""
 

@@ -107,10 +107,8 @@ class DeliveryQueue:
         return {row[0]: row[1] for row in rows}
 
     async def failing_deliveries(self, limit: int = 50) -> list[tuple[Delivery, Instant, str]]:
-        """Return at most `limit` deliveries with failed attempts, most attempts first.
-
-        Each has the instant of its next attempt, and the reason of its last failure.
-        """
+        """Return at most `limit` deliveries with failed attempts, most attempts first. Each delivery has the instant of
+        its next attempt, and the reason of its last failure."""
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM deliveries WHERE tries > 0 ORDER BY tries DESC, id LIMIT ?", (limit,)

@@ -59,7 +59,7 @@ SLOW_HELPERS_MAX = 2
 """Maximum number of helpers in the slow lane."""
 
 SLOW_QUEUE_MAX = 64
-"""Maximum number of jobs that wait for the slow lane. Further jobs raise Overload."""
+"""At most this many jobs wait for the slow lane. Further jobs raise Overload."""
 
 HELPER_JOBS_MAX = 1000
 """A helper is replaced after this many jobs, to free memory that parsers leak."""

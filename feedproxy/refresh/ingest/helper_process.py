@@ -75,7 +75,7 @@ class Limits:
     quick: Seconds = 0.5
     """Seconds after which a running job moves to the slow lane."""
     cpu: Seconds = 10
-    """Maximum processor time of a job, in seconds. The largest feed of the test corpus takes a tenth of it."""
+    """Maximum processor time of a job, in seconds. The largest feed of the test corpus takes a tenth of this time."""
     wall: Seconds = 30
     """Maximum elapsed time of a job, in seconds."""
     memory: int = 768 * 1024 * 1024

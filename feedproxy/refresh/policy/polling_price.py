@@ -87,7 +87,8 @@ class Planned:
 
 
 UNEXPECTED_HOURLY: Seconds = 45 * 60
-"""Maximum lifetime of a feed without expected polls that changes once an hour, in seconds.
+"""The copy of a feed without expected polls has a lifetime of at most this many seconds, if the feed changes once an
+hour.
 
 The limit applies if neither HTTP nor the feed states a lifetime. `lifetime_for` derives the limit for other rates of
 change.
@@ -206,9 +207,9 @@ class _PlanSearch:
         The cost is infinite if the origin may not be asked in time.
         """
         self._nexts = [len(clusters)] * len(clusters)
-        """For each cluster: the cluster of the next refresh, if the refresh for the cluster is made.
+        """Item n is the number of the cluster for which the next refresh is made, if a refresh is made for cluster n.
 
-        The number of clusters stands for no further refresh.
+        The number of all clusters as a value means that no further refresh follows.
         """
 
         self._after_renewal: list[tuple[float, int] | None] = [None] * len(clusters)

@@ -13,7 +13,7 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 
 GRACE: Seconds = 300
-"""Maximum seconds between a push and the refresh that finds the pushed change.
+"""A push and the refresh that finds the pushed change are at most this many seconds apart.
 
 The refresh may be earlier than the push, because hubs fetch feeds themselves.
 """

@@ -37,7 +37,7 @@ NOT_LOGGED = "\0"
 """Placeholder for a missing log line."""
 
 CACHEABLE_HEAD_MAX = 2048
-"""A request head of more than this many bytes is not cached. It goes to the service."""
+"""A request head of more than this many bytes is not cached. Requests with a longer head go to the service."""
 
 
 class ConnectionOwner(Protocol):

@@ -51,7 +51,7 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of the fields of which the values are part of a request's key.
+"""Names of request fields. The values of these fields are part of a request's key.
 
 If Vary names another field, the response is found only by the exact bytes of the request.
 """

@@ -84,10 +84,10 @@ CLOSED_STREAMS_MAX = 1_024
 """At most this many closed streams of one connection are remembered, to distinguish late frames from invalid frames."""
 
 BUFFERED_MAX = 1_048_576
-"""Buffered bytes of a streamed response above which reading from its origin is paused."""
+"""If more than this many bytes of a streamed response are buffered, reading from its origin is paused."""
 
 UNSENT_MAX = 262_144
-"""Unsent bytes for a connection's socket above which no further content is written to the socket."""
+"""A connection with more than this many unsent bytes in its socket gets no further content."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
 """A socket with UNSENT_MAX unsent bytes is checked again after this many seconds.
