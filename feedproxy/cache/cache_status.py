@@ -41,7 +41,7 @@ class Detail(StrEnum):
     FINISHED = "finished", "The feed states that it is finished (expired, itunes:complete)."
     SKIP_HOURS = "skip-hours", "The feed's skipHours ask clients to skip this hour."
     SKIP_DAYS = "skip-days", "The feed's skipDays ask clients to skip this day."
-    PUSH = "push", "Changes of the feed are pushed to this proxy, and none has arrived."
+    PUSH = "push", "Changes of the feed are pushed to this proxy."
 
     # -- HTTP permits the stale response
     STALE_IF_ERROR = (

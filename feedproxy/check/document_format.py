@@ -76,7 +76,7 @@ class ILL_FORMED(Note):
     summary = "The document is ill-formed at line %(line)s, column %(column)s: %(message)s."
     advice = """\
     Strict readers reject the feed. The usual causes are an `&` that is not written as `&amp;`, HTML that is not
-    escaped, and a character that XML does not allow. Write the feed with an XML library instead of a text template."""
+    escaped, and a character that XML does not allow. Write the feed with an XML library."""
     reference = "XML 1.0, section 2.1; RFC 8259"
 
 
