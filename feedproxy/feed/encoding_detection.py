@@ -124,9 +124,9 @@ def _decode(body: bytes, codec: str) -> Utf8Text:
 
 
 def _decode_invalid_utf8(body: bytes) -> Utf8Text:
-    """Return a document that should be in UTF-8, but has invalid bytes, which are replaced.
+    """Return a document that should be in UTF-8, but has invalid bytes. The invalid bytes are replaced.
 
-    If these outnumber the valid characters beyond ASCII, the document is decoded as Windows text.
+    If the invalid bytes outnumber the valid characters beyond ASCII, the document is decoded as Windows text.
     """
     text = body.decode("utf-8", "replace")
     invalid_count = text.count("\ufffd")

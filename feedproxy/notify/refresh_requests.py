@@ -104,7 +104,8 @@ class RefreshRequests:
     async def accept_ping(self, targets: Sequence[str], source: str) -> None:
         """Enqueue refreshes of feeds that the client at the address `source` reports as changed.
 
-        The requests are durable when the call returns. Raises TooManyRequests above `source_limit`, and StoreError.
+        The requests are durable when the call returns. Raises TooManyRequests above `source_limit`, and StoreError if
+        the database fails.
         """
         if not self.rate_limiter.allow(source, self._clock.now(), self._settings().source_limit):
             raise TooManyRequests("too many pings from this address; try again in a minute")

@@ -50,7 +50,7 @@ class StoredDictionary:
     """The identifier that the origin gave the dictionary. Requests repeat it."""
 
     async def add_to(self, fields: Fields) -> Fields:
-        """Return the request fields with those that name the dictionary and accept `dcz`."""
+        """Return the request fields with the fields that name the dictionary and accept `dcz` added."""
         if len(self.content) <= HASHED_ON_LOOP_MAX:
             found = compression_dictionary.dictionary_hash(self.content)
         else:

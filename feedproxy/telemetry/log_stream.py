@@ -27,7 +27,8 @@ CLOSE_TIMEOUT: Seconds = 2
 
 
 class NonBlockingStream:
-    """A stream with a `write` that returns at once. A thread writes lines for which there is no room.
+    """A stream with a `write` that returns at once. If the stream has no room for a line, a thread writes the line
+    later.
 
     `report` returns the log line that states a number of dropped lines.
     """

@@ -80,7 +80,7 @@ def expand_template(template: str, name: str, url: str, feed: str) -> str:
 def ping_message(sink: PingSink, agent: str, *, name: str, url: str, feed: str = "") -> Message:
     """Return the ping for a site, or for one of its feeds.
 
-    The operator has named the sink. Its port is therefore not checked, and its address only if the sink has a name.
+    The operator has named the sink. The port is therefore not checked. Only the addresses of a host name are checked.
     """
     lines = [("User-Agent", agent)]
     if sink.kind is SinkKind.GET:

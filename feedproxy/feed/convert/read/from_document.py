@@ -1,4 +1,4 @@
-"""Reader of a feed's document of any format for the model."""
+"""Reader of feeds in any format: it makes the model from a feed's document."""
 
 import dataclasses
 from typing import Any
