@@ -166,14 +166,15 @@ class RedisQueue:
 
     async def _send_next(self) -> None:
         if self._events:
-            send = self._events[0]
+            send = self._events.popleft()
             try:
                 await send()
-            except RedisFull:
+            except (RedisFull, RedisUnavailable):
+                if len(self._events) < EVENTS_MAX:
+                    self._events.appendleft(send)
                 raise
             except RedisRefused:
                 pass
-            self._events.popleft()
             return
         target, update = self._sending = self._updates.popitem(last=False)
         try:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from feedproxy import proxy_process
 from feedproxy.clock import SystemClock
 from feedproxy.errors import UsageError
+from feedproxy.fleet import redis_queue
 from feedproxy.fleet.redis_connection import (
     RedisConnection,
     RedisRefused,
@@ -457,3 +459,46 @@ async def test_redis_address_is_checked_without_a_start(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="unknown parameter 'no'"):
         await proxy_process.check(ServePlan(options=options))
+
+
+async def test_event_with_an_unexpected_error_is_not_sent_again() -> None:
+    attempts: list[str] = []
+
+    async def fail() -> None:
+        attempts.append("failing")
+        await asyncio.sleep(0)
+        raise ValueError("not a value of Redis")
+
+    async def succeed() -> None:
+        attempts.append("next")
+
+    queue = RedisQueue(SimpleNamespace(connection=SimpleNamespace(up=True)), None, SystemClock())  # type: ignore[arg-type]
+    queue.send_event(fail)
+    queue.send_event(succeed)
+    queue.start()
+    await until(lambda: not queue and not queue.busy)
+    await queue.close(0)
+
+    assert attempts == ["failing", "next"]
+
+
+async def test_event_that_a_full_queue_drops_is_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_queue, "EVENTS_MAX", 2)
+    queue = RedisQueue(SimpleNamespace(connection=SimpleNamespace(up=True)), None, SystemClock())  # type: ignore[arg-type]
+    sent: list[int] = []
+
+    def event(number: int) -> Callable[[], Awaitable[None]]:
+        async def send() -> None:
+            if number == 1:
+                queue.send_event(event(3))  # while event 1 is sent
+            sent.append(number)
+
+        return send
+
+    queue.send_event(event(1))
+    queue.send_event(event(2))
+    queue.start()
+    await until(lambda: not queue and not queue.busy)
+    await queue.close(0)
+
+    assert sent == [1, 2, 3]
