@@ -10,6 +10,9 @@ SEARCH_MAX = 64 * 1024
 it."""
 
 _SPACE = re.compile(rb"\s*")
+_INVISIBLE = re.compile(rb"(?:\s|\0|\xc2\xa0|\xe2\x80\x8b|\xef\xbb\xbf)*")
+"""Pattern of white space and characters that many publishers send before a feed by mistake: NUL, no-break space,
+zero-width space, and further byte order marks, which scripts in several files write."""
 _PROLOG = re.compile(rb"(?:\s+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>)*", re.DOTALL | re.IGNORECASE)
 _HTML_DOCTYPE = re.compile(rb"<!doctype\s+html\b", re.IGNORECASE)
 _HTML_ROOT = re.compile(rb"<(?:html|head|body|script|meta|title|frameset)[\s/>]", re.IGNORECASE)
@@ -63,9 +66,9 @@ def find_document_start(data: bytes) -> int | None:
 
 
 def has_text_before_document(data: bytes) -> bool:
-    """Return True if more than white space precedes the XML or HTML document in `data` (UTF-8)."""
+    """Return True if visible text precedes the XML or HTML document in `data` (UTF-8)."""
     start = find_document_start(data)
-    return bool(start) and not data[:start].isspace()
+    return start is not None and not _INVISIBLE.fullmatch(data, 0, start)
 
 
 def _is_html(data: bytes, start: int) -> bool:
