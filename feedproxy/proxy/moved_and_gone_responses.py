@@ -107,9 +107,10 @@ class RelocationResponses:
             shown = rewrite_location(
                 location, context.client, target=context.request.target, upstream=settings.upstream
             )
-            return self._xml_redirect(
+            response = self._xml_redirect(
                 context, xml_redirect.make_document(shown), status, f"the feed has moved to {location}"
             )
+            return replace(response, final_target=location)
         shown = public_url_for(location, context.client, upstream=settings.upstream)
         reason, extra = f"The feed has moved to {shown}.", (("Location", location),)
         lifetime = settings.relocation_spacing

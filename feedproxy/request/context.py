@@ -45,6 +45,9 @@ class ProxyResponse:
     feed: bool = False
     stored: StoredResponse | None = None
     """The stored response from which the response was made, or None for a response that feedproxy generated."""
+    final_target: str = ""
+    """The target that sent the content, if feedproxy followed a redirect to this target, or the new target of a feed,
+    if the body contains its address. The client does not see the redirect."""
     interim: tuple[Response, ...] = ()
     """The 1xx responses before the final response.
 

@@ -16,7 +16,7 @@ TOKEN = "hunter2hunter2"
 
 def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin: Origin, tmp_path: Path) -> None:
     file = tmp_path / "week.har"
-    feedproxy = start("--record", str(file), trusted_proxies="127.0.0.1")
+    feedproxy = start("--record", str(file), trusted_proxies="127.0.0.1", negotiate=True)
     origin.publish("/recorded", a_feed("one"))
     origin.publish(f"/private?token={TOKEN}", a_feed(f"secret-{TOKEN}"))
     moved = f'<a href="/private?token={TOKEN}">moved</a>'.encode()
@@ -27,6 +27,9 @@ def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin:
     feedproxy.get(origin.url(f"/private?token={TOKEN}"), cookie=f"a={TOKEN}", authorization=f"Bearer {TOKEN}")
     for _ in range(2):
         assert TOKEN.encode() in feedproxy.get(origin.url("/short")).body
+    converted = feedproxy.get(origin.url("/short"), accept="application/feed+json").body
+    assert converted.startswith(b"{")
+    assert TOKEN.encode() in converted
     ask(feedproxy.gateway(origin.url("/recorded")), "POST", body=TOKEN.encode())
     assert feedproxy.terminate() == 0
 
@@ -44,7 +47,7 @@ def test_record_after_sigterm_has_both_sides_and_no_secret(start: Start, origin:
     assert [found.content(each) for each in fetched] == [a_feed("one")]
     posted = [each.side for each in public if each.request.method == "POST"]
     assert sorted(posted) == [Side.ORIGIN, Side.READER]
-    assert len([each for each in found.exchanges if "/redacted-" in each.request.target]) == 2 + 3
+    assert len([each for each in found.exchanges if "/redacted-" in each.request.target]) == 2 + 4
 
 
 def test_record_after_sigkill_has_every_response(start: Start, origin: Origin, tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ class Renderer:
             selected.reason,
             feed=stored.content.feed,
             stored=stored,
+            final_target=stored.final_target or "",
             interim=selected.interim,
         )
 

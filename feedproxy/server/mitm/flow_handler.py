@@ -82,8 +82,7 @@ class FlowState:
     is_streaming: bool = False
     interim: tuple[Response, ...] = ()
     final_target: str = ""
-    """The target that sent the response, if feedproxy followed a redirect to this target. The client does not see
-    it."""
+    """The `final_target` of the ProxyResponse (request/context.py)."""
     endpoint: Endpoint | None = None
     call: Call | None = None
     streamed: BodyCounter | None = None
@@ -175,7 +174,7 @@ class FlowHandler:
         match routed:
             case ProxyResponse(response, status, reason) as answer:
                 self._set_response(flow, state, response, status, reason)
-                state.final_target = (answer.stored.final_target or "") if answer.stored is not None else ""
+                state.final_target = answer.final_target
                 if state.client.entrance is not Entrance.GATEWAY:
                     state.interim = answer.interim  # the links in 1xx responses are relative to the target's origin
             case PassThrough(status):
