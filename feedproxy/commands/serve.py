@@ -90,4 +90,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end_start(number: int, frame: object) -> None:
-    raise SystemExit(0)
+    # Python would ignore an exception in a callback of the garbage collection, which a supervisor runs at the start.
+    os._exit(0)
