@@ -104,6 +104,13 @@ def test_charset_that_contradicts_a_right_declaration_is_dropped(
     assert served == ("application/rss+xml" + (f"; charset={charset}" if kept else ""))
 
 
+def test_character_cut_off_where_the_check_of_the_charset_ends_is_valid() -> None:
+    beginning = '<?xml version="1.0" encoding="utf-8"?><rss><channel><title>'
+    for spaces in range(2):
+        body = f"{beginning}{' ' * spaces}{'é' * 200_000}".encode()
+        assert media_type_of(RSS, "text/xml; charset=iso-8859-1", body) == "application/rss+xml"
+
+
 def test_media_types_of_json_feed_and_atom_are_their_own() -> None:
     json, atom = Channel(Kind.JSON, "1.1", True), Channel(Kind.ATOM, "1.0", True)
 

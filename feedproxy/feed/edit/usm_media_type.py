@@ -4,6 +4,7 @@ A browser chooses a feed reader by the media type, and passes only a temporary f
 therefore also contain its own address (self_link.py).
 """
 
+import codecs
 import re
 from functools import lru_cache
 
@@ -22,6 +23,8 @@ _CDF = "application/x-cdf"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _CACHED_TYPE_MAX = 256
 """The result for a declared Content-Type of more than this many characters is not cached."""
+_CHECKED_MAX = 256 * 1024
+"""Only this many bytes at the beginning of a document decide whether its charset is right."""
 
 
 def media_type_of(
@@ -53,15 +56,16 @@ def _declares_another(body: bytes, charset: str | None) -> bool:
     `charset`. Other encodings are hardly ever valid UTF-8 by chance. "The charset parameter is considered
     authoritative" (RFC 7303, section 3.2), so clients would read the wrong characters.
     """
-    codec, own = codec_of(charset or ""), codec_of(declared_encoding(body) or "")
+    codec, own, body = codec_of(charset or ""), codec_of(declared_encoding(body) or ""), body[:_CHECKED_MAX]
     if codec is None or own is None or superset_of(codec) == superset_of(own) or body.isascii():
         return False
     return _is_valid(body, own) and (own == "utf_8" or not _is_valid(body, codec))
 
 
 def _is_valid(body: bytes, codec: str) -> bool:
+    """Return True if the beginning of a document is valid in a codec. A character cut off at the end is valid."""
     try:
-        body.decode(codec)
+        codecs.getincrementaldecoder(codec)().decode(body)
     except UnicodeError:
         return False
     return True
