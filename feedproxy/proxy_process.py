@@ -435,7 +435,10 @@ def _is_own_address(settings: Settings, host: str, port: int) -> bool:
 
 def _check_confdir(confdir: str) -> None:
     """Check that mitmproxy can write its certificate authority to `confdir`. Raises UsageError otherwise."""
-    folder = Path(confdir).expanduser()
+    try:
+        folder = Path(confdir).expanduser()
+    except RuntimeError as error:  # `~name` of a user who does not exist
+        raise UsageError(f"confdir (for the CA): {confdir} cannot be used: {error}") from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -41,6 +41,13 @@ async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) ->
         await proxy_process.serve(ServePlan(options=options), print)
 
 
+async def test_folder_of_the_ca_of_an_unknown_user_is_reported_in_one_line() -> None:
+    options = {"confdir": "~no-such-user/ca", "store": "memory:", "admin": ""}
+
+    with pytest.raises(UsageError, match=r"^confdir \(for the CA\): ~no-such-user/ca cannot be used: "):
+        await proxy_process.serve(ServePlan(options=options), print)
+
+
 async def test_read_only_folder_of_the_ca_is_reported_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
