@@ -437,7 +437,7 @@ def _check_confdir(confdir: str) -> None:
     """Check that mitmproxy can write its certificate authority to `confdir`. Raises UsageError otherwise."""
     try:
         folder = Path(confdir).expanduser()
-    except RuntimeError as error:  # `~name` of a user who does not exist
+    except RuntimeError as error:  # `~name` of an unknown user
         raise UsageError(f"confdir (for the CA): {confdir} cannot be used: {error}") from error
     try:
         folder.mkdir(parents=True, exist_ok=True)

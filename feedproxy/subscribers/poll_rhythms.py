@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
+from feedproxy.clock import Instant, Seconds, is_set_back
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -116,12 +116,7 @@ class PollRhythms:
         return len(self._feeds)
 
     def record(self, target: str, pseudonym: Pseudonym, now: Instant) -> bool:
-        """Record a poll. Return True if the poll was unexpected, and has therefore changed the expected polls.
-
-        Without effect while the clock is not set.
-        """
-        if is_unset(now):
-            return False
+        """Record a poll. Return True if the poll was unexpected, and has therefore changed the expected polls."""
         surprise = self._record(target, pseudonym, now)
         if surprise and len(self._surprises) < SURPRISES_MAX:
             self._surprises[target] = None
@@ -226,7 +221,7 @@ class PollRhythms:
     def expire(self, target: str, now: Instant) -> None:
         """Forget those readers of one feed that have left the window."""
         records = self._feeds.get(target)
-        if records is None or is_unset(now):
+        if records is None:
             return
         current = b"".join(_pack(reader) for reader in _readers(records) if abs(now - reader.last) < self._window)
         if not current:
@@ -255,8 +250,7 @@ class PollRhythms:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all rhythms by `data`, a result of `dump`. Raises StoreError for damaged data, without a change.
 
-        Polls after `now` get the instant `now`, because the clock was wrong. They stay as they are while the clock is
-        not set.
+        Polls after `now` get the instant `now`, because the clock was wrong.
         """
         body = data[len(MAGIC) + 4 :]
         if not data.startswith(MAGIC):
@@ -276,7 +270,7 @@ class PollRhythms:
                 if len(records) != at - begin or count > READERS_MAX:
                     raise ValueError("records with a wrong length")
                 feeds[name] = records
-                if not self._are_current(records, now) and not is_unset(now):
+                if not self._are_current(records, now):
                     outdated.append(name)
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error
