@@ -40,11 +40,16 @@ def machine() -> dict[str, Any]:
     info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     found = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        system = platform.system()
     return {
         "cpu": found[1] if found else platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory_gib": round(memory / 1024**3),
         "kernel": platform.release(),
+        "system": system,
         "python": platform.python_version(),
     }
 

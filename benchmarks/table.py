@@ -111,7 +111,7 @@ def page(results: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     about = (
         f"{results['date']}, {machine['cpu']}, {machine['cpus']} CPUs, {machine['memory_gib']} GiB, "
-        f"Linux {machine['kernel']}, Python {machine['python']}; {versions}. "
+        f"{machine['system']}, Linux {machine['kernel']}, Python {machine['python']}; {versions}. "
         f"At most {how['rounds']} rounds of {how['seconds']} s, interleaved; medians."
     )
     runs, titles = results["runs"], results.get("titles", {})

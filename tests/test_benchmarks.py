@@ -162,7 +162,7 @@ def test_results_are_inserted_between_the_marks_of_the_page_only() -> None:
 
 
 def test_results_page_has_every_row_with_date_and_machine() -> None:
-    machine = {"cpu": "A CPU", "cpus": 2, "memory_gib": 24, "kernel": "6.1", "python": "3.12.1"}
+    machine = {"cpu": "A CPU", "cpus": 2, "memory_gib": 24, "kernel": "6.1", "system": "Debian 13", "python": "3.12.1"}
     results = {
         **{"date": "2024-06-01", "machine": machine, "versions": {"nginx": "1.22"}, "how": {"rounds": 3, "seconds": 2}},
         **{"runs": [a_run(ROW.key, "feedproxy", 6.0), a_run(MISS.key, "Squid", 9.0, "errors")], "aims": []},
