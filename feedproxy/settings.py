@@ -271,10 +271,10 @@ class Settings:
     polling: str = option(
         "balanced",
         "Price of a request to an origin: off, frugal (2h), balanced (30m), eager (5m), or a duration.",
-        "feedproxy refreshes a feed shortly before its readers are expected to poll. It does so only if the"
-        " readers get new items earlier by at least the price, added up over all readers. A lower price causes"
-        " more requests. The price also decides how long a copy answers if neither HTTP nor the feed states a"
-        " lifetime. `off` disables refreshes ahead of polls. Copies then answer for as long as with `eager`.",
+        "feedproxy refreshes a feed shortly before its readers are expected to poll, if the refresh is worth the"
+        " price: all readers together must get new items at least this much earlier. A lower price causes more"
+        " requests. The price also decides how long a copy answers if neither HTTP nor the feed states a lifetime."
+        " `off` disables refreshes ahead of polls. Copies then answer for as long as with `eager`.",
         per_feed=True,
     )
     stale_while_refreshing: int = option(
@@ -325,8 +325,8 @@ class Settings:
         "feedproxy drops all other unusual fields, or stores the response only for requests with the same"
         " fields (docs/decisions/unusual-requests.md). Name a field only if the origin lists it in Vary"
         " whenever a response depends on it. Otherwise one client can change the response that all clients get."
-        " With `authorization`, feedproxy shares responses to credentials as RFC 9111, section 3.5, permits,"
-        " except feeds.",
+        " With `authorization`, feedproxy also shares responses to requests with credentials, as far as RFC 9111,"
+        " section 3.5, permits. Feeds are excepted.",
         per_feed=True,
     )
     ignore_query: tuple[str, ...] = option(
@@ -424,9 +424,9 @@ class Settings:
     self_link: str = option(
         "",
         "The feed's link to itself: add (if it is missing or relative), correct (also repair a wrong link), off.",
-        "A feed reader that gets the feed as a file needs this link to subscribe. If the option is empty, it is"
-        " correct in reverse mode with public_url, off in reverse mode without it, and otherwise add. All other"
-        " bytes of the feed stay unchanged.",
+        "A feed reader that gets the feed as a file needs this link to subscribe. An empty value means `correct` in"
+        " reverse mode with public_url, `off` in reverse mode without public_url, and `add` in all other cases. All"
+        " other bytes of the feed stay unchanged.",
         choices=("", "add", "correct", "off"),
         per_feed=True,
     )
@@ -441,8 +441,8 @@ class Settings:
         "Use a feed's last versions as dictionaries to compress its next version (RFC 9842): secure, always, off.",
         "An update then often takes less than a tenth of its size in gzip, for clients and from origins that"
         " support it (Content-Encoding: dcz). secure: only over TLS or on loopback, as the RFC requires."
-        " always: also over plain HTTP. Use it only if no device on the way alters codings that it does not"
-        " know.",
+        " always: also over plain HTTP. Choose always only if no device on the way alters codings that it does"
+        " not know.",
         choices=("secure", "always", "off"),
         per_feed=True,
     )
@@ -455,8 +455,8 @@ class Settings:
     negotiate: bool = option(
         False,
         "Answer in another format of the feed if the request's Accept prefers it.",
-        "Usually set in a rule, because a browser then gets a page in place of the feed. Without this option,"
-        " every format is available at /-/as/FORMAT/ADDRESS.",
+        "With this option, browsers get an HTML page in place of the feed. Therefore it is usually set in a rule."
+        " Without this option, every format is available at /-/as/FORMAT/ADDRESS.",
         per_feed=True,
     )
     lead_to_feeds: bool = option(
