@@ -32,7 +32,7 @@ from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.credentialed_client import ClosableOriginClient, CredentialedClient
-from feedproxy.refresh.paused_and_blocked import OperatorDecisions
+from feedproxy.refresh.policy.paused_and_blocked import OperatorDecisions
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
 from feedproxy.request.upstream_request import is_credential

@@ -21,7 +21,7 @@ from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri
 from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.paused_and_blocked import FeedDecision
+from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from feedproxy.request.feed_id import feed_id
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.upstream.own_urls import is_own

@@ -28,12 +28,12 @@ from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh import missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedFailures, KeyedRecord
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
+from feedproxy.refresh.policy.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.policy.pushed_content import PushedContent
 from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded

@@ -24,7 +24,7 @@ from feedproxy.notify.notification_protocol import DAY, Change, DeliveryRequest
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.refresh_requests import POSTPONE_MAX
 from feedproxy.notify.subscription_table import Role, State, Subscription, Subscriptions, SubscriptionsFull
-from feedproxy.refresh.paused_and_blocked import FeedDecision
+from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from tests.stages.notify import NOON, TARGET, Stand
 from tests.stages.origin import Origin, a_feed
 

@@ -4,7 +4,13 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.refresh.origin_rate_limits import FACTOR_MAX, HALF_LIFE, PAUSE_MAX, LimitRecordingClient, SiteLimits
+from feedproxy.refresh.policy.origin_rate_limits import (
+    FACTOR_MAX,
+    HALF_LIFE,
+    PAUSE_MAX,
+    LimitRecordingClient,
+    SiteLimits,
+)
 from feedproxy.store.site_interval import LocalSiteThrottle
 from feedproxy.upstream.fetch_result import Fetched
 

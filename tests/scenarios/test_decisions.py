@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.refresh.paused_and_blocked import FeedDecision
+from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from tests.stages.origin import a_feed
 
 

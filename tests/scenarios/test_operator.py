@@ -13,7 +13,7 @@ from tests.stages.play import UPSTREAM
 from tests.waiting import PATIENCE
 
 PAUSE = {"polling": "off", "feed_min_interval": PAUSE_INTERVAL, "stale_max": PAUSE_INTERVAL}
-"""The rule of a paused feed (refresh/paused_and_blocked.py)."""
+"""The rule of a paused feed (refresh/policy/paused_and_blocked.py)."""
 
 
 async def a_copy(stage, **settings):

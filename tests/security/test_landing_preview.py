@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from feedproxy.refresh.paused_and_blocked import FeedDecision
+from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from tests.scenarios.conftest import _stages
 from tests.stages.front import OnFront
 from tests.stages.origin import a_feed

@@ -107,7 +107,7 @@ def plan(
 
     `freshness` is the freshness of the feed's newest stored response. `permission` is the result of
     `check_fetch_allowed`. `jitter` is the feed's own number in [0, 1]. `price_factor` multiplies the price of a request
-    (refresh/origin_rate_limits.py).
+    (refresh/policy/origin_rate_limits.py).
     """
     if settings.polling == "off":
         return Rest("polling is off: the next reader's request")
