@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "memory_max_shares",
             "durations_and_sizes",
             "settings",
+            "single_flight",
             "event_signal",
             "systemd",
         }

@@ -12,7 +12,7 @@ from feedproxy.fleet.machine_coordination import MachineCoordination
 from feedproxy.fleet.redis_connection import RedisRefused, RedisUnavailable
 from feedproxy.fleet.redis_operations import RedisOperations, StoredCopy, decompress
 from feedproxy.fleet.redis_queue import RedisQueue
-from feedproxy.refresh.request_collapsing import SingleFlight
+from feedproxy.single_flight import SingleFlight
 from feedproxy.store import resource_codec
 from feedproxy.store.coordination_interface import COUNTERS, counter_of
 from feedproxy.store.interface import Precondition, Store

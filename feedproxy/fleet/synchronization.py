@@ -24,8 +24,8 @@ from feedproxy.fleet.subscriber_sums import SubscriberSums
 from feedproxy.notify.changes.change_log import FeedSnapshot
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.settings import Settings
+from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
 from feedproxy.telemetry.metrics import Metrics
 

@@ -21,9 +21,9 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.refresh_result import RefreshObserver
-from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.settings import Settings
+from feedproxy.single_flight import SingleFlight
 
 logger = logging.getLogger(__name__)
 

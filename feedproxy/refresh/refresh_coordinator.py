@@ -39,12 +39,13 @@ from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
-from feedproxy.refresh.request_collapsing import SingleFlight, collapse_keys, may_share
+from feedproxy.refresh.request_collapsing import collapse_keys, may_share
 from feedproxy.refresh.resource_after_refresh import FIXED_FIELDS, stored_document, with_publications
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
+from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting

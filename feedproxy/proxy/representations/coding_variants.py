@@ -19,9 +19,9 @@ from feedproxy.lru_map import LRU
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.coding_policy import compression_level, encode_if_smaller, preferred_coding
 from feedproxy.refresh.ingest.helper_pool import HelperPool
-from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ProxyResponse
 from feedproxy.settings import Settings
+from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
 
 INCOMPRESSIBLE_MAX = 10_000

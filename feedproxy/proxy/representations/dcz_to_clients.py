@@ -22,10 +22,10 @@ from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode, permits_dictionaries
-from feedproxy.refresh.request_collapsing import SingleFlight
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.url_mapping import public_url_for
 from feedproxy.settings import Settings
+from feedproxy.single_flight import SingleFlight
 from feedproxy.store.previous_contents import PreviousContents
 from feedproxy.store.resource import Resource
 
