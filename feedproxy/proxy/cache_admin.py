@@ -164,7 +164,7 @@ class CacheAdmin:
 
     def next_allowed_fetch(self, target: str) -> Instant | None:
         """Return the instant from which a target may be fetched again, or None if it may be fetched now."""
-        match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
+        match self._coordinator.permissions.check(self._lookup.get(target), target, self._settings_for(target)):
             case Deferred(until):
                 return until
         return None
@@ -174,7 +174,7 @@ class CacheAdmin:
 
         Return None if the target may be fetched now, or if another limit defers the fetch.
         """
-        match self._coordinator.check_fetch_allowed(self._lookup.get(target), target, self._settings_for(target)):
+        match self._coordinator.permissions.check(self._lookup.get(target), target, self._settings_for(target)):
             case Deferred(until, Detail.SITE_INTERVAL):
                 return until
         return None
@@ -197,7 +197,7 @@ class CacheAdmin:
     async def _refresh_key(self, target: str) -> RefreshReport:
         await self._peers.sync(target)
         resource = self._lookup.get(target)
-        match self._coordinator.check_fetch_allowed(resource, target, self._settings_for(target)):
+        match self._coordinator.permissions.check(resource, target, self._settings_for(target)):
             case Deferred(_, Detail.PAUSED, reason):
                 return RefreshReport(target, "paused", reason)
             case Deferred(until, _, reason):
@@ -441,7 +441,7 @@ class CacheAdmin:
             FeedAudience(target, now, self._counts, self._demand),
             now,
             settings,
-            permission=self._coordinator.check_fetch_allowed(resource, target, settings),
+            permission=self._coordinator.permissions.check(resource, target, settings),
             price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
             jitter=refresh_ahead.own_jitter(target),
         )
@@ -481,7 +481,7 @@ class CacheAdmin:
         if await self._peers.sync(target) and not isinstance(self._own_planned_refresh(target), refresh_ahead.Refresh):
             self.scheduler.reschedule(target)  # a peer has already refreshed the target
             return
-        if await self._coordinator.read_history(target) and not isinstance(
+        if await self._coordinator.backfill_publications(target) and not isinstance(
             self._own_planned_refresh(target), refresh_ahead.Refresh
         ):
             self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read

@@ -176,7 +176,7 @@ class ResponseSelector:
         self, context: RequestContext, stored: StoredResponse, freshness: Freshness, detail: str | None, now: Instant
     ) -> SelectedResponse:
         resource, target = context.resource, context.request.target
-        permission = self._coordinator.check_fetch_allowed(resource, target, context.settings)
+        permission = self._coordinator.permissions.check(resource, target, context.settings)
         is_resting = partial(self._is_resting, target, stored, freshness, context.settings, now)
         if isinstance(permission, Allowed) and not is_resting():
             # A page that the explicit proxy fetched with its client's User-Agent is refreshed in the same way.
@@ -237,7 +237,7 @@ class ResponseSelector:
         is permitted per minimum interval.
         """
         resource, now = context.resource, self._clock.now()
-        match self._coordinator.check_request_allowed(context, resource):
+        match self._coordinator.permissions.check_for_request(context, resource):
             case Deferred() if self._coordinator.can_join(context):
                 return None  # the throttle already counts the refresh in progress, and this request can join it
             case Deferred(until, detail, reason, retry_from):

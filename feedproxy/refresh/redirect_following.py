@@ -1,14 +1,18 @@
 """Following of redirects (RFC 9110, section 15.4). Each new target is checked like a target that a client requests."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.errors import BadTarget, FeedproxyError, Forbidden, Overload
-from feedproxy.http import uri
+from feedproxy.http import negotiation, uri
+from feedproxy.http.memoize import memoize_short
 from feedproxy.http.message import Request
+from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import is_credential
+from feedproxy.store.coordination_interface import Coordination
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 PERMANENT = frozenset({301, 308})
@@ -16,6 +20,20 @@ PERMANENT = frozenset({301, 308})
 TEMPORARY = frozenset({302, 303, 307})
 """Status codes of redirects that are followed but not recorded (RFC 9110, sections 15.4.3, 15.4.4 and 15.4.8)."""
 REDIRECTS = PERMANENT | TEMPORARY
+
+NON_FEED_REDIRECTS_MAX = 10_000
+"""At most this many targets are remembered with a redirect that leads to no feed. The oldest is removed first.
+
+Clients get such a redirect as the response.
+"""
+
+_FEED_TYPES = (
+    "application/rss+xml",
+    "application/atom+xml",
+    "application/xml",
+    "text/xml",
+    "application/json",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +192,41 @@ def _without_no_vary_search(fetched: Fetched | Oversized) -> Fetched | Oversized
         return fetched
     response = fetched.response
     return replace(fetched, response=response.with_fields(response.fields.without("no-vary-search")))
+
+
+class NonFeedRedirects:
+    """The targets with redirects that led to no feed. An invalidation of a target ends its entry."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+        self._epochs: OrderedDict[str, int] = OrderedDict()
+
+    def record(self, target: str) -> None:
+        """Record that the redirect of a target leads to no feed."""
+        self._epochs[target] = self._coordination.invalidation_epoch(target)
+        if len(self._epochs) > NON_FEED_REDIRECTS_MAX:
+            self._epochs.popitem(last=False)
+
+    def forget(self, matches: Callable[[str], bool]) -> None:
+        """Forget all matching targets."""
+        for target in [recorded for recorded in self._epochs if matches(recorded)]:
+            del self._epochs[target]
+
+    def may_follow(self, context: RequestContext) -> bool:
+        """Return whether redirects of a target that is not a known feed may be followed for this request.
+
+        The result is False for browsers, for requests with Range, and for recorded targets.
+        """
+        target, accept = context.request.target, context.request.fields.combined("accept")
+        leads_to_no_feed = self._epochs.get(target) == self._coordination.invalidation_epoch(target)
+        return not prefers_html(accept) and not leads_to_no_feed and "range" not in context.upstream_request.fields
+
+
+def prefers_html(accept: str | None) -> bool:
+    """Return whether a client with this Accept prefers an HTML page to a feed."""
+    return _prefers_html(accept) if accept else False
+
+
+@memoize_short()
+def _prefers_html(accept: str) -> bool:
+    return negotiation.choose_media_type(accept, (*_FEED_TYPES, "text/html")) == "text/html"

@@ -5,74 +5,40 @@ processes from fetching the same response.
 """
 
 import asyncio
-import contextlib
-import itertools
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 
-from feedproxy.cache import vary
 from feedproxy.cache.cache_status import Detail
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.client_network import client_network
 from feedproxy.clock import Clock, Instant, Seconds
-from feedproxy.errors import FeedproxyError
-from feedproxy.feed.publication_history import find_publications
 from feedproxy.feed_rules import may_serve_under
-from feedproxy.http import negotiation, uri
-from feedproxy.http.memoize import memoize_short
+from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.refresh import missing_ranges, peer_result
 from feedproxy.refresh.fetch_lease import FetchLease
+from feedproxy.refresh.fetch_permission import FetchPermissions
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.pipeline import RefreshPipeline
 from feedproxy.refresh.policy import moved_and_gone
-from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedFailures, KeyedRecord
 from feedproxy.refresh.policy.feed_freshness import assess
-from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred, Permission, check_fetch_allowed
+from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.policy.origin_rate_limits import LimitRecordingClient, SiteLimits
 from feedproxy.refresh.policy.pushed_content import PushedContent
-from feedproxy.refresh.redirect_following import OriginClient
+from feedproxy.refresh.publication_backfill import PublicationBackfill
+from feedproxy.refresh.redirect_following import NonFeedRedirects, OriginClient
 from feedproxy.refresh.refresh_events import CopiesInvalidated, Events, FeedChanged, RefreshEnded
-from feedproxy.refresh.refresh_job import RefreshJob
+from feedproxy.refresh.refresh_job import RefreshJob, background_job, push_job
 from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
-from feedproxy.refresh.request_collapsing import collapse_keys, may_share
-from feedproxy.refresh.resource_after_refresh import FIXED_FIELDS, stored_document, with_publications
+from feedproxy.refresh.request_collapsing import RunningRefreshes, collapse_keys, may_share
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import background_request, is_credential
 from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
-from feedproxy.single_flight import SingleFlight
 from feedproxy.store.interface import Store
-from feedproxy.store.resource import Failures, Relocation, Resource
+from feedproxy.store.resource import Relocation, Resource
 from feedproxy.upstream.origin_connection_limits import PROXY, Requester, requesting
-
-NON_FEED_REDIRECTS_MAX = 10_000
-"""At most this many targets are remembered with a redirect that leads to no feed. The oldest is removed first.
-
-Clients get such a redirect as the response.
-"""
-
-FEED_TYPES = (
-    "application/rss+xml",
-    "application/atom+xml",
-    "application/xml",
-    "text/xml",
-    "application/json",
-)
-
-
-_ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
-"""Failures that concern a whole origin, independent of credentials."""
-
-_FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
-"""Failures that delay further requests with the same client-specific fields.
-
-A refusal is no such failure, because the client may have corrected its rights at the origin.
-"""
 
 
 class RefreshCoordinator:
@@ -97,10 +63,10 @@ class RefreshCoordinator:
         self._events = events
         self._via = via
         self._agent = agent
-        self._has_expected_readers = has_expected_readers
         self.threads = ThreadPoolExecutor(2, thread_name_prefix="feedproxy-prepare")
         self.helper_pool = HelperPool(self.threads)
         self.site_limits = SiteLimits(store.coordination.sites, clock)
+        self.permissions = FetchPermissions(store.coordination.sites, clock)
         self._pipeline = RefreshPipeline(
             LimitRecordingClient(fetcher, self.site_limits, self._is_for_shared_feed),
             store,
@@ -110,17 +76,20 @@ class RefreshCoordinator:
             may_serve_under=lambda start, end: may_serve_under(settings_for(start), settings_for(end)),
             has_expected_readers=has_expected_readers,
         )
-        self._refreshes: SingleFlight[object, RefreshResult] = SingleFlight()
-        self._solo_keys = itertools.count()
-        self._keyed_failures = KeyedFailures()
+        self._refreshes = RunningRefreshes(store.coordination)
+        self._backfill = PublicationBackfill(
+            store,
+            self.helper_pool,
+            is_refreshing=lambda target: bool(self._refreshes.joinable_keys(target)),
+            has_expected_readers=has_expected_readers,
+        )
         self._initiators: dict[asyncio.Task[RefreshResult], Requester] = {}
         self._coordination = store.coordination
-        self._epochs_at_start: dict[object, int] = {}
-        self._non_feed_redirects: OrderedDict[str, int] = OrderedDict()
+        self._non_feed_redirects = NonFeedRedirects(store.coordination)
         self._scheduled: dict[str, asyncio.Task[None]] = {}
         self._storable_jobs: dict[str, set[object]] = {}
-        self._histories: dict[str, asyncio.Task[None]] = {}
-        self._histories_in_progress = 0
+        self._backfills: dict[str, asyncio.Task[None]] = {}
+        self._backfills_in_progress = 0
 
     def _is_for_shared_feed(self, request: Request) -> bool:
         """Return whether the request is for a known feed outside `upstream`, and has no credentials.
@@ -136,45 +105,7 @@ class RefreshCoordinator:
         )
 
     def __len__(self) -> int:
-        return len(self._refreshes) + len(self._histories) + self._histories_in_progress
-
-    def check_fetch_allowed(self, resource: Resource | None, target: str, settings: Settings) -> Permission:
-        """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
-        # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
-        free, now = 0.0, self._clock.now()
-        if not is_upstream_target(target, settings):
-            free = self._coordination.sites.next_free(site_of(target), settings.site_interval, now)
-        return check_fetch_allowed(resource, now, settings, site_free_at=free)
-
-    def check_request_allowed(self, context: RequestContext, resource: Resource | None) -> Permission:
-        """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.
-
-        Only failures of the whole origin and a pause of the operator defer a request with credentials.
-        """
-        target, settings = context.request.target, context.settings
-        permission = self.check_fetch_allowed(resource, target, settings)
-        if isinstance(permission, Deferred) and permission.detail is Detail.PAUSED:
-            return permission
-        if context.has_credentials and resource is not None:
-            failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else Failures()
-            permission = self._check_failures(target, failures, resource.fetched, settings)
-        keyed = self._keyed_record(context).failures
-        keyed = keyed if keyed.detail in _FAILURES_OF_ONE_KEY else Failures()
-        after_own = self._check_failures(target, keyed, keyed.last, settings)
-        if isinstance(permission, Deferred) and isinstance(after_own, Deferred):
-            return max(permission, after_own, key=lambda deferred: deferred.until)
-        return permission if isinstance(permission, Deferred) else after_own
-
-    def _check_failures(self, target: str, failures: Failures, fetched: Instant, settings: Settings) -> Permission:
-        """Return the permission to fetch the target after these failures. Other limits are ignored."""
-        resource = Resource(target, failures=failures, fetched=fetched)
-        return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
-
-    def _keyed_record(self, context: RequestContext) -> KeyedRecord:
-        if not len(context.key):
-            return NO_RECORD
-        request = context.upstream_request
-        return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
+        return len(self._refreshes) + len(self._backfills) + self._backfills_in_progress
 
     def refresh_shared_copy(self, context: RequestContext, result: RefreshResult) -> None:
         """Refresh the shared copy after a request with client-specific fields, if the copy is stale or missing.
@@ -194,10 +125,7 @@ class RefreshCoordinator:
                 return
             if assess(resource, newest, context.settings, now).is_fresh(now):
                 return
-        if isinstance(
-            self.check_fetch_allowed(resource, context.request.target, context.settings),
-            Allowed,
-        ):
+        if isinstance(self.permissions.check(resource, context.request.target, context.settings), Allowed):
             self.refresh(context.request.target)
 
     def can_join(self, context: RequestContext) -> bool:
@@ -212,14 +140,14 @@ class RefreshCoordinator:
         The result is None if the refresh takes longer than `answer_timeout` seconds.
         """
         target, client = context.request.target, client_network(context.client.address)
-        keys: list[object] = [*collapse_keys(context, resource), next(self._solo_keys)]
+        solo = object()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + context.settings.answer_timeout
-        for key in keys:
+        for key in (*collapse_keys(context, resource), solo):
             initiator = Requester(client, is_known=_is_known_feed(resource))
             with requesting(initiator):
-                if not isinstance(key, int):
-                    task, joined = self._join_or_start(
+                if key is not solo:
+                    task, joined = self._refreshes.join_or_start_refresh(
                         target, key, lambda: self._run_shared(context, resource, variant)
                     )
                 else:
@@ -242,18 +170,7 @@ class RefreshCoordinator:
 
     async def apply_push(self, target: str, push: PushedContent, stored: StoredResponse) -> RefreshResult:
         """Store pushed content in place of the variant `stored`, and return the result."""
-        settings = self._settings_for(target)
-        request = background_request(target, via=self._via, agent="")
-        job = RefreshJob(
-            replace(request, fields=_with_variant_fields(request.fields, stored)),
-            settings,
-            self_href=to_public(target, settings),
-            validate=stored,
-            own_agent=stored.own_agent,
-            pushed=push,
-            occasion="push",
-        )
-        return await self._run_job(job)
+        return await self._run_job(push_job(target, push, stored, self._settings_for(target), via=self._via))
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
         """Return the task of the running refresh of a target, or of a new background refresh.
@@ -261,51 +178,19 @@ class RefreshCoordinator:
         Several callers may await the task. A caller must shield the task from cancellation (`asyncio.shield`).
         """
         with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
-            task, _ = self._join_or_start(target, target, lambda: self._run_in_background(target))
+            task, _ = self._refreshes.join_or_start_refresh(target, target, lambda: self._run_in_background(target))
         return task
 
-    async def read_history(self, target: str) -> bool:
+    async def backfill_publications(self, target: str) -> bool:
         """Add the publication dates in the stored document to the changes of a feed that was fetched only once.
 
         Return whether the call had to wait. The resource may have changed during a wait.
         """
-        self._histories_in_progress += 1
+        self._backfills_in_progress += 1
         try:
-            return await self._read_history(target)
+            return await self._backfill.read(target)
         finally:
-            self._histories_in_progress -= 1
-
-    async def _read_history(self, target: str) -> bool:
-        resource, epoch = self._store.get_latest(target), self._coordination.invalidation_epoch(target)
-        if resource is None or not resource.backfill_pending or not (document := stored_document(resource)):
-            return False
-        # Without the dates, the refresh reads them again.
-        with contextlib.suppress(FeedproxyError):
-            published = await self.helper_pool.submit(partial(find_publications, document, resource.first_seen))
-            await self._store_history(target, document, published, epoch)
-        return True
-
-    async def _store_history(self, target: str, document: bytes, published: tuple[Instant, ...], epoch: int) -> None:
-        """Store the publication dates in `document`, unless the resource has another document or is being refreshed."""
-        coordination = self._coordination
-        if self._running_keys(target) or not await coordination.acquire_lease(target, local=True):
-            return
-        try:
-            resource = self._store.get_latest(target)
-            if (
-                resource is not None
-                and resource.backfill_pending
-                and (copy := resource.feed_variant) is not None
-                and stored_document(resource) == document
-                and coordination.invalidation_epoch(target) == epoch
-            ):
-                resource = with_publications(resource, copy, published)
-                await self._store.put(
-                    replace(resource, has_expected_readers=self._has_expected_readers(target)),
-                    lambda: coordination.invalidation_epoch(target) == epoch,
-                )
-        finally:
-            coordination.abandon_lease(target)
+            self._backfills_in_progress -= 1
 
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
         """Refresh a target in the background.
@@ -318,22 +203,22 @@ class RefreshCoordinator:
         if resource is None or not resource.backfill_pending or target in self._refreshes:
             self.refresh(target)
         else:
-            work = partial(self._refresh_after_history, target, resource.fetched, is_resting)
-            self._start_once(self._histories, target, work)
+            work = partial(self._refresh_after_backfill, target, resource.fetched, is_resting)
+            self._start_once(self._backfills, target, work)
 
     def refresh_variant(self, context: RequestContext, variant: StoredResponse) -> None:
         """Refresh a variant in the background, with the client's fields that select it and without credentials."""
         resource, target = context.resource, context.request.target
         key = collapse_keys(context, resource)[-1]
         with requesting(Requester(client_network(context.client.address), is_known=_is_known_feed(resource))):
-            self._join_or_start(target, key, lambda: self._run_shared(context, resource, variant))
+            self._refreshes.join_or_start_refresh(target, key, lambda: self._run_shared(context, resource, variant))
 
-    async def _refresh_after_history(self, target: str, fetched: Instant, is_resting: Callable[[], bool]) -> None:
-        await self._read_history(target)
+    async def _refresh_after_backfill(self, target: str, fetched: Instant, is_resting: Callable[[], bool]) -> None:
+        await self._backfill.read(target)
         resource = self._store.get(target)
         if resource is None or resource.fetched != fetched or is_resting():
             return
-        if isinstance(self.check_fetch_allowed(resource, target, self._settings_for(target)), Allowed):
+        if isinstance(self.permissions.check(resource, target, self._settings_for(target)), Allowed):
             self.refresh(target)
 
     def schedule_refresh(self, target: str, seconds: Seconds) -> None:
@@ -348,7 +233,7 @@ class RefreshCoordinator:
                 await self._clock.sleep(at - self._clock.now())
                 if self._coordination.invalidation_epoch(target) != epoch:
                     return
-                match self.check_fetch_allowed(self._store.get(target), target, self._settings_for(target)):
+                match self.permissions.check(self._store.get(target), target, self._settings_for(target)):
                     case Deferred(_, Detail.PAUSED):
                         return
                     case Deferred(until, detail) if detail is not Detail.SITE_INTERVAL:
@@ -380,7 +265,7 @@ class RefreshCoordinator:
 
     def discard(self, matches: Callable[[str], bool]) -> None:
         """Cancel the scheduled refreshes of all matching targets, and invalidate their running refreshes."""
-        for tasks in (self._scheduled, self._histories):
+        for tasks in (self._scheduled, self._backfills):
             for target in [scheduled for scheduled in tasks if matches(scheduled)]:
                 tasks.pop(target).cancel()
         self.invalidate(matches)
@@ -390,46 +275,16 @@ class RefreshCoordinator:
         them."""
         for target in [storable for storable in self._storable_jobs if matches(storable)]:
             self._storable_jobs[target].clear()
-            self._stop_joining(target)
-        for target in [redirected for redirected in self._non_feed_redirects if matches(redirected)]:
-            del self._non_feed_redirects[target]
+            self._refreshes.stop_joining_target(target)
+        self._non_feed_redirects.forget(matches)
 
     async def close(self, timeout: Seconds) -> None:
         """Wait up to `timeout` seconds for running refreshes, cancel the rest, and end the helpers."""
-        for task in [*self._scheduled.values(), *self._histories.values()]:
+        for task in [*self._scheduled.values(), *self._backfills.values()]:
             task.cancel()
         await self._refreshes.drain(timeout)
         await self.helper_pool.close()
         self.threads.shutdown(wait=True, cancel_futures=True)
-
-    def _join_or_start(
-        self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
-    ) -> tuple[asyncio.Task[RefreshResult], bool]:
-        """Return the task of the refresh with this key, and whether the task was already running.
-
-        If no task is running, `start` starts one.
-        """
-        epoch = self._coordination.invalidation_epoch(target)
-        if self._epochs_at_start.get(key, epoch) != epoch:
-            self._refreshes.stop_joining(key)  # another process has invalidated the target since the start
-        task, joined = self._refreshes.join_or_start(key, start)
-        if not joined:
-            self._epochs_at_start[key] = epoch
-            task.add_done_callback(lambda _: None if key in self._refreshes else self._epochs_at_start.pop(key, None))
-        return task, joined
-
-    def _stop_joining(self, target: str) -> None:
-        """Keep further requests from joining the running refreshes of this target."""
-        for key in self._running_keys(target):
-            self._refreshes.stop_joining(key)
-
-    def _running_keys(self, target: str) -> list[object]:
-        """Return the keys of the running refreshes of this target that requests may join."""
-        return [
-            running
-            for running in self._epochs_at_start
-            if running == target or (type(running) is tuple and running[0] == target)
-        ]
 
     async def _run_shared(
         self, context: RequestContext, resource: Resource | None, variant: StoredResponse | None
@@ -474,9 +329,11 @@ class RefreshCoordinator:
         target, settings = context.request.target, context.settings
         is_known_feed = _is_known_feed(resource)
         if is_known_feed and not (resource is not None and resource.failures.detail == Detail.REFUSED):
-            await self._wait_for_site_slot(target, settings)
+            await self.permissions.wait_for_site(target, settings)
         # A HEAD is sent only for targets that are not feeds. Its client gets the redirect itself.
-        follow = context.upstream_request.method == "GET" and (is_known_feed or self._may_follow_redirects(context))
+        follow = context.upstream_request.method == "GET" and (
+            is_known_feed or self._non_feed_redirects.may_follow(context)
+        )
         result = await self._run_job(
             RefreshJob(
                 context.upstream_request,
@@ -493,14 +350,13 @@ class RefreshCoordinator:
                 accept_encoding=context.request.fields.combined("accept-encoding"),
                 client_fields=context.request.fields if variant is None and _is_never_stored(resource) else Fields(),
                 key=context.key,
-                keyed_record=self._keyed_record(context),
+                keyed_record=self.permissions.keyed_record(context),
                 varying_fields=context.varying_fields,
             )
         )
-        if follow and _is_shared_redirect(result):
-            self._non_feed_redirects[target] = self._coordination.invalidation_epoch(target)
-            if len(self._non_feed_redirects) > NON_FEED_REDIRECTS_MAX:
-                self._non_feed_redirects.popitem(last=False)
+        response = result.response
+        if follow and response is not None and 300 <= response.status < 400 and not len(response.key):
+            self._non_feed_redirects.record(target)
         return missing_ranges.cut_to_range(context, result)
 
     async def _run_in_background(self, target: str) -> RefreshResult:
@@ -514,29 +370,10 @@ class RefreshCoordinator:
 
     async def _refresh_stored(self, target: str, settings: Settings) -> RefreshResult:
         resource = self._store.get(target)
-        request = background_request(target, via=self._via, agent=self._agent(target))
-        variant = None
-        if resource is not None and resource.variants:
-            variant = vary.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
-            if len(variant.vary_request):
-                request = replace(request, fields=_with_variant_fields(request.fields, variant))
-        varying_fields = Fields() if variant is None else _varying_fields(variant)
+        job = background_job(target, resource, settings, via=self._via, agent=self._agent(target))
         if _is_known_feed(resource):
-            await self._wait_for_site_slot(target, settings)
-        own_agent = variant.own_agent if variant is not None else True
-        if variant is not None and not own_agent and not _is_known_feed(resource):
-            request = replace(request, fields=_with_page_fields(request.fields, variant))
-        return await self._run_job(
-            RefreshJob(
-                request,
-                settings,
-                self_href=to_public(target, settings),
-                validate=variant,
-                own_agent=own_agent,
-                skip_address_check=is_upstream_target(target, settings),
-                varying_fields=varying_fields,
-            )
-        )
+            await self.permissions.wait_for_site(target, settings)
+        return await self._run_job(job)
 
     async def _run_job(self, job: RefreshJob) -> RefreshResult:
         target, token = job.request.target, object()
@@ -551,9 +388,7 @@ class RefreshCoordinator:
 
         try:
             result = await self._pipeline.run(job, is_current)
-            if result.keyed_record is not None and _is_recorded(job):
-                agent = _client_agent(job.request, own=job.own_agent)
-                self._keyed_failures.put(target, job.key, agent, result.keyed_record)
+            self.permissions.record(job, result)
             if result.changed and result.stored and is_current():
                 self._events.feed_changed.emit(FeedChanged(result.resource, is_first))
             elif _availability_changed(stored, result.resource):
@@ -571,7 +406,7 @@ class RefreshCoordinator:
         if sighting is None or (former := self._store.get(sighting.location)) is None:
             return
         if moved_and_gone.leads_back(sighting, target, former.relocation):
-            match self.check_fetch_allowed(former, sighting.location, self._settings_for(sighting.location)):
+            match self.permissions.check(former, sighting.location, self._settings_for(sighting.location)):
                 case Deferred(_, Detail.PAUSED):
                     pass  # the operator decides when the pause ends
                 case Deferred(until):
@@ -582,34 +417,6 @@ class RefreshCoordinator:
     def announce_invalidation(self, targets: list[str]) -> None:
         """Emit the event CopiesInvalidated for these targets."""
         self._events.copies_invalidated.emit(CopiesInvalidated(tuple(targets)))
-
-    async def _wait_for_site_slot(self, target: str, settings: Settings) -> None:
-        """Wait until `site_interval` permits a fetch from the target's site, at most `answer_timeout` seconds."""
-        if is_upstream_target(target, settings):
-            return
-        now = self._clock.now()
-        slot: Instant = self._coordination.sites.reserve(site_of(target), now, settings.site_interval)
-        if slot > now:
-            await self._clock.sleep(min(slot - now, settings.answer_timeout))
-
-    def _may_follow_redirects(self, context: RequestContext) -> bool:
-        """Return whether redirects of a target that is not a known feed may be followed for this request.
-
-        The result is False for browsers, for requests with Range, and for targets with redirects that led to no feed
-        before.
-        """
-        accept = context.request.fields.combined("accept")
-        is_browser = accept is not None and _prefers_html(accept)
-        led_to_no_feed = self._non_feed_redirects.get(context.request.target) == self._coordination.invalidation_epoch(
-            context.request.target
-        )
-        return not is_browser and not led_to_no_feed and "range" not in context.upstream_request.fields
-
-
-@memoize_short()
-def _prefers_html(accept: str) -> bool:
-    """Return whether a client with this Accept prefers an HTML page to a feed."""
-    return bool(accept) and negotiation.choose_media_type(accept, (*FEED_TYPES, "text/html")) == "text/html"
 
 
 def _availability_changed(stored: Resource | None, now: Resource) -> bool:
@@ -630,54 +437,10 @@ def _relocation_state(resource: Resource) -> object:
     return None if sighting is None else (sighting.kind, sighting.location, sighting.confirmed)
 
 
-def _is_recorded(job: RefreshJob) -> bool:
-    """Return whether the outcome of the job counts for further requests with its key.
-
-    Outcomes of range requests and of browsers do not count.
-    """
-    fields = job.request.fields
-    return len(job.key) > 0 and "range" not in fields and not _prefers_html(fields.combined("accept") or "")
-
-
-def _client_agent(request: Request, *, own: bool) -> str | None:
-    """Return the client's User-Agent, or None if feedproxy sends its own (`own`) or the client sent none."""
-    return None if own else request.fields.combined("user-agent")
-
-
 def _is_known_feed(resource: Resource | None) -> bool:
     return resource is not None and resource.channel is not None
-
-
-def _is_shared_redirect(result: RefreshResult) -> bool:
-    response = result.response
-    return response is not None and 300 <= response.status < 400 and not len(response.key)
 
 
 def _is_never_stored(resource: Resource | None) -> bool:
     """Return whether the resource is a known feed without a stored response, because HTTP forbids storing."""
     return resource is not None and resource.channel is not None and not resource.variants
-
-
-def _varying_fields(variant: StoredResponse) -> Fields:
-    """Return the client's request fields that select this variant."""
-    return Fields(line for line in variant.vary_request if line[0].lower() not in FIXED_FIELDS)
-
-
-def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
-
-    Origins send different pages to different clients. If Vary does not list User-Agent, the page was fetched without
-    User-Agent.
-    """
-    selected = variant.vary_request
-    agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []
-    accept = selected.combined("accept")
-    return Fields([*fields.without("user-agent", "accept"), *agent, ("Accept", "*/*" if accept is None else accept)])
-
-
-def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """Return `fields` with the request fields that select the stored variant."""
-    for name, value in variant.vary_request:
-        if name.lower() not in FIXED_FIELDS:
-            fields = fields.with_field(name, value)
-    return fields

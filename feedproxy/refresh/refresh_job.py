@@ -1,13 +1,17 @@
 """The job of one refresh: the request to the origin, and the values that the pipeline needs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from feedproxy.cache import vary
 from feedproxy.cache.partial_content import Missing
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
+from feedproxy.request.upstream_request import FIXED_FIELDS, background_request
+from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
+from feedproxy.store.resource import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +50,65 @@ class RefreshJob:
     """Fields of the request that only some clients send (UpstreamRequest)."""
     has_client_language: bool = False
     """True if the key leaves out the client's Accept-Language, because the response becomes the shared copy."""
+
+
+def background_job(target: str, resource: Resource | None, settings: Settings, *, via: str, agent: str) -> RefreshJob:
+    """Return the job of a background refresh. It validates the variant that feedproxy's own request selects.
+
+    `agent` is the User-Agent with the number of subscribers.
+    """
+    request, variant = background_request(target, via=via, agent=agent), None
+    if resource is not None and resource.variants:
+        variant = vary.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
+        fields = _with_variant_fields(request.fields, variant)
+        if not variant.own_agent and resource.channel is None:
+            fields = _with_page_fields(fields, variant)
+        request = replace(request, fields=fields)
+    return RefreshJob(
+        request,
+        settings,
+        self_href=to_public(target, settings),
+        validate=variant,
+        own_agent=variant is None or variant.own_agent,
+        skip_address_check=is_upstream_target(target, settings),
+        varying_fields=Fields() if variant is None else _varying_fields(variant),
+    )
+
+
+def push_job(target: str, push: PushedContent, stored: StoredResponse, settings: Settings, *, via: str) -> RefreshJob:
+    """Return the job that stores pushed content in place of the variant `stored`."""
+    request = background_request(target, via=via, agent="")
+    return RefreshJob(
+        replace(request, fields=_with_variant_fields(request.fields, stored)),
+        settings,
+        self_href=to_public(target, settings),
+        validate=stored,
+        own_agent=stored.own_agent,
+        pushed=push,
+        occasion="push",
+    )
+
+
+def _varying_fields(variant: StoredResponse) -> Fields:
+    """Return the client's request fields that select this variant."""
+    return Fields(line for line in variant.vary_request if line[0].lower() not in FIXED_FIELDS)
+
+
+def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
+    """Return `fields` with the User-Agent and Accept with which a page was fetched for a client.
+
+    Origins send different pages to different clients. If Vary does not list User-Agent, the page was fetched without
+    User-Agent.
+    """
+    selected = variant.vary_request
+    agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []
+    accept = selected.combined("accept")
+    return Fields([*fields.without("user-agent", "accept"), *agent, ("Accept", "*/*" if accept is None else accept)])
+
+
+def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
+    """Return `fields` with the request fields that select the stored variant."""
+    for name, value in variant.vary_request:
+        if name.lower() not in FIXED_FIELDS:
+            fields = fields.with_field(name, value)
+    return fields

@@ -1,11 +1,54 @@
-"""Request collapsing: concurrent requests wait for one task (`collapsed` in RFC 9211)."""
+"""Request collapsing: concurrent requests wait for one refresh (`collapsed` in RFC 9211)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 
 from feedproxy.cache import vary
 from feedproxy.refresh import client_keyed_responses
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext
 from feedproxy.request.upstream_request import is_only_language
+from feedproxy.single_flight import SingleFlight
+from feedproxy.store.coordination_interface import Coordination
 from feedproxy.store.resource import Resource
+
+
+class RunningRefreshes(SingleFlight[object, RefreshResult]):
+    """The refreshes in progress, by the keys of the requests that may join them (`collapse_keys`)."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        super().__init__()
+        self._coordination = coordination
+        self._epochs_at_start: dict[object, int] = {}
+
+    def join_or_start_refresh(
+        self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
+    ) -> tuple[asyncio.Task[RefreshResult], bool]:
+        """Return the task of the target's refresh with this key, and whether the task was already running.
+
+        If no task is running, `start` starts one.
+        """
+        epoch = self._coordination.invalidation_epoch(target)
+        if self._epochs_at_start.get(key, epoch) != epoch:
+            self.stop_joining(key)  # another process has invalidated the target since the start
+        task, joined = self.join_or_start(key, start)
+        if not joined:
+            self._epochs_at_start[key] = epoch
+            task.add_done_callback(lambda _: None if key in self else self._epochs_at_start.pop(key, None))
+        return task, joined
+
+    def stop_joining_target(self, target: str) -> None:
+        """Keep further requests from joining the running refreshes of this target."""
+        for key in self.joinable_keys(target):
+            self.stop_joining(key)
+
+    def joinable_keys(self, target: str) -> list[object]:
+        """Return the keys of the running refreshes of this target that requests may join."""
+        return [
+            running
+            for running in self._epochs_at_start
+            if running == target or (type(running) is tuple and running[0] == target)
+        ]
 
 
 def collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
 from feedproxy.refresh.policy.stale_after_failure import FetchOutcome
 from feedproxy.refresh.refresh_job import RefreshJob
-from feedproxy.request.upstream_request import background_request, is_credential
+from feedproxy.request.upstream_request import FIXED_FIELDS, background_request, is_credential
 from feedproxy.settings import Settings
 from feedproxy.store.previous_contents import NO_CONTENTS, PreviousContents
 from feedproxy.store.resource import DeltaBase, Relocation, RelocationKind, Resource, VersionRecord
@@ -39,9 +39,6 @@ VARYING_NAMES_MAX = 8
 
 VARYING_NAME_LENGTH_MAX = 64
 """A field name of more than this many characters is not remembered."""
-
-FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
-"""Request fields that feedproxy itself writes in all requests for shared copies of feeds."""
 
 VERSIONS_MAX = 16
 """At most this many versions of a feed are stored for deltas: a night of a feed that changes every hour."""

@@ -101,6 +101,10 @@ _SIMPLE_RANGE = re.compile(r"bytes=(?:\d{1,18}-\d{0,18}|-\d{1,18})")
 _CODINGS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "identity", "*"})
 
 
+FIXED_FIELDS = frozenset({"user-agent", "accept-encoding", "accept", "cache-control", "pragma", "via"})
+"""Request fields that feedproxy itself writes in all requests for shared copies of feeds."""
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
     """A request for an origin.

@@ -1,0 +1,101 @@
+"""Permission to fetch a target, after the limits of the target, of its site and of the requesting client.
+
+policy/min_interval_and_back_off.py contains the rules, and this module their inputs.
+"""
+
+from feedproxy.cache.cache_status import Detail
+from feedproxy.clock import Clock, Instant
+from feedproxy.http.message import Request
+from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedFailures, KeyedRecord
+from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, Permission, check_fetch_allowed
+from feedproxy.refresh.redirect_following import prefers_html
+from feedproxy.refresh.refresh_job import RefreshJob
+from feedproxy.refresh.refresh_result import RefreshResult
+from feedproxy.request.context import RequestContext
+from feedproxy.request.url_mapping import is_upstream_target
+from feedproxy.settings import Settings
+from feedproxy.store.resource import Failures, Resource
+from feedproxy.store.site_interval import SiteThrottle
+
+_ORIGIN_FAILURES = frozenset({Detail.RATE_LIMITED, Detail.ERROR_STATUS, Detail.UNREACHABLE, Detail.TIMEOUT})
+"""Failures that concern a whole origin, independent of credentials."""
+
+_FAILURES_OF_ONE_KEY = _ORIGIN_FAILURES | {Detail.BROKEN_MESSAGE}
+"""Failures that delay further requests with the same client-specific fields.
+
+A refusal is no such failure, because the client may have corrected its rights at the origin.
+"""
+
+
+class FetchPermissions:
+    """The permissions to fetch targets, and the failures of requests with client-specific fields."""
+
+    def __init__(self, sites: SiteThrottle, clock: Clock) -> None:
+        self._sites = sites
+        self._clock = clock
+        self._keyed_failures = KeyedFailures()
+
+    def check(self, resource: Resource | None, target: str, settings: Settings) -> Permission:
+        """Return the permission to fetch the target now, or the instant until which the fetch is deferred."""
+        # `site_interval` is a courtesy to other sites; the upstream is the operator's own.
+        free, now = 0.0, self._clock.now()
+        if not is_upstream_target(target, settings):
+            free = self._sites.next_free(site_of(target), settings.site_interval, now)
+        return check_fetch_allowed(resource, now, settings, site_free_at=free)
+
+    def check_for_request(self, context: RequestContext, resource: Resource | None) -> Permission:
+        """Return the permission to fetch the target for this request, or the instant until which the fetch is deferred.
+
+        Only failures of the whole origin and a pause of the operator defer a request with credentials.
+        """
+        target, settings = context.request.target, context.settings
+        permission = self.check(resource, target, settings)
+        if isinstance(permission, Deferred) and permission.detail is Detail.PAUSED:
+            return permission
+        if context.has_credentials and resource is not None:
+            failures = resource.failures if resource.failures.detail in _ORIGIN_FAILURES else Failures()
+            permission = self._check_failures(target, failures, resource.fetched, settings)
+        keyed = self.keyed_record(context).failures
+        keyed = keyed if keyed.detail in _FAILURES_OF_ONE_KEY else Failures()
+        after_own = self._check_failures(target, keyed, keyed.last, settings)
+        if isinstance(permission, Deferred) and isinstance(after_own, Deferred):
+            return max(permission, after_own, key=lambda deferred: deferred.until)
+        return permission if isinstance(permission, Deferred) else after_own
+
+    def _check_failures(self, target: str, failures: Failures, fetched: Instant, settings: Settings) -> Permission:
+        """Return the permission to fetch the target after these failures. Other limits are ignored."""
+        resource = Resource(target, failures=failures, fetched=fetched)
+        return check_fetch_allowed(resource, self._clock.now(), settings, site_free_at=0.0)
+
+    def keyed_record(self, context: RequestContext) -> KeyedRecord:
+        """Return the outcome of the last request for this target with the client-specific fields of this request."""
+        if not len(context.key):
+            return NO_RECORD
+        request = context.upstream_request
+        return self._keyed_failures.get(request.target, context.key, _client_agent(request, own=context.own_agent))
+
+    def record(self, job: RefreshJob, result: RefreshResult) -> None:
+        """Record the outcome of a job for further requests with its client-specific fields.
+
+        Outcomes of range requests and of browsers do not count.
+        """
+        fields = job.request.fields
+        is_recorded = len(job.key) > 0 and "range" not in fields and not prefers_html(fields.combined("accept"))
+        if result.keyed_record is not None and is_recorded:
+            agent = _client_agent(job.request, own=job.own_agent)
+            self._keyed_failures.put(job.request.target, job.key, agent, result.keyed_record)
+
+    async def wait_for_site(self, target: str, settings: Settings) -> None:
+        """Wait until `site_interval` permits a fetch from the target's site, at most `answer_timeout` seconds."""
+        if is_upstream_target(target, settings):
+            return
+        now = self._clock.now()
+        slot: Instant = self._sites.reserve(site_of(target), now, settings.site_interval)
+        if slot > now:
+            await self._clock.sleep(min(slot - now, settings.answer_timeout))
+
+
+def _client_agent(request: Request, *, own: bool) -> str | None:
+    """Return the client's User-Agent, or None if feedproxy sends its own (`own`) or the client sent none."""
+    return None if own else request.fields.combined("user-agent")
