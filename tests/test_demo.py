@@ -1,5 +1,6 @@
 """The demo: correct and reproducible figures, no files left behind, and a clean end."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -14,7 +15,8 @@ from typing import Any
 import pytest
 
 from feedproxy import cli
-from feedproxy.demo import publishers, simulated_readers
+from feedproxy.clock import ManualClock
+from feedproxy.demo import publishers, simulated_readers, simulation
 from feedproxy.feed.parse.channel_parser import read
 from tests.live.product import COMMAND, Process
 from tests.waiting import PATIENCE
@@ -175,6 +177,17 @@ def read_terminal(terminal: int) -> Iterator[str]:
 
 
 # -- parts of the demo
+
+
+async def test_demo_clock_waits_for_the_end_of_a_slow_refresh() -> None:
+    """On a busy machine a refresh takes long. If the clock advanced meanwhile, the figures would be others."""
+    clock = ManualClock(publishers.START)
+    sleeper = asyncio.ensure_future(clock.sleep(10))
+    await asyncio.sleep(0)
+    in_progress = iter([1] * 1500)  # the clock is asked for about a second
+    await simulation._advance(clock, publishers.START + 20, lambda: next(in_progress, 0))
+    assert next(in_progress, None) is None
+    assert sleeper.done()
 
 
 @pytest.mark.parametrize("feed", publishers.create_feeds(3, days=1), ids=lambda feed: feed.name)
