@@ -132,7 +132,7 @@ class WorkerOptions:
     specs: Mapping[str, OptionSpec]
     """The specifications of all options, for a reload."""
     loaded: LoadedOptions
-    """The options at the start."""
+    """The options of all sources, as read at the start."""
 
 
 @dataclass(frozen=True, slots=True)

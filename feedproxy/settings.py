@@ -32,9 +32,9 @@ RENAMED: Mapping[str, tuple[str, str]] = {
 }
 """Former names of options, each with the name of the new option, and an item or "".
 
-Without an item, the new option gets the value of the former one. With an item, the new option is a list. A former
-option that is true or not zero adds the item, and any other value removes the item. `polling` is no list: it gets the
-item as value if the former option is false.
+Without an item, the new option gets the value of the former one. With an item, the new option is a list: the item is
+added if the former option is true or not zero, and otherwise removed. Only `polling` is no list. It gets the item as
+its value if the former option is false.
 """
 
 DERIVED: Mapping[str, str] = {

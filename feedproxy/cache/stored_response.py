@@ -97,7 +97,7 @@ class Content:
     """The bytes that clients get, keyed by content coding.
 
     * `bodies` has the keys `identity`, `gzip`, `br`, `zstd`, or an origin's Content-Encoding.
-    * `tag` is the base of this proxy's entity tags, or None if clients get the origin's ETag.
+    * `tag` is the base of this proxy's entity tags (http/etag.py), or None if clients get the origin's ETag.
     * `media_type` and `last_modified` replace the origin's fields unless they are None.
     * `feed` is true for a feed of any format.
     * `edited_by` is the digest of the settings with which a feed was edited, empty for the defaults.

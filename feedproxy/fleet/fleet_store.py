@@ -198,7 +198,7 @@ class FleetStore:
             self.redis_queue.enqueue_purge(target)
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return a state, which is the argument `before` of `store_copy`."""
+        """Wait until no purge of `target` is queued. Return the value to pass to `store_copy` as `before`."""
         # A purge gets its fencing token when it is sent. The next lease must have a higher token.
         if self.redis_queue.is_purge_pending(target):
             await self.redis_queue.flush(FLUSH_TIMEOUT)

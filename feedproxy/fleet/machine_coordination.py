@@ -43,7 +43,7 @@ class LeaseEffects(Protocol):
         ...
 
     async def wait_purge_sent(self, target: str) -> object:
-        """Wait until no purge of `target` is queued. Return a state, which is the argument `before` of `store_copy`."""
+        """Wait until no purge of `target` is queued. Return the value to pass to `store_copy` as `before`."""
         ...
 
     def on_lease_released(self, target: str, token: int) -> None:

@@ -31,7 +31,7 @@ LOG_INTERVAL: Seconds = 60
 MAX_CONCURRENT = 32
 """Maximum number of concurrent requests to Redis, each on its own connection."""
 REFUSALS_MAX = 32
-"""At most this many refusals are remembered. Each refusal is logged once in LOG_INTERVAL seconds."""
+"""At most this many different refusals by Redis are remembered, so that each is logged once in LOG_INTERVAL seconds."""
 READ_ONLY = "it is a read-only replica"
 FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of the messages with which Redis reports a value that another program has written."""

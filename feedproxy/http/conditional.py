@@ -71,7 +71,7 @@ def evaluate(
     """Return the outcome of a request's preconditions for the current representation.
 
     * `tags` contains the representation's tags in all codings.
-    * `own_base` is the base of this proxy's own tags.
+    * `own_base` is the base of this proxy's own tags (etag.py).
     * `date` is the response's Date, which replaces a missing Last-Modified (RFC 9111, section 4.3.2).
     * `exists` is false if the target has no current representation.
     * `earlier_versions` is a pair of instants, at which the first and the current version were stored. A client's date

@@ -59,7 +59,8 @@ type HitConditions = tuple[Settings, CacheControl, str | None, frozenset[str], b
 
 
 class HitTerms(NamedTuple):
-    """The part of a hit's state that many hits share. Freshness explains `source`, `allowance` and `reason`.
+    """The part of a hit's state that many hits share. `source`, `allowance` and `reason` are those of the freshness
+    (cache/freshness.py).
 
     `overrides_cache_control` is true if Cache-Control states the lifetime that this proxy computed.
     `emits_cdn_cache_control` is true if CDN-Cache-Control states the lifetime.

@@ -93,7 +93,7 @@ class RefreshScheduler:
         self._lanes: dict[str, deque[tuple[str, Instant]]] = {}
         """The waiting feeds of each lane (site), with the instant from which each is due."""
         self._free: deque[str] = deque()
-        """Lanes with a waiting feed that may start, in the order in which they are served. No lane occurs twice."""
+        """Lanes that may start the refresh of a waiting feed, each once, in the order in which they are served."""
         self._busy: dict[str, int] = {}
         """Number of refreshes in progress by lane."""
         self._waiting: set[str] = set()

@@ -126,8 +126,8 @@ def _is_redirect(chain: redirect_following.RedirectChain) -> bool:
 def with_last_modified(before: Resource, response: StoredResponse, job: RefreshJob) -> StoredResponse:
     """Return a feed with a Last-Modified, and any other response unchanged. Some feed readers send only dates.
 
-    Without the origin's date, Last-Modified is the instant at which the content arrived. That instant also replaces an
-    origin's date that earlier content in another language had. Two versions never get the same second.
+    Without the origin's date, Last-Modified is the instant at which the content arrived. The same instant is used if
+    earlier content in another language had the origin's date. Two versions never get the same second.
 
     The instant is not later than Date: a server "MUST NOT generate a Last-Modified date that is later than the server's
     time of message origination (Date)" (RFC 9110, section 8.8.2.1).
@@ -272,9 +272,10 @@ def with_history(
     published: tuple[Instant, ...] | None,
     now: Instant,
 ) -> Resource:
-    """Return the resource with `published` among its changes: the publication dates before the first fetch.
+    """Return the resource with the history of its feed from before the first fetch, as far as it is known.
 
-    If `published` is empty and there is no Last-Modified, the first fetch counts as the last change.
+    If no change is known at the first fetch, `first_seen` and `backfill_pending` are set. A later fetch then adds the
+    dates in `published`, unless the dates were not read (None).
     """
     if resource.channel is None:
         return resource

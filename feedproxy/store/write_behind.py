@@ -143,7 +143,7 @@ class WriteQueue[Key, Value]:
 
     @property
     def size(self) -> int:
-        """Return the size of the values that wait for their first attempt, in bytes."""
+        """Return the total size of the values that wait for their first write, in bytes."""
         return self._size
 
     async def wait_written(self, key: Key) -> None:

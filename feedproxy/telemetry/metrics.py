@@ -43,7 +43,7 @@ NO_FAILURE = frozenset({"", Detail.MOVED, Detail.GONE, Detail.OVERSIZED})
 
 PASSED_OUTCOMES = frozenset({f"fwd={Fwd.METHOD}", f"fwd={Fwd.BYPASS}"})
 PASSED_DETAILS = frozenset({Detail.PASS_THROUGH, Detail.OVERSIZED})
-"""Details in Cache-Status of a request that was streamed through, in addition to PASSED_OUTCOMES."""
+"""Details in Cache-Status of a request that mitmproxy streamed, in addition to PASSED_OUTCOMES."""
 
 CODES = frozenset(str(int(status)) for status in HTTPStatus) | {"0"}
 """Permitted values of the label `status`. All other statuses share the label `other`.
@@ -72,7 +72,7 @@ class Totals:
     """Counts since the start.
 
     `answered` counts all requests. `hits` and `forwarded` exclude CONNECT and feedproxy's own responses, such as
-    refusals. `passed` is the number of forwarded requests that were streamed through.
+    refusals. `passed` is the number of forwarded requests that mitmproxy streamed.
     """
 
     answered: int

@@ -22,7 +22,7 @@ DAYS_MAX = 400
 """Number of stored days: a year and one month."""
 
 WORKERS_MAX = 64
-"""Histories of workers are looked up in the store for worker numbers below this limit."""
+"""The store is searched for the histories of workers with numbers below this limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TrafficCounts:
     requests: int = 0
     hits: int = 0
     passed: int = 0
-    """Number of client requests that were streamed through. No cache can answer such requests."""
+    """Number of client requests that mitmproxy streamed. No cache can answer such requests."""
     fetches: int = 0
     failures: int = 0
     sent: int = 0

@@ -83,7 +83,7 @@ class FetchLimits:
     own_host: Limit = OWN_HOST
     """Maximum number of concurrent exchanges with the upstream in reverse mode."""
     own_client: int = 16
-    """Maximum number of concurrent exchanges with the upstream for one client."""
+    """Maximum number of concurrent exchanges with the upstream in reverse mode, for one client."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:

@@ -1,7 +1,7 @@
-"""The model of a feed, independent of its format. Every rendering is made from it.
+"""The model of a feed, independent of its format. Every conversion is made from it.
 
 Terms are those of RSS (channel, item, ttl, cloud), and of Atom for parts that only Atom has. The model is canonical:
-links are absolute, dates are instants, and nothing is stated twice. Reading a rendering gives the same model
+links are absolute, dates are instants, and nothing is stated twice. Reading a converted feed gives the same model
 (tests/feed/convert).
 """
 

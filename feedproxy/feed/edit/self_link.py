@@ -47,9 +47,8 @@ class EditResult:
 
 @dataclass(frozen=True, slots=True)
 class _LinkForm:
-    """The correct form of a self link in one format. `rels` and `types` are the accepted values.
-
-    `rel` and the first of `types` are written.
+    """The correct form of a self link in one format. `rels` and `types` are the accepted values. A new or corrected
+    link gets `rel` and the first of `types`.
     """
 
     namespace: str

@@ -73,9 +73,10 @@ def _is_valid(body: bytes, codec: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _build_media_type(proper: str, declared: str, mark: str) -> str:
-    """Return the `proper` media type with those declared parameters that may remain.
+    """Return the media type `proper` with those parameters of the Content-Type `declared` that may remain.
 
-    `mark` is the codec of the document, or "" if the declared charset may be right.
+    `mark` is the codec that the document itself shows (byte order mark, declaration), or "" if the declared charset may
+    be right.
     """
     essence, parameters = parse_parameters(_CONTROL.sub(" ", declared))
     parts = [proper]
@@ -90,7 +91,7 @@ def _build_media_type(proper: str, declared: str, mark: str) -> str:
 def _is_plausible(label: str, mark: str) -> bool:
     """Return True if a document can be in the encoding `label`.
 
-    `mark` is the codec of the document, or "" if the label may be right.
+    `mark` is the codec that the document itself shows (byte order mark, declaration), or "" if `label` may be right.
     """
     codec = codec_of(label)
     if codec is None or not mark:

@@ -119,8 +119,7 @@ def _add(values_by_name: dict[str, list[str]], key: str, element: Element) -> No
 
 
 def _child_values(element: Element, name: str) -> list[str]:
-    """Return the texts of the child elements with this name. Without child elements, return the element's own text: it
-    has one possible meaning, or gets a note."""
+    """Return the texts of the child elements with this name, or the element's own text if it has no such child."""
     values = [_value(child) for _, local, child in children(element) if local.lower() == name][:HINTS_MAX]
     return values or list(filter(None, [_value(element)]))
 
@@ -132,7 +131,7 @@ def _value(element: Element) -> str:
 def _based_href(link: Element) -> str:
     """Return the address of a link, resolved against xml:base (RFC 4287, section 2).
 
-    A wrong hub would receive the secret of the subscription.
+    With a wrong base, the address could be that of another hub, which would receive the secret of the subscription.
     """
     href = _href(link)
     bases = (element.get(_BASE) for element in (link, *link.iterancestors()))

@@ -32,7 +32,7 @@ type _Pairs = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class QueryVariance:
-    """The rule which parameters of a query identify a resource, and whether their order matters."""
+    """The rule that states which parameters of a query identify a resource, and whether their order matters."""
 
     names: frozenset[str] = frozenset()
     """Names of the ignored parameters. If `all_but` is true, all other parameters are ignored instead."""

@@ -72,7 +72,7 @@ _SLASH = r"(?:/|%(?:25)*2f)"
 _OWN_SECRET = re.compile(
     rf"(?i)({_SLASH}(?:push{_SLASH}(?:websub|rsscloud|cnws)|-{_SLASH}with){_SLASH})((?:(?!%(?:25)*2f)[^/?#&\s])++)"
 )
-"""Pattern of the paths with tokens in this proxy's own secret addresses, of callbacks and of users.
+"""Pattern of this proxy's own paths with a token: callback URLs, and the secret addresses of users.
 
 A token is recognised by its path, because a random token may look like words.
 """

@@ -56,7 +56,7 @@ class DeliveryOutcome:
     """Instant of the next attempt, or None if the delivery has ended."""
     remove: bool = False
     started: Instant = math.inf
-    """Instant at which the attempt began. A subscription's `note` that a push has set since then is kept."""
+    """Instant at which the attempt began. If a push has set the subscription's `note` since then, this note is kept."""
 
 
 class DeliveryQueue:

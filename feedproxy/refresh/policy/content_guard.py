@@ -7,7 +7,7 @@ The guard compares the outcome of a fetch with the stored copy. There are three 
     PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
 
 In a format change, the feed has another format, has become ill-formed, or has suddenly lost most of its items. A format
-change is accepted after several sightings over some hours.
+change is accepted after several fetches with the changed format, over some hours.
 """
 
 import time
@@ -28,10 +28,11 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
-"""A format change is accepted after this many sightings."""
+"""A format change is accepted only after this many fetches with the changed format."""
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""A format change is accepted only if at least this many seconds pass from its first to its last sighting.
+"""A format change is accepted only if at least this many seconds pass from the first to the last fetch with the changed
+format.
 
 The time is longer than a failed deployment of a site usually lasts.
 """
@@ -171,7 +172,7 @@ def _format_detail(channel: Channel) -> Detail:
 
 
 def _count_sighting(pending: PendingFormatChange | None, format_seen: str, now: Instant) -> PendingFormatChange:
-    """Return the pending format change with one more sighting. A sighting of another format starts a new count."""
+    """Return the pending format change, counted once more. Another format starts a new count."""
     if pending is None or pending.shape != format_seen or now < pending.first:
         return PendingFormatChange(format_seen, now, 1)
     return PendingFormatChange(format_seen, pending.first, pending.count + 1)

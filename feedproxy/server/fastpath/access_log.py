@@ -70,7 +70,7 @@ class AccessLogger:
         """The last hits that are not in the recent activity yet: time, template, hit state, User-Agent line."""
         self._counters: dict[tuple[Entrance, str | None, int], HitCounter] = {}
         self.logged_count = 0
-        """Number of logged responses, by which garbage collections are scheduled. `log` counts a response twice."""
+        """Number of logged responses, for the schedule of garbage collections. `log` counts a response twice."""
         self._flush_scheduled = False
         self._clients: dict[tuple[str, bytes], ClientIdentity] = {}
         self._cached_lines: deque[tuple[Instant, ResponseTemplate]] = deque()

@@ -191,7 +191,7 @@ def _is_valid_host(value: str) -> bool:
 
 
 _IGNORED_NAMES: dict[bytes, int] = {}
-"""Cache of field names that do not affect responses, in the received case."""
+"""Cache of the names of fields that do not affect responses, with capital and small letters as received."""
 _IGNORED_NAMES_MAX = 512
 _CLASSIFIER = LineClassifier()
 

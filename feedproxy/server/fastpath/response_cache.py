@@ -69,7 +69,7 @@ class AdmissionFilter:
 
 
 class TemplatePartInterner:
-    """Cache that returns one object for equal values, to save memory: most lines of feeds are equal."""
+    """Cache that returns one object for equal values, to save memory: the templates of most feeds have equal parts."""
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}

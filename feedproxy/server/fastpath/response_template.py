@@ -238,7 +238,7 @@ def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, cache_sta
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
-    """Return the beginning of `name` that differs from that of `target`, and the length of the latter."""
+    """Return the part of `name` before its common end with `target`, and the length of this part in `target`."""
     same = len(os.path.commonprefix([target[::-1], name[::-1]]))  # noqa: RUF071 (characters are compared on purpose)
     return name[: len(name) - same], len(target) - same
 

@@ -57,7 +57,7 @@ from feedproxy.upstream.parent_proxy_tunnel import parent_name
 logger = logging.getLogger(__name__)
 
 CACHED_METHODS = ("GET", "HEAD")
-"""Methods with cacheable responses. Requests with other methods stream through, except TRACE."""
+"""Methods with cacheable responses. mitmproxy streams requests with other methods, except TRACE."""
 
 ALLOWED_METHODS = (*CACHED_METHODS, "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """The methods that the field Allow lists for a target."""
@@ -99,7 +99,7 @@ class FlowState:
 
 
 class FlowHandler:
-    """Handler of an App's flows, with the state of each flow and the approved connections."""
+    """Handler of mitmproxy's flows for one App, with the state of each flow and the approved connections."""
 
     def __init__(self, app: App) -> None:
         self.app = app

@@ -166,7 +166,7 @@ def _is_size(text: str) -> bool:
 
 
 def apply_identifier(statements: Extract, extensions: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Use the item's dc:identifier as its id, if a rendering has written the id there. Return the unused extensions.
+    """Use the item's dc:identifier as its id, if a conversion has written the id there. Return the unused extensions.
 
     The item's IRI (atom:id or rdf:about) then equals the dc:identifier, or is a name-based UUID (RFC 9562, section
     5.5). Any other dc:identifier may be that of a book.

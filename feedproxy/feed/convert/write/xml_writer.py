@@ -1,4 +1,4 @@
-"""Writer of XML elements for all renderings.
+"""Writer of XML elements for all XML formats.
 
 Parts that RSS lacks are written as elements of Atom. Parts that Atom lacks are written as elements of RSS (namespace
 `RSS2`). Many feed readers support both in all formats.
