@@ -61,7 +61,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     * credentials, except those of the option `shared_fields` if the origin permits sharing and the response replaces no
       shared response (`is_new`),
     * a client's User-Agent for pages and error responses, and for a feed if the User-Agent may contain markup,
-    * a range if the response is neither the part (206) nor the whole (200).
+    * the client's Range if the response contains neither the range (206) nor the whole content (200).
 
     Fields that Vary nominates are left out, because they are compared in any case.
     """

@@ -33,7 +33,7 @@ The value is shorter than usual polling intervals, so that only immediate retrie
 """
 
 HOUR_EDGE: Seconds = 10
-"""Most cron jobs start within this many seconds after the full hour."""
+"""A poll counts as on the hour up to this many seconds after the full hour. Most cron jobs start in this time."""
 
 HOURS_MIN = 6
 """The rule HOUR applies from this many polls on. Fewer polls may come on the hour by chance."""

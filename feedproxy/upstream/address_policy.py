@@ -186,7 +186,7 @@ class AddressPolicy:
         return addresses
 
     async def no_addresses(self, host: str, port: int) -> list[str]:
-        """Return an empty list, so that the parent proxy resolves the host, which belongs to the operator."""
+        """Return an empty list for a host that the operator configured, so that the parent proxy resolves the host."""
         return []
 
     async def resolve_parent(self, host: str, port: int) -> list[str]:

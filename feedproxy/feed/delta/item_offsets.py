@@ -19,7 +19,7 @@ _MEMBER = RDF + _SEPARATOR + "_"
 _ABOUT = RDF + _SEPARATOR + "about"
 _RESOURCE = RDF + _SEPARATOR + "resource"
 _MEMBERS_DEPTH = 5
-"""Depth of `rdf:li`, which lists the items of RSS 1.0: rdf:RDF, channel, items, rdf:Seq, rdf:li."""
+"""Depth of the elements `rdf:li`, by which RSS 1.0 lists its items: below rdf:RDF, channel, items and rdf:Seq."""
 
 _EXHAUSTIVE = frozenset(
     (

@@ -472,7 +472,7 @@ def _not_allowed(request: Request, methods: tuple[str, ...]) -> Response:
 
 
 def _request_without_target(flow: http.HTTPFlow) -> Request:
-    """Return the flow's request with its path in place of a target."""
+    """Return the flow's request with an empty target."""
     return Request(flow.request.method, "", fields_of(flow.request))
 
 
