@@ -1,7 +1,8 @@
 """Concurrent callers share one task by key, so that the same work is done once at a time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 
 class SingleFlight[Key, Result]:
@@ -18,14 +19,16 @@ class SingleFlight[Key, Result]:
     def __contains__(self, key: Key) -> bool:
         return key in self._running
 
-    def join_or_start(self, key: Key, start: Callable[[], Awaitable[Result]]) -> tuple[asyncio.Task[Result], bool]:
+    def join_or_start(
+        self, key: Key, start: Callable[[], Coroutine[Any, Any, Result]]
+    ) -> tuple[asyncio.Task[Result], bool]:
         """Return the task of this key, and whether the task was already running.
 
         If no task is running, `start` starts one.
         """
         if (task := self._running.get(key)) is not None:
             return task, True
-        task = asyncio.ensure_future(_as_coroutine(start))
+        task = asyncio.create_task(start())
         self._running[key] = task
         task.add_done_callback(lambda done: self._on_done(key, done))
         return task, False
@@ -73,7 +76,3 @@ class SingleFlight[Key, Result]:
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
-
-
-async def _as_coroutine[Result](start: Callable[[], Awaitable[Result]]) -> Result:
-    return await start()

@@ -39,8 +39,10 @@ def with_cookies(
     stored cookies remain (RFC 9111, section 3.2).
     """
     values = received.get_all(_NAME)
+    if not values:
+        return stored
     control = governing_directives(received, targeted=targeted).control
-    if not values or _NAME in control.private_fields | control.no_cache_fields:
+    if _NAME in control.private_fields | control.no_cache_fields:
         return stored
     fields = stored.fields.without(_NAME)
     if is_for_all_clients(request, replace(stored, fields=received), targeted=targeted):

@@ -7,7 +7,7 @@ by byte.
 from dataclasses import replace
 
 from feedproxy.cache.stored_response import StoredResponse
-from feedproxy.cache.storing import storable_fields, without_withheld_fields
+from feedproxy.cache.storing import without_withheld_fields
 from feedproxy.cache.vary import request_fields_for
 from feedproxy.clock import Instant
 from feedproxy.http.date import format_http_date, parse_http_date
@@ -21,8 +21,10 @@ _OF_THE_CONTENT = (
     *("content-length", "content-encoding", "content-range"),
     *("content-md5", "content-digest", "repr-digest", "digest"),
 )
+# set_cookie.py decides about Set-Cookie.
+_NOT_UPDATED = ("set-cookie", *_OF_THE_CONTENT)
 # The media type of a feed is determined from its content. The media type of other content may be updated.
-_OF_A_FEED = ("content-type",)
+_NOT_UPDATED_IN_A_FEED = (*_NOT_UPDATED, "content-type")
 
 
 def conditional_fields(stored: StoredResponse) -> Fields:
@@ -149,9 +151,7 @@ def _with_received_fields(
     targeted: bool,
 ) -> StoredResponse:
     """Return the stored response updated with the fields of a new response (RFC 9111, section 3.2)."""
-    provided = storable_fields(received_fields, targeted=targeted).without(*_OF_THE_CONTENT)
-    if stored.content.feed:
-        provided = provided.without(*_OF_A_FEED)
+    provided = received_fields.end_to_end().without(*(_NOT_UPDATED_IN_A_FEED if stored.content.feed else _NOT_UPDATED))
     if request is None and vary_names(provided) != vary_names(stored.fields):
         provided = provided.without("vary")
     if (tag := provided.get("etag")) and tag != (_single(stored.fields, "etag") or tag):
@@ -163,8 +163,8 @@ def _with_received_fields(
         provided = provided.with_added("Date", format_http_date(response_time))
     # "the cache MUST update its header fields with the header fields provided in the 304 (Not Modified) response". Age
     # counts from this validation, so the stored Age is dropped in any case.
-    unchanged = stored.fields.without("age", *{name for name, _ in provided})
-    fields = without_withheld_fields(Fields((*unchanged, *provided)), targeted=targeted)
+    updated = stored.fields.without("age").updated(provided)
+    fields = without_withheld_fields(updated, targeted=targeted)
     vary_request = stored.vary_request if request is None else request_fields_for(fields, request)
     return replace(
         stored,

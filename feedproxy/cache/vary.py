@@ -25,7 +25,7 @@ _PERSONAL = frozenset({"cookie", "authorization"})
 def request_fields_for(response: Fields, request: Fields) -> Fields:
     """Return the request's fields that the response's Vary nominates."""
     names = vary_names(response)
-    return Fields(line for line in request if line[0].lower() in names) if names else Fields()
+    return request.only(frozenset(names)) if names else Fields()
 
 
 def selects(stored: StoredResponse, request: Fields, *, own_agent: bool) -> bool:

@@ -94,6 +94,10 @@ class Fields:
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[tuple[str, str], ...]]]:
         return type(self), (self._lines,)
 
+    def has_any(self, names: AbstractSet[str]) -> bool:
+        """Return True if a line has one of these names, which must be in lower case."""
+        return not names.isdisjoint(self._lowered or self._names)
+
     def get(self, name: str) -> str | None:
         """Return the value of the first line with this name, or None if there is no such line."""
         lowered, names = _lower(name), self._lowered or self._names
@@ -131,7 +135,20 @@ class Fields:
 
     def with_added(self, name: str, value: str) -> Self:
         """Return a copy with one more line at the end."""
-        return self._with_lines((*self._lines, (name, value)), (*self._names, _lower(name)))
+        return self._with_lines((*self._lines, (name, value)), (*(self._lowered or self._names), _lower(name)))
+
+    def joined(self, others: "Fields") -> Self:
+        """Return a copy with the lines of `others` at the end."""
+        names = (*(self._lowered or self._names), *(others._lowered or others._names))
+        return self._with_lines((*self._lines, *others._lines), names)
+
+    def updated(self, others: "Fields") -> Self:
+        """Return a copy without the lines that have a name of `others`, and with the lines of `others` at the end."""
+        return self._without(frozenset(others._names)).joined(others)
+
+    def only(self, names: AbstractSet[str]) -> Self:
+        """Return a copy with only the lines of these names, which must be in lower case."""
+        return self._without(frozenset(self._names).difference(names))
 
     def without(self, *names: str) -> Self:
         """Return a copy without the lines of these names."""
@@ -144,7 +161,7 @@ class Fields:
         return self._without(hop_by_hop_names(self.get_all("connection")))
 
     def _without(self, removed: AbstractSet[str]) -> Self:
-        names = self._names
+        names = self._lowered or self._names
         if removed.isdisjoint(names):
             return self
         remaining = [at for at, name in enumerate(names) if name not in removed]

@@ -8,12 +8,19 @@ import re
 from feedproxy.clock import Instant, Seconds
 from feedproxy.http import structured_fields
 from feedproxy.http.date import parse_http_date
-from feedproxy.http.message import Fields
+from feedproxy.http.message import Fields, Response
 
 DEFER_MAX: Seconds = 172_800
 """Maximum deferral in seconds, because some origins send absurd values, such as years."""
 
+_RATE_LIMIT_FIELDS = frozenset({"ratelimit", "ratelimit-remaining", "x-ratelimit-remaining"})
+
 _DELAY = re.compile(r"\d{1,15}(\.\d*)?")
+
+
+def may_state_limit(response: Response) -> bool:
+    """Return False if the response certainly states no reached limit."""
+    return response.status == 429 or response.fields.has_any(_RATE_LIMIT_FIELDS)
 
 
 def retry_after(fields: Fields, now: Instant) -> Instant | None:

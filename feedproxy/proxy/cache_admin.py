@@ -437,7 +437,7 @@ class CacheAdmin:
         settings = self._settings_for(target)
         return refresh_ahead.plan(
             resource,
-            self.freshness_of(resource),
+            assess(resource, resource.variants[-1], settings, now) if resource.variants else None,
             FeedAudience(target, now, self._counts, self._demand),
             now,
             settings,

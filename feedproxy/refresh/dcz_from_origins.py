@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from feedproxy.cache import serving_stale
-from feedproxy.clock import Instant
+from feedproxy.clock import Clock
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.coding import bounded_decompression, compression_dictionary, content_coding
 from feedproxy.http.coding.compression_dictionary import DCZ, parse_use_as_dictionary
@@ -26,7 +26,7 @@ from feedproxy.refresh.redirect_following import OriginClient
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.settings import Settings
-from feedproxy.store.resource import Resource
+from feedproxy.store.interface import Store
 from feedproxy.upstream.fetch_result import Fetched, Oversized
 
 logger = logging.getLogger(__name__)
@@ -63,10 +63,10 @@ class StoredDictionary:
         return fields.with_field("Dictionary-ID", string_text(self.id)) if self.id else fields
 
 
-def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) -> StoredDictionary | None:
+def find_dictionary(job: RefreshJob, store: Store, clock: Clock) -> StoredDictionary | None:
     """Return the dictionary that the job's request to the origin may name, or None."""
     stored, request, settings = job.validate, job.request, job.settings
-    if stored is None or resource is None or not stored.content.is_dictionary or not is_shared(stored, settings):
+    if stored is None or not stored.content.is_dictionary or not is_shared(stored, settings):
         return None
     if request.method != "GET" or "range" in request.fields or len(job.key):
         return None
@@ -83,7 +83,10 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
         or not dictionary_match_pattern.covers(offer.match, stored.target, request.target)
     ):
         return None
+    if (resource := store.get(request.target)) is None:
+        return None
     # "the dictionary resource MUST be either fresh … or allowed to be served stale" -- section 2.2.1
+    now = clock.now()
     freshness = assess(resource, stored, settings, now)
     if stored.invalid or not (freshness.is_fresh(now) or not serving_stale.prohibits_stale_use(freshness.control)):
         return None
@@ -94,10 +97,10 @@ def find_dictionary(job: RefreshJob, resource: Resource | None, now: Instant) ->
 
 
 def with_dictionary(
-    client: OriginClient, job: RefreshJob, resource: Resource | None, helper_pool: HelperPool, now: Instant
+    client: OriginClient, job: RefreshJob, store: Store, helper_pool: HelperPool, clock: Clock
 ) -> OriginClient:
     """Return a client that names the job's dictionary in its request, or `client` if there is no dictionary."""
-    dictionary = find_dictionary(job, resource, now)
+    dictionary = find_dictionary(job, store, clock)
     if dictionary is None:
         return client
     return DictionaryClient(client, job.request.target, dictionary, helper_pool, job.settings)

@@ -30,15 +30,21 @@ class FetchLease:
         """True if another process refreshed the target while this process waited for the lease."""
 
     async def __aenter__(self) -> Self:
-        completions, pause = self._coordination.completion_count(self._target), PEER_POLL_MIN
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout
-        while not (acquired := await self._coordination.acquire_lease(self._target)) and loop.time() < deadline:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, PEER_POLL_MAX)
-        self._is_held = acquired
+        completions = self._coordination.completion_count(self._target)
+        self._is_held = await self._coordination.acquire_lease(self._target) or await self._wait()
         self.completed_by_peer = self._coordination.completion_count(self._target) != completions
         return self
+
+    async def _wait(self) -> bool:
+        """Wait until this process acquires the lease. Return False after the timeout."""
+        loop, pause = asyncio.get_running_loop(), PEER_POLL_MIN
+        deadline = loop.time() + self._timeout
+        while loop.time() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, PEER_POLL_MAX)
+            if await self._coordination.acquire_lease(self._target):
+                return True
+        return False
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

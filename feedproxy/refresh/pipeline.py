@@ -228,11 +228,9 @@ class RefreshPipeline:
         elif is_conditional(job):
             conditions = validation.conditional_fields(job.validate)
         if len(conditions):
-            request = replace(request, fields=Fields((*request.fields, *conditions)))
+            request = replace(request, fields=request.fields.joined(conditions))
         limit = job.settings.redirects_max
-        client = with_dictionary(
-            self._fetcher, job, self._store.get(request.target), self._helper_pool, self._clock.now()
-        )
+        client = with_dictionary(self._fetcher, job, self._store, self._helper_pool, self._clock)
         if not job.follow_redirects:
             answer = await client.fetch(request, skip_address_check=job.skip_address_check)
             return redirect_following.RedirectChain(answer, answer)

@@ -177,8 +177,11 @@ class RefreshCoordinator:
 
         Several callers may await the task. A caller must shield the task from cancellation (`asyncio.shield`).
         """
-        with requesting(Requester(is_known=_is_known_feed(self._store.get(target)))):
-            task, _ = self._refreshes.join_or_start_refresh(target, target, lambda: self._run_in_background(target))
+        stored = self._store.get(target)
+        with requesting(Requester(is_known=_is_known_feed(stored))):
+            task, _ = self._refreshes.join_or_start_refresh(
+                target, target, lambda: self._run_in_background(target, stored)
+            )
         return task
 
     async def backfill_publications(self, target: str) -> bool:
@@ -359,8 +362,8 @@ class RefreshCoordinator:
             self._non_feed_redirects.record(target)
         return missing_ranges.cut_to_range(context, result)
 
-    async def _run_in_background(self, target: str) -> RefreshResult:
-        settings, before = self._settings_for(target), self._store.get(target)
+    async def _run_in_background(self, target: str, before: Resource | None) -> RefreshResult:
+        settings = self._settings_for(target)
         async with FetchLease(self._coordination, target, timeout=settings.fetch_timeout) as lease:
             if lease.completed_by_peer:
                 fields = background_request(target, via=self._via, agent="").fields

@@ -57,13 +57,14 @@ def background_job(target: str, resource: Resource | None, settings: Settings, *
 
     `agent` is the User-Agent with the number of subscribers.
     """
-    request, variant = background_request(target, via=via, agent=agent), None
+    request, variant, varying_fields = background_request(target, via=via, agent=agent), None, Fields()
     if resource is not None and resource.variants:
         variant = vary.choose(resource.variants, request.fields, own_agent=True) or resource.variants[-1]
-        fields = _with_variant_fields(request.fields, variant)
+        varying_fields = _varying_fields(variant)
+        fields = _with_varying_fields(request.fields, varying_fields)
         if not variant.own_agent and resource.channel is None:
             fields = _with_page_fields(fields, variant)
-        request = replace(request, fields=fields)
+        request = Request(request.method, target, fields)
     return RefreshJob(
         request,
         settings,
@@ -71,7 +72,7 @@ def background_job(target: str, resource: Resource | None, settings: Settings, *
         validate=variant,
         own_agent=variant is None or variant.own_agent,
         skip_address_check=is_upstream_target(target, settings),
-        varying_fields=Fields() if variant is None else _varying_fields(variant),
+        varying_fields=varying_fields,
     )
 
 
@@ -79,7 +80,7 @@ def push_job(target: str, push: PushedContent, stored: StoredResponse, settings:
     """Return the job that stores pushed content in place of the variant `stored`."""
     request = background_request(target, via=via, agent="")
     return RefreshJob(
-        replace(request, fields=_with_variant_fields(request.fields, stored)),
+        replace(request, fields=_with_varying_fields(request.fields, _varying_fields(stored))),
         settings,
         self_href=to_public(target, settings),
         validate=stored,
@@ -91,7 +92,7 @@ def push_job(target: str, push: PushedContent, stored: StoredResponse, settings:
 
 def _varying_fields(variant: StoredResponse) -> Fields:
     """Return the client's request fields that select this variant."""
-    return Fields(line for line in variant.vary_request if line[0].lower() not in FIXED_FIELDS)
+    return variant.vary_request.without(*FIXED_FIELDS)
 
 
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
@@ -106,9 +107,8 @@ def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
     return Fields([*fields.without("user-agent", "accept"), *agent, ("Accept", "*/*" if accept is None else accept)])
 
 
-def _with_variant_fields(fields: Fields, variant: StoredResponse) -> Fields:
-    """Return `fields` with the request fields that select the stored variant."""
-    for name, value in variant.vary_request:
-        if name.lower() not in FIXED_FIELDS:
-            fields = fields.with_field(name, value)
+def _with_varying_fields(fields: Fields, varying_fields: Fields) -> Fields:
+    """Return `fields` with the request fields that select a stored variant."""
+    for name, value in varying_fields:
+        fields = fields.with_field(name, value)
     return fields

@@ -1,7 +1,8 @@
 """Request collapsing: concurrent requests wait for one refresh (`collapsed` in RFC 9211)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from feedproxy.cache import vary
 from feedproxy.refresh import client_keyed_responses
@@ -22,7 +23,7 @@ class RunningRefreshes(SingleFlight[object, RefreshResult]):
         self._epochs_at_start: dict[object, int] = {}
 
     def join_or_start_refresh(
-        self, target: str, key: object, start: Callable[[], Awaitable[RefreshResult]]
+        self, target: str, key: object, start: Callable[[], Coroutine[Any, Any, RefreshResult]]
     ) -> tuple[asyncio.Task[RefreshResult], bool]:
         """Return the task of the target's refresh with this key, and whether the task was already running.
 

@@ -352,8 +352,8 @@ def _is_ordinary_range(name: str, value: str) -> bool:
 
 def background_request(target: str, *, via: str, agent: str) -> Request:
     """Return the request for a background refresh of a feed."""
-    lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING)]
-    return Request("GET", target, with_via(Fields(lines), via))
+    lines = [("User-Agent", agent), ("Accept", ACCEPT), ("Accept-Encoding", ACCEPT_ENCODING), ("Via", via)]
+    return Request("GET", target, Fields(lines))
 
 
 def with_via(fields: Fields, via: str) -> Fields:

@@ -161,7 +161,7 @@ class FairLimits:
         requester = current_requester()
         loop = asyncio.get_running_loop()
         slot = Slot(requester, self._keys(requester, site, host), loop.time())
-        if self._is_within_limits(slot):
+        if self._exceeded_limit(slot) is None:
             self._grant(slot)
             return slot
         if len(self._waiting) >= WAITING_MAX:
@@ -205,12 +205,12 @@ class FairLimits:
 
     def _keys(self, requester: Requester, site: str, host: str) -> tuple[tuple[str, str], ...]:
         share_names = {"whole": "*", "site": site, "host": host, "client": requester.client}
-        return tuple((kind, share_names[kind]) for kind in self._limits if share_names[kind])
+        return tuple([(kind, share_names[kind]) for kind in self._limits if share_names[kind]])
 
     def _admit(self) -> None:
         """Give slots to all waiting requests within the limits, in their order."""
         for waiting in list(self._waiting):
-            if waiting.granted is not None and not waiting.granted.done() and self._is_within_limits(waiting):
+            if waiting.granted is not None and not waiting.granted.done() and self._exceeded_limit(waiting) is None:
                 del self._waiting[waiting]
                 waiting.since = waiting.granted.get_loop().time()
                 self._grant(waiting)
@@ -222,9 +222,6 @@ class FairLimits:
             usage = self._usages.setdefault(key, _Usage())
             usage.slots.add(slot)
             usage.unknown += not slot.requester.is_known
-
-    def _is_within_limits(self, slot: Slot) -> bool:
-        return self._exceeded_limit(slot) is None
 
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
         """Return the first share that is full for a waiting request, or None if all its shares have room."""

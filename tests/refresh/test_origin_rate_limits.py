@@ -105,3 +105,22 @@ async def test_client_records_limits_that_origins_state_for_their_requests(site:
 
     assert site.free_at() == NOW + 60
     assert site.free_at("example.org") == 0.0
+
+
+async def test_client_asks_whether_a_limit_applies_only_if_the_response_may_state_one(site: Site) -> None:
+    answers = [Response(200, Fields([("RateLimit-Remaining", "0")])), Response(304, Fields([("ETag", '"a"')]))]
+    asked: list[Request] = []
+
+    class Origin:
+        async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched:
+            return Fetched(answers.pop(0), NOW, NOW)
+
+    def applies(request: Request) -> bool:
+        asked.append(request)
+        return True
+
+    client = LimitRecordingClient(Origin(), site.limits, applies)
+    await client.fetch(Request("GET", FEED, Fields()))
+    await client.fetch(Request("GET", SIBLING, Fields()))
+
+    assert [request.target for request in asked] == [FEED]

@@ -8,6 +8,7 @@ import hashlib
 from functools import lru_cache
 
 from feedproxy.cache.stored_response import Content
+from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.settings import Settings
 
 DIGEST_LENGTH = 12
@@ -28,6 +29,7 @@ def self_link_mode(settings: Settings) -> str:
     return "correct" if settings.public_url else "off"
 
 
+@memoize_by_identity()
 def settings_digest(settings: Settings) -> str:
     """Return the digest of the settings that control editing, empty for the defaults."""
     return _digest(_edit_settings(settings))

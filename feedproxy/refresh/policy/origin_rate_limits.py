@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from feedproxy.clock import Clock, Instant, Seconds, is_set_back
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.retry_after_and_rate_limit import rate_limit_reset, retry_after
+from feedproxy.http.retry_after_and_rate_limit import may_state_limit, rate_limit_reset, retry_after
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.lru_map import LRU
 from feedproxy.refresh.policy.min_interval_and_back_off import BACK_OFF_FIRST
@@ -79,6 +79,6 @@ class LimitRecordingClient:
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
         """Return the response of the origin. Raises the errors of the wrapped client."""
         fetched = await self._client.fetch(request, skip_address_check=skip_address_check)
-        if isinstance(fetched, Fetched) and self._applies(request):
+        if isinstance(fetched, Fetched) and may_state_limit(fetched.response) and self._applies(request):
             self._limits.record(request.target, fetched.response.status, fetched.response.fields)
         return fetched
