@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. The command's own parser reports an unknown flag, and suggests another."""
+        """Return the parsed arguments. The command's own parser reports an unknown flag, with a similar known flag."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
             # The parser of the command knows its flags.

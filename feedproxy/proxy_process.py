@@ -137,7 +137,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class ServePlan:
-    """Arguments of `serve`."""
+    """Arguments of `serve`: the sources of options, and sockets that are already open."""
 
     config: str = ""
     sets: tuple[str, ...] = ()

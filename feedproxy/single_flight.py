@@ -1,4 +1,4 @@
-"""Concurrent callers share one task by key, so that the same work is done once at a time."""
+"""Single flight: concurrent callers with the same key share one task, so that they do not do the same work twice."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -37,7 +37,7 @@ FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 """Parts of the messages with which Redis reports a value that another program has written."""
 
 FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-"""Parameters of the address that name a file."""
+"""Parameters of a Redis address that name a file."""
 
 START_TIMEOUT: Seconds = 2
 """Timeout of requests to Redis at the start, in seconds."""

@@ -134,7 +134,7 @@ class RefreshScheduler:
         """Plan these feeds in their order, a few at a time.
 
         `earliest` returns an instant before which a feed is certainly not due, or None if the instant is unknown. A
-        feed with a known instant is planned at that instant. The other feeds are planned last.
+        feed with a known instant is planned only at that instant. All other feeds are planned last.
         """
         self._starting = asyncio.ensure_future(self._start(targets, earliest))
         self._ensure_running()

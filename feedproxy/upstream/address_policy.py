@@ -211,7 +211,8 @@ class AddressPolicy:
     async def _resolve_name(self, host: str, port: int) -> list[str]:
         """Return all addresses of a host without checking them.
 
-        Raises _UnknownSite if the host has no address, BadTarget, and Overload.
+        Raises _UnknownSite if the host has no address, BadTarget if it is invalid, and Overload if this machine cannot
+        look names up.
         """
         name = _normalise_host(host)
         try:

@@ -19,7 +19,7 @@ TITLE_MAX = 255
 DESCRIPTION_MAX = 4000
 """A description that feedproxy sends has at most this many characters: "an excerpt from a post"."""
 CHANGES_MAX = 100
-"""Maximum number of changes in one notification."""
+"""Maximum number of changes in a notification that feedproxy receives."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def documents() -> Iterator[Promise]:
         for entrance, location in TOLD.items():
             for how, body in REDIRECTS.items():
                 yield Promise(
-                    "A redirect document redirects clients at once, within their entrance",
+                    "After a redirect document, clients get a 301 at once, with an address at their own entrance",
                     REDIRECT,
                     Situation((*before, Publish(body, XML))),
                     Ask(entrance=entrance),

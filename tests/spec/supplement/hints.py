@@ -394,7 +394,7 @@ def never() -> Iterator[Promise]:
                 control={"Cache-Control": control},
             )
     yield at(
-        "A response to credentials is not held, even if the origin permits sharing it",
+        "A response to a request with credentials is not held, even if the origin permits sharing it",
         RFC_9111_AGE,
         "",
         ttl("600"),

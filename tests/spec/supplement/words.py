@@ -76,7 +76,7 @@ def stored() -> Iterator[Promise]:
     hit = Ask({"If-None-Match": '"{old}"'})
     kept: tuple[Step, ...] = (GOOD, Ask(remember="old"))
     yield row("A 304 from the copy is a hit", kept, "hit; ttl=60", 304, ask=hit, asked=0)
-    yield row("A part of the copy is a hit", COPY, "hit; ttl=60", 206, ask=Ask({"Range": "bytes=0-3"}), asked=0)
+    yield row("A range of the copy is a hit", COPY, "hit; ttl=60", 206, ask=Ask({"Range": "bytes=0-3"}), asked=0)
     yield row("HEAD from the copy is a hit", COPY, "hit; ttl=60", ask=Ask(method="HEAD"), asked=0)
     yield row(
         "A new target is a miss of the URI, and is stored", (GOOD,), "fwd=uri-miss; fwd-status=200; stored; ttl=60"
@@ -86,7 +86,9 @@ def stored() -> Iterator[Promise]:
         (Publish(a_feed(), {"Cache-Control": "no-store"}),),
         "fwd=uri-miss; fwd-status=200",
     )
-    yield row("A 404 for a new target is that of the origin", (), "fwd=uri-miss; fwd-status=404", 404)
+    yield row(
+        "A new target to which the origin answers 404 is a miss of the URI", (), "fwd=uri-miss; fwd-status=404", 404
+    )
     yield row(
         "A variant that is not stored is a miss by Vary",
         (VARYING, language("de")),
@@ -136,7 +138,7 @@ def stored() -> Iterator[Promise]:
         )
     for control in ("max-age=601", "min-fresh=5400", "only-if-cached"):
         yield row(
-            "A request that the stored response satisfies gets it",
+            "A request with max-age, min-fresh or only-if-cached that the copy satisfies gets the copy",
             fresh,
             "hit; ttl=5400",
             ask=Ask({"Cache-Control": control}),
