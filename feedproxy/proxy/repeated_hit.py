@@ -2,7 +2,7 @@
 
 A hit is repeatable if its response depends on time alone while the stored resource and the settings are unchanged
 (`reusable_hit`). `recompute_hit` computes the age, the freshness and the permission to use the response again. Until
-the permission may change (hit_validity.py), `advance_hit` only adds the elapsed seconds, in a thirtieth of the time.
+the permission may change, `advance_hit` only adds the elapsed seconds, in a thirtieth of the time.
 """
 
 import struct
@@ -20,7 +20,6 @@ from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Request
 from feedproxy.http.negotiation import vary_names
-from feedproxy.proxy.hit_validity import INSTANT_MARGIN, decision_valid_until
 from feedproxy.proxy.response_builder import max_age_directive, remaining_lifetime
 from feedproxy.refresh.policy.feed_freshness import assess
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
@@ -29,6 +28,11 @@ from feedproxy.store.resource import Resource
 
 UNREPEATABLE_FIELDS = frozenset({"a-im", "authorization", "if-range", "range", "via"})
 """Names of request fields that make a response specific to one request."""
+
+INSTANT_MARGIN = 1e-6
+"""`HitState.decision_valid_until` lies this many seconds before the instant at which the decision may change."""
+
+_HEURISTIC_SOURCES = frozenset({Source.LEARNED, Source.LAST_MODIFIED, Source.DEFAULT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +248,7 @@ def recompute_hit(hit: ReusableHit, now: Instant) -> HitState | None:
     )
     if not isinstance(decision, Reuse) or decision.detail != hit.detail:
         return None
-    valid_until = decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
+    valid_until = _decision_valid_until(hit.resource, hit.stored, hit.settings, hit.directives, freshness, now)
     overrides = freshness.source is Source.HINT or (hit.states_freshness and freshness.allowance is not None)
     emits = hit.states_freshness and "cdn-cache-control" not in hit.stored.fields
     state = HitState(
@@ -266,3 +270,38 @@ def advance_hit(state: HitState, now: Instant) -> bool:
     Return False if the pipeline's decision may have changed. The state is then invalid.
     """
     return state.advance(now) and not state.is_exhausted
+
+
+def _decision_valid_until(
+    resource: Resource,
+    stored: StoredResponse,
+    settings: Settings,
+    request: CacheControl,
+    freshness: Freshness,
+    now: Instant,
+) -> Instant:
+    """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
+
+    The decision can change at the end of the lifetime, of a permission to serve stale, of a push lease or of a skipped
+    period, and at the limits of the request. If such an instant is uncertain, the result is `now`.
+
+    `freshness` is the freshness at `now`, and permits the use of the response.
+    """
+    if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
+        return now  # the request sets its own limits
+    if now < stored.response_time:
+        return now  # the clock was set back: the age stays the same until `response_time`
+    if freshness.is_fresh(now):
+        ends = freshness.expires
+    elif freshness.allowance is not None:
+        ends = freshness.allowance.until
+    else:
+        return now
+    if resource.channel is not None and stored.content.feed:
+        schedule = resource.channel.schedule
+        pushed = bool(settings.push_interval and resource.last_push and now < resource.push_lease_expires)
+        if (schedule.skip_hours or schedule.skip_days) and (pushed or freshness.source in _HEURISTIC_SOURCES):
+            return now  # a skipped period may begin and extend the lifetime
+        if pushed:
+            ends = min(ends, resource.push_lease_expires)
+    return max(now, ends - INSTANT_MARGIN)

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from feedproxy.server.fastpath import mitmproxy_compatibility, sockets
-from feedproxy.server.fastpath.response_cache import AdmissionFilter, FastPathCache
+from feedproxy.server.fastpath.template_cache import AdmissionFilter, FastPathCache
 from feedproxy.settings import Settings
 from tests.server.conftest import Opened, until
 from tests.stages.origin import a_feed

@@ -24,8 +24,8 @@ from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.loop_preemption import PREEMPT_AFTER
 from feedproxy.server.fastpath.request_head import KEYED_FIELDS, RequestHead, parse_head, without_unique_lines
-from feedproxy.server.fastpath.response_cache import FastPathCache, TemplatePartInterner
 from feedproxy.server.fastpath.response_template import ResponseTemplate, SharedProperties, prepare_head
+from feedproxy.server.fastpath.template_cache import FastPathCache, TemplatePartInterner
 from feedproxy.server.mitm.request_routing import IncomingRequest, RoutedRequest, route
 from feedproxy.server.response_head import encode_head, finish_response, refusal_response
 from feedproxy.upstream import local_failure

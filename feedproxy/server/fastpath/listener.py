@@ -32,7 +32,7 @@ from feedproxy.server.fastpath.gc_policy import GcScheduler
 from feedproxy.server.fastpath.handler import FastPathHandler
 from feedproxy.server.fastpath.handoff import PeerAddress
 from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
-from feedproxy.server.fastpath.response_cache import FastPathCache
+from feedproxy.server.fastpath.template_cache import FastPathCache
 from feedproxy.server.mitm.http1_limits_and_corrections import error_page
 from feedproxy.server.mitm.request_routing import is_trusted_proxy
 from feedproxy.upstream.local_failure import DESCRIPTORS_RESERVED, RateLimitedLog
