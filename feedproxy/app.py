@@ -35,8 +35,8 @@ from feedproxy.refresh.credentialed_client import ClosableOriginClient, Credenti
 from feedproxy.refresh.policy.paused_and_blocked import OperatorDecisions
 from feedproxy.refresh.refresh_events import Events
 from feedproxy.request.endpoint_registry import Call, Endpoints
+from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.request.upstream_request import is_credential
-from feedproxy.request.url_mapping import to_public
 from feedproxy.scoring.live_scores import LiveScores
 from feedproxy.settings import Settings, deprecated_names, from_options, option_names, ports
 from feedproxy.store.interface import Store
@@ -55,7 +55,7 @@ from feedproxy.upstream.origin_client import Fetcher, FetchLimits
 from feedproxy.upstream.own_listeners import OwnListeners
 from feedproxy.upstream.parent_proxy import Parent, parent_of
 from feedproxy.workers.worker_context import WorkerContext
-from feedproxy.workers.worker_peers import WorkerPeers
+from feedproxy.workers.worker_messages import WorkerPeers
 
 logger = logging.getLogger(__name__)
 

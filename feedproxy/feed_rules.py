@@ -15,7 +15,7 @@ from feedproxy.errors import BadTarget
 from feedproxy.http import uri
 from feedproxy.http.target_uri.path_confusion import interpretations
 from feedproxy.http.target_uri.target_pattern import TargetPattern
-from feedproxy.request.url_mapping import equivalent_urls, rebase
+from feedproxy.request.upstream_and_public_urls import equivalent_urls, rebase
 from feedproxy.settings import Settings, override
 
 MEMO_MAX = 4096
@@ -24,7 +24,7 @@ MEMO_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Options for feeds with a matching target URI or public address (request/url_mapping.py)."""
+    """Options for feeds with a matching target URI or public address (request/upstream_and_public_urls.py)."""
 
     match: TargetPattern
     overrides: Mapping[str, Any]

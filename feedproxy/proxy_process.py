@@ -57,7 +57,7 @@ from feedproxy.telemetry.log_format import LineHandler
 from feedproxy.upstream import local_failure, parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION
 from feedproxy.workers.worker_context import WorkerContext
-from feedproxy.workers.worker_peers import WorkerPeers
+from feedproxy.workers.worker_messages import WorkerPeers
 
 logger = logging.getLogger("feedproxy")
 

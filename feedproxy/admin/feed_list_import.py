@@ -13,7 +13,7 @@ from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed import opml, pasted_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.http import uri
-from feedproxy.request.url_mapping import to_upstream
+from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.upstream.own_urls import is_own
 
 CONTENT_MAX = 8_000_000

@@ -23,8 +23,8 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.redirect_following import REDIRECTS, FollowRedirect, StopFollowing, next_hop
 from feedproxy.refresh.standalone_fetch import ACCEPT
+from feedproxy.request.upstream_and_public_urls import redirect_target
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream import tls_probe
 from feedproxy.upstream.address_policy import AddressPolicy

@@ -12,7 +12,7 @@ from feedproxy.command_support import desktop_integration
 from feedproxy.command_support.usm_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.settings import Settings
 
 PLACES = ("%u", "%U", "%s", "{}")

@@ -9,7 +9,7 @@ from feedproxy.access import secret_tokens
 from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import UsageError
 from feedproxy.http import uri
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.settings import Settings, listen_address
 
 

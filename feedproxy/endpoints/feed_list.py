@@ -29,7 +29,7 @@ from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.proxy.public_feeds import has_enough_readers, is_restricted, may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy import moved_and_gone
-from feedproxy.request.url_mapping import is_upstream_target
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource

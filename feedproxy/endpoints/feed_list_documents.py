@@ -14,11 +14,11 @@ from feedproxy.feed.opml import SubscriptionList
 from feedproxy.http import generated_document, uri
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Response
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.lru_map import LRU
 from feedproxy.request.context import Entrance
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.url_mapping import displayed_url, rebase
+from feedproxy.request.upstream_and_public_urls import displayed_url, rebase
 from feedproxy.settings import Settings
 
 DEFAULT_TITLE = "Feeds read here"

@@ -11,7 +11,7 @@ from feedproxy import __version__
 from feedproxy.errors import BadTarget, NotFound
 from feedproxy.feed import pasted_address
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.web import templates
 
 ROBOTS = "User-agent: *\nDisallow: /\n"

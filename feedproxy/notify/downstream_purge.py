@@ -30,8 +30,8 @@ from feedproxy.notify.notification_protocol import (
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscription_table import Subscription
 from feedproxy.request.feed_id import surrogate_key
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.upstream.callback_client import AddressTrust
 

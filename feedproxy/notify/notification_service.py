@@ -28,7 +28,7 @@ from feedproxy.notify.subscription_table import Subscriptions
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.refresh_events import FeedChanged, RefreshEnded
-from feedproxy.request.url_mapping import is_upstream_target
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.interface import OnFailure
 from feedproxy.store.resource import Resource

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.http import uri
 from feedproxy.http.memoize import memoize_last
-from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.proxy.public_feeds import may_be_listed
 from feedproxy.refresh.policy import moved_and_gone
-from feedproxy.request.url_mapping import is_upstream_target
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -29,7 +29,7 @@ from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
 from feedproxy.refresh.refresh_result import RefreshObserver
 from feedproxy.refresh.refresh_scheduler import RefreshScheduler
 from feedproxy.refresh.resource_after_refresh import default_copy, is_worth_storing, superseded_feeds
-from feedproxy.request.url_mapping import equivalent_urls, is_upstream_target, to_public, to_upstream
+from feedproxy.request.upstream_and_public_urls import equivalent_urls, is_upstream_target, to_public, to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, Resource

@@ -11,8 +11,8 @@ from feedproxy.http.message import Fields, Request
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
 from feedproxy.request.feed_id import surrogate_key
 from feedproxy.request.problem_details import problem_response
+from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.request.upstream_request import with_via
-from feedproxy.request.url_mapping import public_url_for
 from feedproxy.settings import Settings
 
 type ExtraFields = tuple[tuple[str, str], ...]

@@ -11,7 +11,7 @@ from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import ProxyResponse, RequestContext
-from feedproxy.request.url_mapping import public_url_for, rewrite_location
+from feedproxy.request.upstream_and_public_urls import public_url_for, rewrite_location
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource
 

@@ -15,7 +15,7 @@ from feedproxy.http import negotiation, uri
 from feedproxy.http.field_values import parse_parameters, quote
 from feedproxy.http.link import Link, parse_links
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none

@@ -13,7 +13,7 @@ from feedproxy.refresh.redirect_following import prefers_html
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.request.context import RequestContext
-from feedproxy.request.url_mapping import is_upstream_target
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Resource
 from feedproxy.store.site_interval import SiteThrottle

@@ -24,8 +24,8 @@ from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshFinished, RefreshObserver, RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_worth_storing, resource_after_unstored
 from feedproxy.refresh.response_interpretation import Received, ResponseInterpreter, is_conditional
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_upstream
 from feedproxy.request.upstream_request import ACCEPT, is_only_language
-from feedproxy.request.url_mapping import is_upstream_target, to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Resource
 from feedproxy.upstream import local_failure

@@ -33,8 +33,8 @@ from feedproxy.refresh.refresh_job import RefreshJob, background_job, push_job
 from feedproxy.refresh.refresh_result import RefreshObserver, RefreshResult
 from feedproxy.refresh.request_collapsing import RunningRefreshes, collapse_keys, may_share
 from feedproxy.request.context import RequestContext
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
 from feedproxy.request.upstream_request import background_request, is_credential
-from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Relocation, Resource

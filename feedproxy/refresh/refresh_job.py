@@ -8,8 +8,8 @@ from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.policy.client_keyed_failures import NO_RECORD, KeyedRecord
 from feedproxy.refresh.policy.pushed_content import PushedContent
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
 from feedproxy.request.upstream_request import FIXED_FIELDS, background_request
-from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -39,7 +39,7 @@ from feedproxy.refresh.resource_after_refresh import (
     with_versions,
     without_variant,
 )
-from feedproxy.request.url_mapping import to_upstream
+from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.store.interface import Store
 from feedproxy.store.resource import Failures, RelocationKind, Resource, correct_future_instants
 from feedproxy.upstream.fetch_result import Fetched, Oversized

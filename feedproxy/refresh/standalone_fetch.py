@@ -10,8 +10,8 @@ from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression
 from feedproxy.http.message import Fields, Request
 from feedproxy.refresh.redirect_following import FollowRedirect, StopFollowing, follow_redirects, next_hop
+from feedproxy.request.upstream_and_public_urls import redirect_target
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.request.url_mapping import redirect_target
 from feedproxy.settings import Settings, ports
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.fetch_result import Oversized

@@ -6,7 +6,7 @@ from feedproxy.http.cache_control import without_directives
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.problem_details import problem_response
-from feedproxy.request.url_mapping import rewrite_location
+from feedproxy.request.upstream_and_public_urls import rewrite_location
 
 GATEWAY_FIELDS = frozenset(
     {

@@ -11,7 +11,7 @@ from feedproxy.feed.xml_redirect import Gone, Moved
 from feedproxy.http import uri
 from feedproxy.http.cache_control import CacheControl
 from feedproxy.http.message import Fields
-from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.scoring.scored_request import PERMANENT, REDIRECTS, REFUSALS, Poll
 
 ISSUED_MAX = 64

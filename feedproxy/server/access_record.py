@@ -11,7 +11,7 @@ from feedproxy.clock import Seconds
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.request.context import ClientContext
-from feedproxy.request.url_mapping import public_url_for, to_public
+from feedproxy.request.upstream_and_public_urls import public_url_for, to_public
 from feedproxy.scoring.scored_request import feed_poll
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.recent_activity import RequestActivity

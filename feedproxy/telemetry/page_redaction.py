@@ -5,7 +5,7 @@ from typing import Any
 
 from feedproxy.http.memoize import memoize_short
 from feedproxy.http.target_uri.url_redaction import redact_target
-from feedproxy.request.url_mapping import to_public
+from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.settings import Settings
 from feedproxy.web.templates import plain_text
 

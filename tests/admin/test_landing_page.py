@@ -4,7 +4,7 @@ import pytest
 
 from feedproxy.endpoints.landing_page import SANDBOX, Preview, landing_page, pasted_target, preview_page
 from feedproxy.errors import NotFound
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 
 BASE = "http://proxy.example:8080"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.http.target_uri.gateway_address import gateway_path, gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_path, gateway_target
 from feedproxy.http.target_uri.registrable_domain import site_of
 from feedproxy.http.uri import normalise, origin_of, resolve, split_host_port
 

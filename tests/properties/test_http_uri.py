@@ -8,7 +8,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from feedproxy.errors import BadTarget
-from feedproxy.http.target_uri.gateway_address import gateway_path, gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_path, gateway_target
 from feedproxy.http.uri import normalise, origin_of, resolve, split_host_port
 
 pieces = st.lists(

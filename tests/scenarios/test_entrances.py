@@ -7,7 +7,7 @@ import pytest
 
 from feedproxy.http.message import Fields, Response
 from feedproxy.request.context import ClientContext, Entrance
-from feedproxy.request.url_mapping import rewrite_location
+from feedproxy.request.upstream_and_public_urls import rewrite_location
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM, Seen
 

@@ -10,7 +10,7 @@ from feedproxy.access.secret_tokens import issue
 from feedproxy.cache.stored_response import Content, StoredResponse
 from feedproxy.http import uri
 from feedproxy.http.message import Fields
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.request.context import Entrance
 from feedproxy.store.resource import Resource
 from tests.scenarios.conftest import _stages

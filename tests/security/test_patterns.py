@@ -41,8 +41,8 @@ GROWTH = 3
 TOO_LONG = 1.0
 
 MADE_TO_TAKE_LONG = {
-    "feedproxy.request.forwarded._ENTRY": "a=b" + ";  " * 30 + "!",
-    "feedproxy.request.forwarded._PAIRS": "a" * LENGTH,
+    "feedproxy.request.forwarded_client_address._ENTRY": "a=b" + ";  " * 30 + "!",
+    "feedproxy.request.forwarded_client_address._PAIRS": "a" * LENGTH,
     "feedproxy.http.user_agent._PRODUCT": "a" * LENGTH,
     "feedproxy.http.target_uri.url_redaction._JWT": "-eyJ" * (LENGTH // 4),
     "feedproxy.feed.edit.self_link._ATTRIBUTE": "a" * LENGTH,

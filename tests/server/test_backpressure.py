@@ -13,7 +13,7 @@ import h2.events
 import pytest
 
 from feedproxy.clock import ManualClock
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.server.mitm import backpressure
 from feedproxy.server.mitm.http_layer import CONTENT_MAX
 from tests.stages.play import UPSTREAM, OnProxy

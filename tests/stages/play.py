@@ -13,7 +13,7 @@ from feedproxy.feed_rules import Rule, Rules
 from feedproxy.http import uri
 from feedproxy.http.coding.bounded_decompression import decode
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.http.target_uri.target_pattern import TargetPattern
 from feedproxy.proxy.service import Service
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse

@@ -13,7 +13,7 @@ from feedproxy.clock import ManualClock
 from feedproxy.subscribers.poll_rhythms import PollRhythms
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from feedproxy.workers.worker_context import WorkerContext
-from feedproxy.workers.worker_peers import WorkerPeers
+from feedproxy.workers.worker_messages import WorkerPeers
 
 TARGET = "https://example.com/feed"
 NOON, HOUR = 1_795_176_000.0, 3600.0

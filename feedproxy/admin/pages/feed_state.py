@@ -10,7 +10,7 @@ from feedproxy.durations_and_sizes import count_noun
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.min_interval_and_back_off import Deferred, check_fetch_allowed
 from feedproxy.refresh.policy.refresh_ahead import Later, Plan
-from feedproxy.request.url_mapping import to_public
+from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

@@ -22,7 +22,7 @@ from feedproxy.refresh.ingest.ingest import read_stored_channel
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.refresh.policy.refresh_ahead import Plan
 from feedproxy.request.feed_id import feed_id
-from feedproxy.request.url_mapping import to_public
+from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, Relocation, Resource
 from feedproxy.subscribers.subscriber_counts import CountView

@@ -19,7 +19,7 @@ from feedproxy.http.date import format_http_date, format_rfc3339, parse_http_dat
 from feedproxy.http.etag import parse_tag
 from feedproxy.http.message import Fields, Request
 from feedproxy.http.negotiation import choose_coding
-from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.lab.replay.faults.fault import FaultContext, PlannedFault
 from feedproxy.lab.replay.hint_overrides import Change
 from feedproxy.lab.replay.replay_response import Form, ReplayRequest, ReplayResponse, Representation, original_target

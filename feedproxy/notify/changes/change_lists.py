@@ -12,7 +12,7 @@ from feedproxy.notify.notification_protocol import Change
 from feedproxy.notify.notification_service import NotificationService
 from feedproxy.notify.topics import is_no_longer_public
 from feedproxy.request.endpoint_registry import Call
-from feedproxy.request.url_mapping import displayed_url
+from feedproxy.request.upstream_and_public_urls import displayed_url
 
 
 class ChangeLists:

@@ -30,8 +30,8 @@ from feedproxy.notify.pings.ping_messages import InvalidCall, Ping
 from feedproxy.notify.rpc.xmlrpc import read_answer, write_call
 from feedproxy.notify.sink_address import SinkAddress, read_sink_address
 from feedproxy.notify.subscription_table import Subscription
+from feedproxy.request.upstream_and_public_urls import displayed_url, is_upstream_target
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.request.url_mapping import displayed_url, is_upstream_target
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.callback_client import AddressTrust

@@ -38,8 +38,8 @@ from feedproxy.proxy.public_feeds import is_restricted, may_be_listed
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import HUB, endpoint_address
 from feedproxy.refresh.resource_after_refresh import default_copy
 from feedproxy.request.endpoint_registry import Call
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, to_public
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.request.url_mapping import is_upstream_target, to_public
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 

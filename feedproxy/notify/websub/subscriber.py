@@ -37,8 +37,8 @@ from feedproxy.notify.websub.hub_discovery import DiscoveredHubs, discover, pref
 from feedproxy.notify.websub.websub_messages import NAME, Mode
 from feedproxy.refresh.ingest.hub_and_cloud_link_policy import endpoint_address
 from feedproxy.refresh.refresh_events import RefreshEnded
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import own_user_agent
-from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.store.resource import Resource
 
 LEASE: Seconds = 10 * DAY

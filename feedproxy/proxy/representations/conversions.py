@@ -21,14 +21,14 @@ from feedproxy.http.date import parse_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.field_values import parse_parameters
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.proxy.representations.conversion_cache import Conversion, ConversionCache, Headlines
 from feedproxy.proxy.response_builder import DIGESTS, FIELDS_IN_304, tag_for_304
 from feedproxy.refresh.ingest.coding_policy import compression_level
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call
 from feedproxy.request.problem_details import problem_response
-from feedproxy.request.url_mapping import rebase
+from feedproxy.request.upstream_and_public_urls import rebase
 from feedproxy.settings import Settings
 
 PATH = "as/"

@@ -16,14 +16,14 @@ from feedproxy.http.coding import compression_dictionary
 from feedproxy.http.coding.compression_dictionary import DCZ, UseAsDictionary, parse_available_dictionary
 from feedproxy.http.etag import own_tag
 from feedproxy.http.message import Request, Response
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.derived_body import make_body
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.policy.dictionary_privacy import is_shared, may_encode, permits_dictionaries
 from feedproxy.request.context import ClientContext, Entrance, ProxyResponse
-from feedproxy.request.url_mapping import public_url_for
+from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 from feedproxy.store.previous_contents import PreviousContents

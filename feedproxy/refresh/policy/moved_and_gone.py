@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
-from feedproxy.request.url_mapping import to_upstream
+from feedproxy.request.upstream_and_public_urls import to_upstream
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Relocation, RelocationKind, Resource
 

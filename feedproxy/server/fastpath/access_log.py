@@ -16,7 +16,7 @@ from feedproxy.http.message import Fields
 from feedproxy.http.user_agent import LENGTH_MAX
 from feedproxy.proxy.repeated_hit import HitState
 from feedproxy.request.context import Entrance
-from feedproxy.request.url_mapping import to_public
+from feedproxy.request.upstream_and_public_urls import to_public
 from feedproxy.scoring.scored_request import Poll, feed_poll
 from feedproxy.server.access_record import AccessRecord, record_access
 from feedproxy.server.fastpath.response_template import HitCounter, ResponseTemplate

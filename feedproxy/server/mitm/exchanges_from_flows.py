@@ -16,7 +16,7 @@ from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
 from feedproxy.lru_map import LRU
-from feedproxy.request.url_mapping import public_url_for as told_as
+from feedproxy.request.upstream_and_public_urls import public_url_for as told_as
 from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 

@@ -18,7 +18,7 @@ from feedproxy.client_network import client_network
 from feedproxy.endpoints.landing_page import gateway_redirect, landing_page, pasted_target, preview_page
 from feedproxy.errors import FeedproxyError, LoopDetected, Unreachable
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint

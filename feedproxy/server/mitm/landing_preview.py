@@ -10,7 +10,7 @@ from feedproxy.errors import BadTarget, FeedproxyError, NotFound
 from feedproxy.feed.autodiscovery import FEED_TYPES
 from feedproxy.feed_rules import AMBIGUOUS, BLOCKED
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.target_uri.gateway_address import gateway_target
+from feedproxy.http.target_uri.gateway_path import gateway_target
 from feedproxy.request.context import ClientContext, ProxyResponse
 from feedproxy.web.templates import iso, plain_text
 

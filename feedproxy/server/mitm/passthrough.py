@@ -20,8 +20,8 @@ from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules, make_private, unusable_challenge_response
 from feedproxy.request.problem_details import problem_response
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import with_via
-from feedproxy.request.url_mapping import is_upstream_target
 from feedproxy.server.mitm.parent_proxy_connections import ParentProxyHost, route_through_parent
 from feedproxy.server.mitm.request_routing import ASTERISK, RoutedRequest, fields_of, headers_of, is_asterisk
 from feedproxy.settings import Settings

@@ -1,7 +1,7 @@
 """Routing of a request: its entrance, its target URI and its client.
 
 The field that the option `forwarded_by` names is trusted only from `trusted_proxies`, and only the part that these
-proxies wrote (request/forwarded.py).
+proxies wrote (request/forwarded_client_address.py).
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from feedproxy.errors import BadTarget, NotFound, WrongHost
 from feedproxy.feed import pasted_address
 from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
-from feedproxy.http.target_uri.gateway_address import gateway_target, lacks_path
+from feedproxy.http.target_uri.gateway_path import gateway_target, lacks_path
 from feedproxy.http.target_uri.registrable_domain import has_known_suffix
-from feedproxy.request import forwarded
 from feedproxy.request.context import ClientContext, Entrance
+from feedproxy.request.forwarded_client_address import Hop, canonical, client_hop
 from feedproxy.request.gateway_hosts import is_gateway_host
 from feedproxy.server.mitm.http_layer import ABSOLUTE_FORM
 from feedproxy.settings import Settings
@@ -330,14 +330,14 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
     return ClientContext(entrance, base, origin.address)
 
 
-def _forwarded_origin(head: IncomingRequest, settings: Settings) -> forwarded.Hop:
+def _forwarded_origin(head: IncomingRequest, settings: Settings) -> Hop:
     """Return the client's address, and the scheme and host that a trusted proxy states.
 
     A missing or invalid part is "".
     """
     if not is_trusted_proxy(settings, head.peer):
-        return forwarded.Hop(head.peer, "", "")
-    hop = forwarded.client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))
+        return Hop(head.peer, "", "")
+    hop = client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))
     return hop if AUTHORITY.match(hop.host) else replace(hop, host="")
 
 
@@ -348,10 +348,10 @@ def is_trusted_proxy(settings: Settings, peer: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
-    canonical = forwarded.canonical(peer)
-    if not canonical:
+    text = canonical(peer)
+    if not text:
         return False
-    address = ipaddress.ip_address(canonical)
+    address = ipaddress.ip_address(text)
     return any(address in ipaddress.ip_network(network, strict=False) for network in networks)
 
 

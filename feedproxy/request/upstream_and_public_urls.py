@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from feedproxy.errors import BadTarget
 from feedproxy.http import uri
-from feedproxy.http.target_uri.gateway_address import gateway_path
+from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.settings import Settings
 

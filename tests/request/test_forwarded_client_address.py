@@ -3,7 +3,7 @@
 import pytest
 
 from feedproxy.http.message import Fields
-from feedproxy.request.forwarded import FORWARDED, HOPS_MAX, X_FORWARDED_FOR, Hop, canonical, client_hop
+from feedproxy.request.forwarded_client_address import FORWARDED, HOPS_MAX, X_FORWARDED_FOR, Hop, canonical, client_hop
 
 PEER, INNER = "127.0.0.1", "192.0.2.1"
 CLIENT, FORGED = "198.51.100.7", "203.0.113.66"
