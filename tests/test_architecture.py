@@ -39,7 +39,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"feed_rules"}),
     frozenset({"access", "config_file", "refresh"}),
     frozenset({"lab", "proxy"}),
-    frozenset({"check", "endpoints", "notify"}),
+    frozenset({"check", "endpoints", "notify", "usm"}),
     frozenset({"telemetry"}),
     frozenset({"fleet"}),
     frozenset({"workers"}),
@@ -48,7 +48,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"server"}),
     frozenset({"addons"}),
     frozenset({"proxy_process"}),
-    frozenset({"command_support", "demo", "supervisor"}),
+    frozenset({"demo", "supervisor"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """Layers of the parts of the project. A part may import from all earlier layers. The empty name is

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from feedproxy.command_support import admin_client
+from feedproxy.admin import admin_client
 from feedproxy.errors import FeedproxyError, Forbidden
 from feedproxy.settings import Settings
 
@@ -54,9 +54,9 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     from feedproxy.check.observations import is_local  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
-    from feedproxy.command_support.usm_discovery import from_file, parse_source  # noqa: PLC0415
     from feedproxy.http import uri  # noqa: PLC0415
     from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415
+    from feedproxy.usm.usm_discovery import from_file, parse_source  # noqa: PLC0415
 
     now = SystemClock().now()
     address = parse_source(source)

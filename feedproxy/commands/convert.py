@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from feedproxy.command_support import admin_client
-from feedproxy.command_support.usm_discovery import from_file, parse_source
+from feedproxy.admin import admin_client
 from feedproxy.errors import NotAFeed, TooLarge
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.model import Feed
@@ -15,6 +14,7 @@ from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
+from feedproxy.usm.usm_discovery import from_file, parse_source
 
 
 def register(subparsers: Any) -> None:

@@ -5,11 +5,11 @@ import asyncio
 import sys
 from typing import Any
 
-from feedproxy.command_support import admin_client
-from feedproxy.command_support.usm_discovery import discover as find
-from feedproxy.command_support.usm_discovery import verification_failure
+from feedproxy.admin import admin_client
 from feedproxy.feed.autodiscovery import DiscoveredFeed
 from feedproxy.settings import Settings
+from feedproxy.usm.usm_discovery import discover as find
+from feedproxy.usm.usm_discovery import verification_failure
 
 
 def register(subparsers: Any) -> None:

@@ -5,12 +5,12 @@ import asyncio
 import sys
 from typing import Any
 
+from feedproxy.admin import admin_client
 from feedproxy.admin.feed_list_import import CONTENT_MAX, InvalidFeedList
-from feedproxy.command_support import admin_client
-from feedproxy.command_support.usm_discovery import from_file, parse_source
 from feedproxy.feed import opml as lists
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings
+from feedproxy.usm.usm_discovery import from_file, parse_source
 
 
 def register(subparsers: Any) -> None:

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 from urllib.parse import urlsplit
 
-from feedproxy.command_support import admin_client
+from feedproxy.admin import admin_client
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http.message import Response
 from feedproxy.http.target_uri.url_redaction import without_secrets

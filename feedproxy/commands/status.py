@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from feedproxy.command_support import admin_client
+from feedproxy.admin import admin_client
 from feedproxy.web.templates import plural, size
 
 COLUMNS = ("STATE", "SUBSCRIBERS", "NEXT FETCH (UTC)", "FEED", "WHY")

@@ -8,12 +8,12 @@ import subprocess
 import sys
 from typing import Any
 
-from feedproxy.command_support import desktop_integration
-from feedproxy.command_support.usm_discovery import discover
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
 from feedproxy.settings import Settings
+from feedproxy.usm import desktop_integration
+from feedproxy.usm.usm_discovery import discover
 
 PLACES = ("%u", "%U", "%s", "{}")
 """Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from feedproxy.command_support import admin_client
+from feedproxy.admin import admin_client
 
 
 def register(subparsers: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.command_support import desktop_integration
+from feedproxy.usm import desktop_integration
 from tests.live.product import COMMAND, run
 from tests.waiting import PATIENCE
 

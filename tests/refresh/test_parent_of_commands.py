@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy.admin import admin_client
 from feedproxy.check.probe import probe_feed
-from feedproxy.command_support import admin_client
 from feedproxy.errors import ParentFailed, UsageError
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings

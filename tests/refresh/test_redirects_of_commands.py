@@ -2,7 +2,7 @@
 
 import pytest
 
-from feedproxy.command_support import admin_client
+from feedproxy.admin import admin_client
 from feedproxy.commands.check import check
 from feedproxy.refresh.standalone_fetch import fetch_document
 from feedproxy.settings import Settings

@@ -17,7 +17,7 @@ type Pattern = re.Pattern[str] | re.Pattern[bytes]
 NOT_REACHED = (
     "feedproxy.demo",
     "feedproxy.lab",
-    "feedproxy.command_support.desktop_integration",
+    "feedproxy.usm.desktop_integration",
     "feedproxy.commands",
     "feedproxy.addons",
 )

@@ -16,11 +16,11 @@ from urllib.parse import urlencode
 
 from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.clock import Seconds
-from feedproxy.command_support.usm_discovery import parse_source
 from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.settings import Settings, from_options, listen_address
+from feedproxy.usm.usm_discovery import parse_source
 
 DEFAULT = Settings().admin
 

@@ -1,1 +1,0 @@
-"""Modules that several commands use: a client of the admin listener, feed discovery, and desktop integration."""

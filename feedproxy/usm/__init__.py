@@ -1,0 +1,1 @@
+"""Subscription by a click in a browser: the Universal Subscription Mechanism (USM)."""
