@@ -1,6 +1,7 @@
 """Heads of all responses to clients: the fields that every response gets, and the encoding as bytes."""
 
 import logging
+import re
 
 from mitmproxy.net.http import status_codes
 
@@ -9,12 +10,15 @@ from feedproxy.clock import Instant
 from feedproxy.errors import AccessDenied, FeedproxyError
 from feedproxy.http.date import format_http_date
 from feedproxy.http.message import Fields, Request, Response
-from feedproxy.http.message_syntax import is_well_formed
 from feedproxy.request.context import ClientContext, Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules
 from feedproxy.request.problem_details import problem_response
 
 logger = logging.getLogger(__name__)
+
+_HEAD = re.compile(
+    rb"HTTP/1\.1 [1-5][0-9]{2} [\t -~\x80-\xff]*\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+\r\n"
+)
 
 
 def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
@@ -22,6 +26,11 @@ def encode_head(status: int, fields: Fields, reason: str = "") -> bytes:
     phrase = reason or status_codes.RESPONSES.get(status, "")
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
     return f"HTTP/1.1 {status} {phrase}\r\n{lines}\r\n".encode("latin-1")
+
+
+def is_well_formed(head: bytes) -> bool:
+    """Return True if the bytes are the complete head of one HTTP/1.1 response, including its empty line."""
+    return _HEAD.fullmatch(head) is not None
 
 
 def finish_response(response: Response, client: ClientContext, now: Instant) -> Response:

@@ -15,8 +15,8 @@ from yarl import URL
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadTarget, FeedproxyError, FetchTimeout, MalformedResponse, Overload, Unreachable
 from feedproxy.http import uri
+from feedproxy.http.field_syntax import is_field
 from feedproxy.http.message import Fields, Response
-from feedproxy.http.message_syntax import is_field
 from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.connection_pool import CheckedResolver, ParentConnector

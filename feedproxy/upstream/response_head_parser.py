@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 
 from feedproxy.errors import MalformedResponse
+from feedproxy.http.field_syntax import Line, field_lines, replace_controls
 from feedproxy.http.message import SHARED_LENGTH_MAX
-from feedproxy.http.message_syntax import Line, field_lines, replace_controls
 
 # "A recipient MAY recognize a single LF as a line terminator" -- RFC 9112, section 2.2; old scripts send it.
 _END = re.compile(rb"\r?\n\r?\n")

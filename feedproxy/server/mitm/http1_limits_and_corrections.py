@@ -5,7 +5,7 @@
 * mitmproxy raises NotImplementedError for trailers. Here, trailers are dropped, as RFC 9110, section 6.5.1, permits.
 * mitmproxy does not limit message heads. Here, all heads are limited in size, and a client's heads in time.
 * mitmproxy passes on control characters and folded lines. Here, feedproxy's parsers read all heads
-  (http/message_syntax.py, upstream/response_head_parser.py).
+  (http/request_validation.py, upstream/response_head_parser.py).
 * mitmproxy takes a client that closes its sending side for disconnected. Here, the client gets its response.
 * mitmproxy hangs after an empty line before a request. Here, the line is skipped (RFC 9112, section 2.2).
 * mitmproxy writes an empty piece of content as the last chunk. Here, the piece is dropped.
@@ -45,9 +45,11 @@ from mitmproxy.proxy.layers.http._events import (
 from feedproxy.cache.cache_status import CacheStatus, Detail, append
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
-from feedproxy.http.message_syntax import Line, is_well_formed, read_request
+from feedproxy.http.field_syntax import Line
+from feedproxy.http.request_validation import read_request
 from feedproxy.http.www_authenticate import authenticates_connection
 from feedproxy.request.problem_details import problem_response
+from feedproxy.server.response_head import is_well_formed
 from feedproxy.upstream.chunked import ChunkedParser
 from feedproxy.upstream.response_head_parser import ResponseHead, could_be_http, find_end, parse_head
 

@@ -41,7 +41,7 @@ from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import BadRequest, MalformedResponse
-from feedproxy.http import message_syntax, request_framing, uri
+from feedproxy.http import field_syntax, request_validation, uri
 from feedproxy.server.mitm.http1_limits_and_corrections import LimitedHttp1Server, error_response, without_framing
 from feedproxy.server.mitm.http2_flood_limits import BoundedServer, Transport
 
@@ -391,14 +391,14 @@ def check_http2_request(request: http.Request) -> None:
     """Check the head of an HTTP/2 request (RFC 9113, sections 8.2 and 8.3). Raises BadRequest if the head is
     invalid."""
     data, fields = request.data, request.headers.fields
-    message_syntax.check_request_line(data.method, data.path)
+    request_validation.check_request_line(data.method, data.path)
     if not data.path.startswith(b"/") and (data.method, data.path) != (b"OPTIONS", b"*"):
         raise BadRequest("invalid :path: expected a path")
-    if data.authority and not message_syntax.is_host(data.authority):
+    if data.authority and not request_validation.is_host(data.authority):
         raise BadRequest("invalid :authority: expected a host, optionally with a port")
-    message_syntax.check_fields(fields)
-    message_syntax.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
-    request_framing.check_framing(fields, minor=1)
+    request_validation.check_fields(fields)
+    request_validation.check_host(fields, required=not data.authority, may_be_empty=bool(data.authority))
+    request_validation.check_framing(fields, minor=1)
 
 
 def remove_empty_ports(request: http.Request) -> None:
@@ -406,7 +406,7 @@ def remove_empty_ports(request: http.Request) -> None:
     3.2.3)."""
     request.data.authority = request.data.authority.removesuffix(b":")
     if "host" in request.headers:
-        request.headers = http.Headers(message_syntax.without_empty_port(request.headers.fields))
+        request.headers = http.Headers(request_validation.without_empty_port(request.headers.fields))
 
 
 def join_cookies(request: http.Request) -> None:
@@ -422,15 +422,15 @@ def join_cookies(request: http.Request) -> None:
 def clean_http2_response(response: http.Response, method: str) -> None:
     """Correct the head of an HTTP/2 response by the same rules as in HTTP/1. Raises MalformedResponse if a fault cannot
     be corrected."""
-    if not message_syntax.is_status(response.status_code):
+    if not 100 <= response.status_code <= 599:
         raise MalformedResponse(f"invalid status code {response.status_code}")
     lines = [name + b":" + value for name, value in response.headers.fields]
-    fields = message_syntax.field_lines(lines, MalformedResponse)
+    fields = field_syntax.field_lines(lines, MalformedResponse)
     response.headers = http.Headers(without_framing(fields, response.status_code, method))
 
 
 def _trailers_of(trailers: http.Headers) -> http.Headers:
-    return http.Headers([line for line in trailers.fields if message_syntax.is_field_line(b":".join(line))])
+    return http.Headers([line for line in trailers.fields if field_syntax.is_field_line(b":".join(line))])
 
 
 def install(

@@ -11,7 +11,7 @@ from typing import Any
 from mitmproxy.net import check
 from mitmproxy.net.http import url
 
-from feedproxy.http.message_syntax import is_host
+from feedproxy.http.request_validation import is_host
 
 _is_decodable_host: Any = check.is_valid_host
 _parse_decodable_authority: Any = url.parse_authority

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from feedproxy.http.field_syntax import is_field
 from feedproxy.http.message import SHARED_LENGTH_MAX
-from feedproxy.http.message_syntax import is_field
 
 LINES_MAX = 4096
 """The cache holds at most this many texts and field lines, which take about 1 MB."""

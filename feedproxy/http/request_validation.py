@@ -1,39 +1,27 @@
-"""The grammar of a message's head: request line, status code, and field lines.
+"""Checks of a request's head: request line, Host, and an unambiguous framing of the content.
 
-The functions check RFC 9110, sections 5 and 9.1; RFC 9112, sections 2 to 5; RFC 9113, sections 8.2 and 8.3. Invalid
-requests raise BadRequest. In responses, harmless mistakes are corrected, and other mistakes raise MalformedResponse.
+The functions check RFC 9110, sections 5 and 9.1; RFC 9112, sections 2, 3 and 6; RFC 9113, section 8.3. Invalid requests
+raise BadRequest. Ambiguous framing permits request smuggling.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from feedproxy.errors import BadRequest, FeedproxyError, MalformedResponse
-from feedproxy.http.request_framing import check_framing
+from feedproxy.errors import BadRequest
+from feedproxy.http.field_syntax import TOKEN, VALUE, Line, field_lines
 
-type Line = tuple[bytes, bytes]
-"""The name and the value of a field, as bytes."""
-
-_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TARGET = re.compile(rb"[!-~\x80-\xff]+")
 """Pattern of a target without white space and control characters."""
 _ABSOLUTE = re.compile(rb"[A-Za-z][0-9A-Za-z+.-]*://")
 _ABSOLUTE_WITHOUT_PATH = re.compile(rb"([A-Za-z][0-9A-Za-z+.-]*://[^/?#]*)(\?.*)?")
 """Pattern of an absolute-form with an empty path. The second group is the query."""
-_VALUE = re.compile(rb"[\t -~\x80-\xff]*")
-"""Pattern of a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
-_NAME_TEXT = re.compile(_TOKEN.pattern.decode("ascii"))
-_VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(
     rb"(?=.{1,261}\Z)(?:(?:[0-9A-Za-z_-]{1,63}\.)*[0-9A-Za-z_-]{1,63}\.?|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
 )
 """Pattern of a host name of at most 255 bytes or an IP address, with an optional port."""
-_CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
-
-_WHOLE = re.compile(
-    rb"HTTP/1\.1 [1-5][0-9]{2} [\t -~\x80-\xff]*\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]++:[\t -~\x80-\xff]*+\r\n)*+\r\n"
-)
+_LENGTH = re.compile(rb"0|[1-9][0-9]{0,17}")
 
 _CASE_MATTERS = (b"HEAD", b"CONNECT")
 """Methods that change the framing of the response. Other spellings such as `head` are refused.
@@ -93,7 +81,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
 def check_request_line(method: bytes, target: bytes) -> None:
     """Check method and target of a request (RFC 9110, section 9.1; RFC 9113, section 8.3.1). Raises BadRequest if one
     of them is invalid."""
-    if not _TOKEN.fullmatch(method):
+    if not TOKEN.fullmatch(method):
         raise BadRequest("invalid method: expected a token")
     if method not in _CASE_MATTERS and method.upper() in _CASE_MATTERS:
         raise BadRequest("unknown method: methods are case-sensitive", status=501)
@@ -105,9 +93,9 @@ def check_fields(fields: Iterable[Line]) -> None:
     """Check names and values of a request's fields (RFC 9110, sections 5.1 and 5.5). Raises BadRequest if one of them
     is invalid."""
     for name, value in fields:
-        if not _TOKEN.fullmatch(name):
+        if not TOKEN.fullmatch(name):
             raise BadRequest("invalid field name: expected a token")
-        if not _VALUE.fullmatch(value):
+        if not VALUE.fullmatch(value):
             raise BadRequest(f"invalid value of the field {name.decode('ascii')}: control characters")
 
 
@@ -140,68 +128,25 @@ def is_host(value: bytes) -> bool:
     return match is not None and int(match[1] or 0) <= 65_535
 
 
-def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
-    """Return the names and values of field lines.
+def check_framing(fields: Iterable[Line], *, minor: int) -> None:
+    """Check Transfer-Encoding and Content-Length of a request (RFC 9112, sections 6.1 to 6.3). Raises BadRequest if
+    they are invalid.
 
-    An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. In a response, white
-    space before the colon is removed, and control characters except NUL and bare CR become spaces.
+    `minor` is the minor version of HTTP/1 in the request line.
     """
-    of_response = error is MalformedResponse
-    parsed: list[Line] = []
-    for line in lines:
-        if line[:1] in {b" ", b"\t"}:
-            # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
-            if not parsed:
-                raise error("white space before the first field line")
-            name, value = parsed[-1]
-            parsed[-1] = name, (value + b" " + _value(line, of_response, error)).strip(b" ")
-            continue
-        name, colon, value = line.partition(b":")
-        if of_response:
-            # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
-            name = name.rstrip(b" \t")
-        if not colon or not _TOKEN.fullmatch(name):
-            raise error(f"invalid field line {line[:60]!r}: expected a name, a colon and a value")
-        parsed.append((name, _value(value, of_response, error)))
-    return parsed
-
-
-def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyError]) -> bytes:
-    if of_response:
-        return replace_controls(value)
-    if not _VALUE.fullmatch(value):
-        raise error("invalid field value: control characters")
-    return value.strip(b" \t")
-
-
-def replace_controls(value: bytes) -> bytes:
-    """Return a response's field value or reason phrase with control characters replaced by spaces.
-
-    Raises MalformedResponse for NUL and CR.
-    """
-    # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
-    # CR suggests an attack, and is rejected. Other control characters are replaced.
-    if b"\0" in value or b"\r" in value or b"\n" in value:
-        raise MalformedResponse("invalid field value: NUL or bare CR")
-    return value.translate(_CONTROLS).strip(b" \t")
-
-
-def is_field_line(line: bytes) -> bool:
-    """Return True if the bytes are one field line without a line end."""
-    name, colon, value = line.partition(b":")
-    return bool(colon) and _TOKEN.fullmatch(name) is not None and _VALUE.fullmatch(value) is not None
-
-
-def is_field(name: str, value: str) -> bool:
-    """Return True if name and value are valid for a field. Each character stands for one byte."""
-    return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
-
-
-def is_status(status: int) -> bool:
-    """Return True if the number is a status code (RFC 9110, section 15)."""
-    return 100 <= status <= 599
-
-
-def is_well_formed(head: bytes) -> bool:
-    """Return True if the bytes are the complete head of one HTTP/1.1 response, including its empty line."""
-    return _WHOLE.fullmatch(head) is not None
+    codings = [value for name, value in fields if name.lower() == b"transfer-encoding"]
+    lengths = [value for name, value in fields if name.lower() == b"content-length"]
+    if codings and lengths:
+        raise BadRequest("both Transfer-Encoding and Content-Length: expected one of them")
+    if codings:
+        if not minor:
+            raise BadRequest("Transfer-Encoding in HTTP/1.0: expected none")
+        members = [member.strip(b" \t").lower() for value in codings for member in value.split(b",")]
+        # "If any transfer coding other than chunked is applied to a request's content, the sender MUST apply chunked
+        # as the final transfer coding"
+        if members[-1] != b"chunked" or b"chunked" in members[:-1] or len(codings) > 1:
+            raise BadRequest("invalid Transfer-Encoding: expected chunked, once and last")
+        if len(members) > 1:
+            raise BadRequest("unsupported transfer coding: expected only chunked", status=501)
+    elif len(lengths) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
+        raise BadRequest("invalid Content-Length: expected one number")

@@ -1,0 +1,76 @@
+"""The grammar of field lines.  RFC 9110, section 5; RFC 9112, section 5; RFC 9113, section 8.2
+
+In responses, harmless mistakes are corrected.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from feedproxy.errors import FeedproxyError, MalformedResponse
+
+type Line = tuple[bytes, bytes]
+"""The name and the value of a field, as bytes."""
+
+TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+VALUE = re.compile(rb"[\t -~\x80-\xff]*")
+"""Pattern of a field value: visible ASCII, space, tab, and obs-text (RFC 9110, section 5.5)."""
+_NAME_TEXT = re.compile(TOKEN.pattern.decode("ascii"))
+_VALUE_TEXT = re.compile("[\t -~\x80-\xff]*")
+_CONTROLS = bytes.maketrans(bytes([*range(1, 9), *range(11, 32), 127]), b" " * 30)
+
+
+def field_lines(lines: Iterable[bytes], error: Callable[[str], FeedproxyError]) -> list[Line]:
+    """Return the names and values of field lines.
+
+    An invalid line raises `error`: BadRequest for a request, MalformedResponse for a response. In a response, white
+    space before the colon is removed, and control characters except NUL and bare CR become spaces.
+    """
+    of_response = error is MalformedResponse
+    parsed: list[Line] = []
+    for line in lines:
+        if line[:1] in {b" ", b"\t"}:
+            # "replace each received obs-fold with one or more SP octets" -- RFC 9112, section 5.2
+            if not parsed:
+                raise error("white space before the first field line")
+            name, value = parsed[-1]
+            parsed[-1] = name, (value + b" " + _value(line, of_response, error)).strip(b" ")
+            continue
+        name, colon, value = line.partition(b":")
+        if of_response:
+            # "A proxy MUST remove any such whitespace from a response message" (before the colon) -- section 5.1
+            name = name.rstrip(b" \t")
+        if not colon or not TOKEN.fullmatch(name):
+            raise error(f"invalid field line {line[:60]!r}: expected a name, a colon and a value")
+        parsed.append((name, _value(value, of_response, error)))
+    return parsed
+
+
+def _value(value: bytes, of_response: bool, error: Callable[[str], FeedproxyError]) -> bytes:
+    if of_response:
+        return replace_controls(value)
+    if not VALUE.fullmatch(value):
+        raise error("invalid field value: control characters")
+    return value.strip(b" \t")
+
+
+def replace_controls(value: bytes) -> bytes:
+    """Return a response's field value or reason phrase with control characters replaced by spaces.
+
+    Raises MalformedResponse for NUL and CR.
+    """
+    # "CR, LF, or NUL ... either reject the message or replace" -- RFC 9110, section 5.5. A NUL or a bare
+    # CR suggests an attack, and is rejected. Other control characters are replaced.
+    if b"\0" in value or b"\r" in value or b"\n" in value:
+        raise MalformedResponse("invalid field value: NUL or bare CR")
+    return value.translate(_CONTROLS).strip(b" \t")
+
+
+def is_field_line(line: bytes) -> bool:
+    """Return True if the bytes are one field line without a line end."""
+    name, colon, value = line.partition(b":")
+    return bool(colon) and TOKEN.fullmatch(name) is not None and VALUE.fullmatch(value) is not None
+
+
+def is_field(name: str, value: str) -> bool:
+    """Return True if name and value are valid for a field. Each character stands for one byte."""
+    return _NAME_TEXT.fullmatch(name) is not None and _VALUE_TEXT.fullmatch(value) is not None
