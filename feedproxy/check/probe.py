@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from feedproxy.check.observations import FeedObservations, ProbeExchange, is_local, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
-from feedproxy.feed.autodiscovery import page_address, self_address
 from feedproxy.feed.channel import Channel, Cloud
+from feedproxy.feed.channel_addresses import page_address, self_address
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.coding import bounded_decompression

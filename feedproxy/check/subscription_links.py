@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from feedproxy.check.checked_document import CheckedDocument
 from feedproxy.check.observations import FeedObservations, ProbeExchange
 from feedproxy.errors import BadTarget
-from feedproxy.feed.autodiscovery import FEED_TYPES, announced_address, discover_feeds, self_address
+from feedproxy.feed.autodiscovery import FEED_TYPES, discover_feeds
 from feedproxy.feed.channel import Channel, Cloud, Kind, SelfLink
+from feedproxy.feed.channel_addresses import announced_address, self_address
 from feedproxy.feed.edit.self_link import NOT_EXTENSIBLE, plain_title
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.parse.xml_elements import SELF_RELATIONS

@@ -20,7 +20,7 @@ from typing import Any
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.cooperative_iteration import iterate_cooperatively
 from feedproxy.feed import opml
-from feedproxy.feed.autodiscovery import page_address
+from feedproxy.feed.channel_addresses import page_address
 from feedproxy.feed.opml import Subscription, SubscriptionList
 from feedproxy.feed_rules import BLOCKED
 from feedproxy.http import uri

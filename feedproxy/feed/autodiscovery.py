@@ -1,21 +1,19 @@
-"""Autodiscovery: the feeds that a page names, and the address that a feed states for subscriptions.
+"""Autodiscovery: the feeds that a page names.
 
 A page names feeds by links with `rel=alternate` and the media type of a feed. The links are in its head or in the field
-Link. A feed names its own address by its self link, and its page by the channel's link. Addresses that are not valid
-http or https URLs are ignored.
+Link. Addresses that are not valid http or https URLs are ignored.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lxml import etree
 
-from feedproxy.errors import BadTarget
-from feedproxy.feed.channel import Channel, SelfLink
 from feedproxy.feed.encoding_detection import to_utf8
+from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.format_detection import DocumentKind, detect_kind
-from feedproxy.http import negotiation, uri
+from feedproxy.http import negotiation
 from feedproxy.http.field_values import charset_of, parse_parameters
 from feedproxy.http.link import Link
 
@@ -44,7 +42,6 @@ _TITLE_MAX = 200
 
 _META = re.compile(rb"<meta\s[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9._:\-]{1,40})", re.IGNORECASE)
 _META_SEARCH_MAX = 4096
-_FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
 _API = re.compile(r"/wp-json(?:/|$)|[?&]rest_route=")
 """Pattern of addresses of WordPress's API. Pages link to the API as application/json, but it has no feeds."""
 
@@ -73,47 +70,10 @@ def discover_feeds(
     """
     page = _parse_page(body, content_type)
     from_header = [_LinkElement(link.href, link.rels, link.type, link.title) for link in links]
-    base = _resolve(address, page.base) if page.base else ""
+    base = resolve_address(address, page.base) if page.base else ""
     links_with_base = [(address, link) for link in from_header] + [(base or address, link) for link in page.links]
     feeds = _resolve_links(links_with_base, address, FEED_TYPES)
     return feeds or _resolve_links(links_with_base, address, GENERIC_TYPES)
-
-
-def self_address(channel: Channel, base: str = "") -> str:
-    """Return the address that the feed names for subscriptions, or "".
-
-    "The value "self" is preferred … The value "start" is also acceptable" (USM). `base` is the address of the feed. An
-    empty `base` means that relative addresses are ignored.
-    """
-    for link in sorted(channel.self_links, key=_rank):
-        if address := _resolve(base, link.href):
-            return address
-    return ""
-
-
-def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
-    """Return the new address that a podcast announces (itunes:new-feed-url), or "".
-
-    The result is "" if the podcast announces one of `addresses`, its present ones. The first of `addresses` is the base
-    of a relative address.
-    """
-    present = {uri.without_fragment(address) for address in addresses}
-    address = _resolve(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""
-    return "" if uri.without_fragment(address) in present else address
-
-
-def page_address(channel: Channel, base: str = "") -> str:
-    """Return the address of the feed's page, or "" if the feed names no http or https URL."""
-    return _resolve(base, channel.link)
-
-
-def strip_feed_scheme(text: str) -> str:
-    """Return an address without the obsolete scheme `feed`.
-
-    `feed:https://…` becomes `https://…`, and `feed://…` becomes `http://…`.
-    """
-    text = _FEED_SCHEME.sub("", text.strip(), count=1)
-    return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
 
 
 def prefers_feeds(accept: str | None) -> bool:
@@ -200,7 +160,7 @@ def _resolve_links(
         kind = parse_parameters(link.type)[0]
         if not _names_feed(link, kind, types):
             continue
-        address = _resolve(base, link.href)
+        address = resolve_address(base, link.href)
         if not address or address == page or (kind == "application/json" and _API.search(address)):
             continue
         title = " ".join(link.title.split())[:_TITLE_MAX]
@@ -216,19 +176,3 @@ def _names_feed(link: _LinkElement, kind: str, types: tuple[str, ...]) -> bool:
     if "feed" in link.rels and types is FEED_TYPES:
         return kind in ("", *FEED_TYPES, *GENERIC_TYPES)
     return "alternate" in link.rels and kind in types
-
-
-def _resolve(base: str, reference: str) -> str:
-    """Return the normalised address, or "" if it is not a valid http or https URL."""
-    reference = strip_feed_scheme(reference)
-    if not reference:
-        return ""
-    try:
-        return uri.resolve(base, reference)  # without a base, only absolute addresses can be resolved
-    except BadTarget:
-        return ""
-
-
-def _rank(link: SelfLink) -> tuple[bool, bool]:
-    kind = parse_parameters(link.type)[0]
-    return link.rel != "self", kind not in ("", *FEED_TYPES, *GENERIC_TYPES)

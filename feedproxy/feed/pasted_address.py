@@ -7,7 +7,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 from feedproxy.errors import BadTarget
-from feedproxy.feed.autodiscovery import strip_feed_scheme
+from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.http import uri
 
 LAYERS_MAX = 3

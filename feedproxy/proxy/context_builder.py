@@ -7,7 +7,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.request.context import ClientContext, Entrance, RequestContext
-from feedproxy.request.loop_detection import is_loop
+from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.request.upstream_request import build_upstream_request, shared_names
 from feedproxy.settings import Settings
 from feedproxy.subscribers.subscriber_counts import SubscriberCounts

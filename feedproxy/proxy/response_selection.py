@@ -18,7 +18,7 @@ from feedproxy.proxy.error_responses import ErrorResponses
 from feedproxy.proxy.moved_and_gone_responses import RelocationResponses
 from feedproxy.proxy.service_collaborators import PeerCopies
 from feedproxy.refresh import client_keyed_responses, missing_ranges
-from feedproxy.refresh.policy import stale_after_failure
+from feedproxy.refresh.policy import stale_max_after_failure
 from feedproxy.refresh.policy.feed_freshness import assess, rests_until, stale_while_refreshing
 from feedproxy.refresh.policy.min_interval_and_back_off import Allowed, Deferred
 from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
@@ -357,8 +357,8 @@ class ResponseSelector:
 
         The limits of staleness are the same as after a failed fetch.
         """
-        patience = stale_after_failure.stale_limit_after_failure(resource.failures, context.settings)
-        validated = stored.response_time if len(stored.key) else stale_after_failure.last_validated(resource)
+        patience = stale_max_after_failure.stale_limit_after_failure(resource.failures, context.settings)
+        validated = stored.response_time if len(stored.key) else stale_max_after_failure.last_validated(resource)
         if self._clock.now() >= validated + patience:
             return False
         return self._may_serve_stale(context, stored, freshness, Occasion.ERROR)

@@ -11,7 +11,7 @@ from feedproxy.clock import Instant
 from feedproxy.http.message import Fields
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.content_guard import KeepStored
-from feedproxy.refresh.policy.stale_after_failure import last_validated, stale_limit_after_failure
+from feedproxy.refresh.policy.stale_max_after_failure import last_validated, stale_limit_after_failure
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_after_refresh import is_further_variant
 from feedproxy.settings import Settings

@@ -17,7 +17,7 @@ from feedproxy.refresh.ingest.hub_and_cloud_link_policy import with_links
 from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings
 from feedproxy.refresh.policy import moved_and_gone
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
-from feedproxy.refresh.policy.stale_after_failure import FetchOutcome
+from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.request.upstream_request import FIXED_FIELDS, background_request, is_credential
 from feedproxy.settings import Settings

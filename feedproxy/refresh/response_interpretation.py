@@ -20,7 +20,7 @@ from feedproxy.refresh.ingest.ingest import NOT_INGESTED, IngestedContent
 from feedproxy.refresh.policy import content_guard, moved_and_gone, polling_with_push
 from feedproxy.refresh.policy.content_guard import KeepStored, PassThroughOnly, Replace
 from feedproxy.refresh.policy.min_interval_and_back_off import record_failure
-from feedproxy.refresh.policy.stale_after_failure import FetchOutcome, classify
+from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, classify
 from feedproxy.refresh.refresh_job import RefreshJob
 from feedproxy.refresh.refresh_result import RefreshResult
 from feedproxy.refresh.resource_after_refresh import (

@@ -10,15 +10,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from feedproxy.errors import FeedproxyError, TooLarge, UsageError
-from feedproxy.feed.autodiscovery import (
-    DiscoveredFeed,
-    discover_feeds,
-    is_page,
-    page_address,
-    self_address,
-    strip_feed_scheme,
-)
+from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page
 from feedproxy.feed.channel import Channel
+from feedproxy.feed.channel_addresses import page_address, self_address
+from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http import uri
 from feedproxy.http.link import parse_links

@@ -5,17 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from feedproxy.feed.autodiscovery import (
-    BYTES_MAX,
-    FEEDS_MAX,
-    DiscoveredFeed,
-    discover_feeds,
-    is_page,
-    page_address,
-    prefers_feeds,
-    self_address,
-    strip_feed_scheme,
-)
+from feedproxy.feed.autodiscovery import BYTES_MAX, FEEDS_MAX, DiscoveredFeed, discover_feeds, is_page, prefers_feeds
+from feedproxy.feed.channel_addresses import page_address, self_address
+from feedproxy.feed.feed_scheme import strip_feed_scheme
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.http.link import parse_links
 from feedproxy.http.message import Fields

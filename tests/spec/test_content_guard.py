@@ -23,7 +23,7 @@ from feedproxy.refresh.policy.content_guard import (
     Replace,
     decide_replacement,
 )
-from feedproxy.refresh.policy.stale_after_failure import FetchOutcome, stale_limit_after_failure
+from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome, stale_limit_after_failure
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Failures, PendingFormatChange, Resource, VersionRecord
 

@@ -13,8 +13,8 @@ from feedproxy.admin.pages.feed_state import Condition, FeedState, detail_senten
 from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
-from feedproxy.feed.autodiscovery import announced_address
 from feedproxy.feed.channel import Channel, Schedule
+from feedproxy.feed.channel_addresses import announced_address
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.target_uri.url_redaction import redact_target

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from feedproxy.cache.cache_status import Detail
 from feedproxy.clock import Instant, Seconds
 from feedproxy.feed.channel import Channel
-from feedproxy.refresh.policy.stale_after_failure import (
+from feedproxy.refresh.policy.stale_max_after_failure import (
     ContentFault,
     FetchOutcome,
     StaleAllowance,

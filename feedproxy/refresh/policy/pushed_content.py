@@ -17,7 +17,7 @@ from feedproxy.refresh.ingest.ingest import IngestedContent, RequestedCodings, i
 from feedproxy.refresh.policy import content_guard
 from feedproxy.refresh.policy.content_guard import Replace
 from feedproxy.refresh.policy.dictionary_privacy import is_shared
-from feedproxy.refresh.policy.stale_after_failure import FetchOutcome
+from feedproxy.refresh.policy.stale_max_after_failure import FetchOutcome
 from feedproxy.settings import Settings
 from feedproxy.store.resource import Resource
 from feedproxy.upstream.fetch_result import Fetched

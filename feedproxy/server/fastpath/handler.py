@@ -18,7 +18,7 @@ from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http.message import Response
 from feedproxy.proxy.repeated_hit import HitState, advance_hit, recompute_hit, reusable_hit
 from feedproxy.request.context import Entrance, PassThrough, ProxyResponse
-from feedproxy.request.loop_detection import is_loop
+from feedproxy.request.loops_and_max_forwards import is_loop
 from feedproxy.server.access_record import CLIENT_GONE, SCORED_LENGTH_MAX, AccessRecord
 from feedproxy.server.fastpath.access_log import AccessLogger
 from feedproxy.server.fastpath.client_connection import ClientConnection

@@ -23,7 +23,7 @@ from feedproxy.proxy.cors import preflight_response
 from feedproxy.request.context import ClientContext, Entrance, PassThrough, ProxyResponse
 from feedproxy.request.endpoint_registry import Call, Endpoint
 from feedproxy.request.gateway_fields import has_only_unusable_challenges
-from feedproxy.request.loop_detection import is_loop
+from feedproxy.request.loops_and_max_forwards import is_loop, max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_request import is_credential
 from feedproxy.server.client_connection_limit import ConnectionLimiter
@@ -400,7 +400,7 @@ class FlowHandler:
             response = problem_response(
                 405, Detail.METHOD, "This proxy passes no TRACE.", request=shown, extra=(ALLOW,)
             )
-        elif request.method == "OPTIONS" and passthrough.max_forwards(request.fields) == 0:
+        elif request.method == "OPTIONS" and max_forwards(request.fields) == 0:
             status = CacheStatus()
             response = _allowed_methods()
         elif (preflight := self._preflight_response(request)) is not None:

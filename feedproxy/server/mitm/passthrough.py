@@ -19,6 +19,7 @@ from feedproxy.http.field_values import split_list
 from feedproxy.http.message import Fields, Request, Response
 from feedproxy.request.context import Entrance
 from feedproxy.request.gateway_fields import apply_entrance_rules, make_private, unusable_challenge_response
+from feedproxy.request.loops_and_max_forwards import max_forwards
 from feedproxy.request.problem_details import problem_response
 from feedproxy.request.upstream_and_public_urls import is_upstream_target
 from feedproxy.request.upstream_request import with_via
@@ -139,12 +140,6 @@ def enforce(data: ServerConnectionHookData, approvals: ConnectApprovals) -> None
             approvals.approve(data.client.id, pinned, port, pinned)
     except Exception as error:  # the connection must not open without a decision
         data.server.error = str(error) or "refused"
-
-
-def max_forwards(fields: Fields) -> int | None:
-    """Return the value of Max-Forwards (RFC 9110, section 7.6.2), or None if it is missing or invalid."""
-    hops = fields.combined("max-forwards") or ""
-    return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None
 
 
 def prepare_request(flow: http.HTTPFlow, routed: RoutedRequest, *, via: str, parent: Parent | None = None) -> None:

@@ -1,0 +1,45 @@
+"""The addresses that a feed states for itself, its page, and its future.
+
+Addresses that are not valid http or https URLs are ignored.
+"""
+
+from collections.abc import Sequence
+
+from feedproxy.feed.autodiscovery import FEED_TYPES, GENERIC_TYPES
+from feedproxy.feed.channel import Channel, SelfLink
+from feedproxy.feed.feed_scheme import resolve_address
+from feedproxy.http import uri
+from feedproxy.http.field_values import parse_parameters
+
+
+def self_address(channel: Channel, base: str = "") -> str:
+    """Return the address that the feed names for subscriptions, or "".
+
+    "The value "self" is preferred … The value "start" is also acceptable" (USM). `base` is the address of the feed. An
+    empty `base` means that relative addresses are ignored.
+    """
+    for link in sorted(channel.self_links, key=_rank):
+        if address := resolve_address(base, link.href):
+            return address
+    return ""
+
+
+def announced_address(channel: Channel, addresses: Sequence[str]) -> str:
+    """Return the new address that a podcast announces (itunes:new-feed-url), or "".
+
+    The result is "" if the podcast announces one of `addresses`, its present ones. The first of `addresses` is the base
+    of a relative address.
+    """
+    present = {uri.without_fragment(address) for address in addresses}
+    address = resolve_address(addresses[0], channel.new_feed_url) if channel.new_feed_url else ""
+    return "" if uri.without_fragment(address) in present else address
+
+
+def page_address(channel: Channel, base: str = "") -> str:
+    """Return the address of the feed's page, or "" if the feed names no http or https URL."""
+    return resolve_address(base, channel.link)
+
+
+def _rank(link: SelfLink) -> tuple[bool, bool]:
+    kind = parse_parameters(link.type)[0]
+    return link.rel != "self", kind not in ("", *FEED_TYPES, *GENERIC_TYPES)

@@ -1,0 +1,28 @@
+"""Addresses with the obsolete scheme `feed`, which some pages and feeds still use."""
+
+import re
+
+from feedproxy.errors import BadTarget
+from feedproxy.http import uri
+
+_FEED_SCHEME = re.compile(r"(?i)\Afeed:(?://)?(?=https?:)")
+
+
+def strip_feed_scheme(text: str) -> str:
+    """Return an address without the obsolete scheme `feed`.
+
+    `feed:https://…` becomes `https://…`, and `feed://…` becomes `http://…`.
+    """
+    text = _FEED_SCHEME.sub("", text.strip(), count=1)
+    return "http://" + text[len("feed://") :] if text.lower().startswith("feed://") else text
+
+
+def resolve_address(base: str, reference: str) -> str:
+    """Return the normalised address, or "" if it is not a valid http or https URL."""
+    reference = strip_feed_scheme(reference)
+    if not reference:
+        return ""
+    try:
+        return uri.resolve(base, reference)  # without a base, only absolute addresses can be resolved
+    except BadTarget:
+        return ""

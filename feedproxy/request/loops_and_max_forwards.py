@@ -1,0 +1,19 @@
+"""Loops of proxies: detection by Via (RFC 9110, section 7.6.3), and the limit of Max-Forwards (section 7.6.2)."""
+
+import re
+
+from feedproxy.http.message import Fields
+
+
+def is_loop(fields: Fields, pseudonym: str) -> bool:
+    """Return True if Via contains the pseudonym of this installation."""
+    via = fields.combined("via")
+    return via is not None and any(
+        len(parts := member.split()) >= 2 and parts[1] == pseudonym for member in via.split(",")
+    )
+
+
+def max_forwards(fields: Fields) -> int | None:
+    """Return the value of Max-Forwards (RFC 9110, section 7.6.2), or None if it is missing or invalid."""
+    hops = fields.combined("max-forwards") or ""
+    return int(hops) if re.fullmatch(r"[0-9]{1,9}", hops) else None
