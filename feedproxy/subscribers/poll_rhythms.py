@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from feedproxy.clock import Instant, Seconds, is_set_back
+from feedproxy.clock import Instant, Seconds, is_set_back, is_unset
 from feedproxy.cooperative_iteration import THROTTLED_BLOCKING_TIME, iterate_cooperatively, iterate_in_background
 from feedproxy.errors import StoreError
 from feedproxy.subscribers.pseudonyms import Pseudonym
@@ -223,7 +223,7 @@ class PollRhythms:
         records = self._feeds.get(target)
         if records is None:
             return
-        current = b"".join(_pack(reader) for reader in _readers(records) if abs(now - reader.last) < self._window)
+        current = b"".join(_pack(reader) for reader in _readers(records) if not self._has_left(reader, now))
         if not current:
             self.forget(target)
         elif len(current) < len(records):
@@ -250,7 +250,8 @@ class PollRhythms:
     def load(self, data: bytes, now: Instant) -> None:
         """Replace all rhythms by `data`, a result of `dump`. Raises StoreError for damaged data, without a change.
 
-        Polls after `now` get the instant `now`, because the clock was wrong.
+        Polls after `now` get the instant `now`, because the clock was wrong. While the clock is not set, they stay as
+        they are.
         """
         body = data[len(MAGIC) + 4 :]
         if not data.startswith(MAGIC):
@@ -270,7 +271,7 @@ class PollRhythms:
                 if len(records) != at - begin or count > READERS_MAX:
                     raise ValueError("records with a wrong length")
                 feeds[name] = records
-                if not self._are_current(records, now):
+                if not is_unset(now) and not self._are_current(records, now):
                     outdated.append(name)
         except (ValueError, struct.error) as error:
             raise StoreError(f"damaged poll rhythms: {error}") from error
@@ -315,16 +316,22 @@ class PollRhythms:
             are_current = are_current and begin < record[1] <= now
         return are_current
 
+    def _has_left(self, reader: _Reader, now: Instant) -> bool:
+        """Return True if the last poll of a reader is outside the window."""
+        return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
+
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
         """Return the position of a record outside the window, or -1."""
         for number, reader in enumerate(_readers(records)):
-            if abs(now - reader.last) >= self._window:
+            if self._has_left(reader, now):
                 return number * _RECORD.size
         self._full_until[target] = min(reader.last for reader in _readers(records)) + self._window
         return -1
 
     def _poll(self, reader: _Reader, key: int, now: Instant) -> tuple[bytes, bool]:
         """Return the record of a reader after a further poll, and True if that poll was unexpected."""
+        if _precedes_unset_clock(reader, now):
+            return _pack(reader._replace(key=key)), False
         gap = now - reader.last
         if is_set_back(reader.last, now) or gap >= self._window:
             return _first_poll(key, now), True
@@ -368,6 +375,12 @@ def _pack(reader: _Reader) -> bytes:
 
 def _first_poll(key: int, now: Instant) -> bytes:
     return _pack(_Reader(key, now, 0, 0, 0, ()))
+
+
+def _precedes_unset_clock(reader: _Reader, now: Instant) -> bool:
+    """Return True if the clock is not set, and was set at the last poll of a reader. This poll counts again when the
+    clock is set."""
+    return is_unset(now) and is_set_back(reader.last, now)
 
 
 def _correct(records: bytes, now: Instant) -> bytes:

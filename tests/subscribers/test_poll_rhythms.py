@@ -209,6 +209,19 @@ def test_load_treats_polls_of_the_future_as_polled_now() -> None:
     assert expected(after)[0].at == pytest.approx(NOW + HOUR)
 
 
+async def test_rhythms_survive_a_start_whose_clock_is_not_set() -> None:
+    rhythms = polled(NOW - number * HOUR for number in (3, 2, 1, 0))
+    after = PollRhythms()
+    after.load(rhythms.dump(), 0.0)
+    after.record(FEED, reader(1), 60.0)
+    after.expire(FEED, 60.0)
+    await after.finish_sweep(30 * DAY)
+
+    after.record(FEED, reader(2), NOW + 60)
+    rhythms.record(FEED, reader(2), NOW + 60)
+    assert expected(after, NOW + 60) == expected(rhythms, NOW + 60)
+
+
 @pytest.mark.parametrize("damage", ["", "magic", "short", "bit"])
 def test_load_rejects_damaged_rhythms_without_change(damage: str) -> None:
     data = bytearray(polled([NOW - HOUR, NOW]).dump())
