@@ -48,6 +48,7 @@ from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.metrics_aggregation import NoOtherWorkers, PeerMetrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 from feedproxy.telemetry.traffic_history import HistoryRecorder
+from feedproxy.upstream import local_failure
 from feedproxy.upstream.address_policy import AddressPolicy
 from feedproxy.upstream.callback_client import CallbackClient
 from feedproxy.upstream.origin_certificate_verification import upstream_context
@@ -282,7 +283,14 @@ class App:
 
     def problems(self) -> tuple[str, ...]:
         """Return a sentence for each problem that the operator should see."""
-        return tuple(filter(None, (self.fleet.problem(),))) if self.fleet is not None else ()
+        of_fleet = self.fleet.problem() if self.fleet is not None else ""
+        return tuple(filter(None, (of_fleet, self.shortage())))
+
+    @staticmethod
+    def shortage() -> str:
+        """Return a sentence about a resource that is too short for requests to origins, or ""."""
+        reason = local_failure.shortage()
+        return f"No origin can be asked: {reason}." if reason else ""
 
     @property
     def access_control(self) -> AccessControl:

@@ -83,6 +83,10 @@ OTHER_DESCRIPTORS = 1024
 """The process needs this many file descriptors besides those of clients: for store, exchanges, helper processes and
 body files."""
 
+FILES_MIN = 256
+"""The process needs at least this many file descriptors: about 70 for itself, 32 that stay free for the store
+(upstream/local_failure.py), and those of clients and origins."""
+
 CONNECTION_WAIT: Seconds = 0.05
 """The proxy waits this many seconds between closing the listeners and refusing connections.
 
@@ -635,11 +639,14 @@ async def serve(
 
 
 def _raise_descriptor_limit(settings: Settings) -> None:
-    """Raise this process's limit of open files to what `max_connections` needs, if the system permits.
+    """Raise this process's limit of open files to what `max_connections` needs, if the system permits. Raises
+    UsageError if the limit remains below FILES_MIN.
 
     Shells and service managers often set 1,024, for programs that use select(2).
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < FILES_MIN:
+        raise UsageError(f"this process may open only {hard} files (ulimit -Hn): expected at least {FILES_MIN}")
     needed = settings.max_connections + OTHER_DESCRIPTORS
     if soft < needed and soft != resource.RLIM_INFINITY:
         resource.setrlimit(

@@ -148,6 +148,13 @@ def test_limit_of_open_files_is_raised_for_max_connections(
     assert any("ulimit -Hn" in warning for warning in proxy_process._warnings(Settings())) == (before[1] == 4096)
 
 
+def test_limit_of_too_few_open_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+
+    with pytest.raises(UsageError, match=r"only 64 files \(ulimit -Hn\): expected at least 256$"):
+        proxy_process._raise_descriptor_limit(Settings())
+
+
 class FullDisk(io.StringIO):
     def flush(self) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

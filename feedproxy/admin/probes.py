@@ -42,8 +42,9 @@ class Probes:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def healthz(self, _: web.Request) -> web.Response:
-        """Return `ok`, and in a fleet a line about the connection to Redis."""
-        return web.Response(text="".join(f"{line}\n" for line in ("ok", *self._app.status_lines())))
+        """Return `ok`, in a fleet a line about the connection to Redis, and a line about a shortage of resources."""
+        lines = filter(None, ("ok", *self._app.status_lines(), self._app.shortage()))
+        return web.Response(text="".join(f"{line}\n" for line in lines))
 
     async def readyz(self, _: web.Request) -> web.Response:
         """Return 200 while the listeners accept clients, and 503 at other times."""

@@ -103,7 +103,7 @@ def is_local(error: BaseException | None) -> bool:
 
 
 _ANY_DESCRIPTOR = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-"""Descriptor of /dev/null. `_is_nearly_exhausted` duplicates the descriptor to learn the lowest free number."""
+"""Descriptor of /dev/null. `shortage` duplicates the descriptor to learn the lowest free number."""
 
 
 class ResourceCheck:
@@ -124,24 +124,28 @@ class ResourceCheck:
         if self._permitted and now < self._expires:
             self._permitted -= 1
             return False
-        is_exhausted = _is_nearly_exhausted()
+        is_exhausted = bool(shortage())
         self._permitted, self._expires = 0 if is_exhausted else EXCHANGES_PER_CHECK, now + CHECK_INTERVAL
         return is_exhausted
 
 
-def _is_nearly_exhausted() -> bool:
-    """Return True if this process has too few descriptors or too little address space left for an exchange."""
+def shortage() -> str:
+    """Return the resource of which this process has too little left for an exchange with an origin, or "" if it has
+    enough."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = f"nearly all of the {most} files that this process may open are open (ulimit -n)"
     try:
         lowest = os.dup(_ANY_DESCRIPTOR)
     except OSError as error:
-        return error.errno in (errno.EMFILE, errno.ENOMEM)
+        return files if error.errno == errno.EMFILE else str(error)
     os.close(lowest)
     # "the lowest-numbered file descriptor not currently open for the process" -- open(2)
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and lowest >= most - DESCRIPTORS_RESERVED:
-        return True
+        return files
     space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return space != resource.RLIM_INFINITY and space - (address_space() or 0) < ADDRESS_SPACE_RESERVED
+    if space != resource.RLIM_INFINITY and space - (address_space() or 0) < ADDRESS_SPACE_RESERVED:
+        return f"nearly all of the address space of {space // 1024} KiB is used (ulimit -v)"
+    return ""
 
 
 def address_space() -> int | None:

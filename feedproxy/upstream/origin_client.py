@@ -187,7 +187,7 @@ class Fetcher:
             raise BadTarget(f"invalid method {request.method}: expected GET or HEAD")
         host, path = self._host(request.target)
         if self._resources.is_nearly_exhausted():
-            local_failure.complaints.warn("file descriptors or memory are nearly exhausted")
+            local_failure.complaints.warn(local_failure.shortage() or "file descriptors or memory")
             raise Overload("file descriptors or memory are nearly exhausted")
         if not skip_address_check:
             self._policy.check_port(host.port)

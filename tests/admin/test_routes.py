@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import resource
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -301,6 +302,14 @@ async def test_readyz_is_200_only_while_clients_are_accepted(proxy: Proxy) -> No
     proxy.app.ready = proxy.app.draining = True
     assert (await proxy.get("/readyz"))[0] == 503
     assert (await proxy.get("/healthz"))[0] == 200
+
+
+async def test_shortage_of_descriptors_is_shown(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await proxy.get("/healthz") == (200, "ok\n")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (8, 8))
+    assert "all of the 8 files" in (await proxy.get("/healthz"))[1]
+    assert "all of the 8 files" in (await proxy.get("/api/status"))[1]
 
 
 async def test_request_does_not_open_a_closed_proxy(proxy: Proxy) -> None:
