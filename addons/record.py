@@ -1,10 +1,10 @@
 """Recording of client requests and origin responses in a HAR file. The lab replays and grades recordings."""
 
 import logging
-from pathlib import Path
 
 from mitmproxy import ctx, exceptions, http
 
+from feedproxy import option_files
 from feedproxy.errors import UsageError
 from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lab.record.har_redaction import KEEP_CHOICES, Redactor
@@ -78,7 +78,7 @@ class Record(Addon):
         key = app.stored_secret("recording-secret")
         # The prefix makes names different when the recordings of several processes are merged.
         self._connections = StableNames(f"{app.random_bytes(4).hex()}-")
-        self._writer = HarWriter(Path(options.record).expanduser(), limit=options.record_max)
+        self._writer = HarWriter(option_files.expand(options.record), limit=options.record_max)
         return Recorder(
             self._writer, Redactor(key, options.record_keep), lambda target: app.settings_for(target).private
         )

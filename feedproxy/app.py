@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from feedproxy import __version__
+from feedproxy import __version__, option_files
 from feedproxy.access.authorization import AccessControl
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.endpoints.feed_list import FeedList, ImportedFeeds
@@ -158,7 +158,8 @@ class App:
                 {name: getattr(options, name) for name in (*option_names(), *deprecated_names()) if name in names}
             )
             if "ssl_verify_upstream_trusted_ca" in names:
-                self.trusted_ca = options.ssl_verify_upstream_trusted_ca
+                file = options.ssl_verify_upstream_trusted_ca
+                self.trusted_ca = str(option_files.expand(file)) if file else None
                 self.insecure = options.ssl_insecure
         return self._settings
 

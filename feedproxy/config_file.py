@@ -13,12 +13,8 @@ may be secrets.
 """
 
 import difflib
-import errno
 import logging
-import os
 import re
-import stat
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
@@ -29,6 +25,7 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.reader import ReaderError
 
+from feedproxy import option_files
 from feedproxy.clock import Seconds
 from feedproxy.durations_and_sizes import EXAMPLES, Unit, format_quantity, parse
 from feedproxy.errors import BadTarget, UsageError
@@ -51,11 +48,8 @@ from feedproxy.settings import (
 
 logger = logging.getLogger(__name__)
 
-FILE_BYTES_MAX = 64 * 1024 * 1024
-"""A configuration file of more than this many bytes is refused. A file of this size has a million rules."""
 PIPE_TIMEOUT: Seconds = 10
 """If the configuration file is a pipe, its writer must write and close it within this many seconds."""
-PIPE_POLL_INTERVAL: Seconds = 0.01
 RULES_KEY = "feeds"
 MATCH_KEY = "match"
 
@@ -371,29 +365,10 @@ def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[st
     return options
 
 
-def _read_bytes(path: Path) -> bytes:
-    """Return the content of a file or a pipe. Raises OSError, also if no program writes and closes the pipe in time."""
-    deadline = time.monotonic() + PIPE_TIMEOUT
-    content = bytearray()
-    # Without O_NONBLOCK, open() waits until a program opens the pipe for writing.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
-        is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
-        # From a pipe, None stands for "nothing yet". b"" stands for that, too, before a program has written anything.
-        while (piece := file.read(65_536)) or (is_pipe and not (content and piece == b"")):
-            content += piece or b""
-            if len(content) > FILE_BYTES_MAX:
-                raise OSError(errno.EFBIG, f"larger than {FILE_BYTES_MAX} bytes")
-            if not piece and time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, f"it is a pipe, and no file came from it within {PIPE_TIMEOUT} s")
-            if not piece:
-                time.sleep(PIPE_POLL_INTERVAL)
-    return bytes(content)
-
-
 def _read_document(path: Path) -> Any:
     """Return the document in a file, with the line number of each key."""
     try:
-        text = _read_bytes(path).decode("utf-8-sig")
+        text = option_files.read(path, pipe_timeout=PIPE_TIMEOUT).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -21,10 +21,12 @@ from typing import Any, NamedTuple
 
 from mitmproxy import exceptions, master, options
 from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
+from mitmproxy.certs import CertStore
 from mitmproxy.log import LegacyLogEvents
+from mitmproxy.options import CONF_BASENAME
 from mitmproxy.proxy.mode_servers import AsyncioServerInstance
 
-from feedproxy import systemd
+from feedproxy import option_files, systemd
 from feedproxy.access.authorization import AccessControl
 from feedproxy.addons import default_addons
 from feedproxy.admin.admin_authorization import admin_address, admin_token
@@ -75,6 +77,27 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
 
 ALL_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
 """Hosts in `listen` and `admin` that stand for all addresses of the machine."""
+
+PATH_OPTIONS = frozenset(
+    {
+        "admin_token_file",
+        "certs",
+        "client_certs",
+        "confdir",
+        "fleet_local",
+        "record",
+        "ssl_verify_upstream_trusted_ca",
+        "ssl_verify_upstream_trusted_confdir",
+        "store",
+        "tls_certificate",
+        "tls_key",
+        "tokens_file",
+        "users_file",
+        "wallet",
+        "wsse_file",
+    }
+)
+"""Options of feedproxy and mitmproxy that name files or folders."""
 
 HEARTBEAT_INTERVAL: Seconds = 0.5
 """Seconds between two heartbeats of a worker to its supervisor."""
@@ -199,7 +222,8 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
     with loaded.locating():
         values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
         _check_mode(values)
-        _check_confdir(values.get("confdir", proxy_master.options.confdir))
+        _check_paths(values)
+        _check_confdir(values.get("confdir", proxy_master.options.confdir), values.get("cert_passphrase") or "")
         proxy_master.options.update(**values)  # mitmproxy now creates the certificate authority
         _check(app)
         mode = _reverse_mode(app.settings) if app.settings.upstream else ""
@@ -284,6 +308,7 @@ def _listeners(proxy_master: master.Master) -> list[Any]:
 
 def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
     """Set both rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
+    _check_paths(options)
     former, former_rules = {name: getattr(proxy_master.options, name) for name in options}, app.configured_rules
     app.set_rules(rules)
     try:
@@ -350,7 +375,7 @@ def _warnings(settings: Settings) -> list[str]:
             f"max_connections: {settings.max_connections}, but this process may open only {files} files (ulimit -Hn)"
         )
     for name in ("wsse_file", "wallet", "admin_token_file"):
-        path = Path(getattr(settings, name)).expanduser() if getattr(settings, name) else None
+        path = option_files.expand(getattr(settings, name)) if getattr(settings, name) else None
         with contextlib.suppress(OSError):
             if path is not None and (mode := path.stat().st_mode) & READABLE_BY_OTHERS:
                 warnings.append(
@@ -362,7 +387,7 @@ def _warnings(settings: Settings) -> list[str]:
 def _check_folders(settings: Settings) -> None:
     """Check that the folders of store and recording are writable. Raises UsageError otherwise."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
-    folders["record"] = Path(settings.record).expanduser().absolute().parent if settings.record else None
+    folders["record"] = option_files.expand(settings.record).absolute().parent if settings.record else None
     for name, folder in folders.items():
         if folder is None:
             continue
@@ -412,6 +437,7 @@ def _check(app: App) -> None:
     _check_parents(app)
     try:
         if app.trusted_ca:
+            option_files.read(Path(app.trusted_ca))
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=app.trusted_ca)
     except OSError as error:
         raise UsageError(f"ssl_verify_upstream_trusted_ca: {app.trusted_ca}: {error.strerror or error}") from error
@@ -437,18 +463,41 @@ def _is_own_address(settings: Settings, host: str, port: int) -> bool:
     )
 
 
-def _check_confdir(confdir: str) -> None:
-    """Check that mitmproxy can write its certificate authority to `confdir`. Raises UsageError otherwise."""
-    try:
-        folder = Path(confdir).expanduser()
-    except RuntimeError as error:  # `~name` of an unknown user
-        raise UsageError(f"confdir (for the CA): {confdir} cannot be used: {error}") from error
+def _check_paths(values: Mapping[str, Any]) -> None:
+    """Check that each path can be expanded. Raises UsageError for the home folder of an unknown user."""
+    for name in PATH_OPTIONS & values.keys():
+        for value in values[name] if isinstance(values[name], list) else (values[name],):
+            try:
+                # An entry of `certs` may begin with the name of a host: DOMAIN=PATH.
+                option_files.expand(value.rpartition("=")[2] if name == "certs" else value or "")
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from error
+
+
+def _check_confdir(confdir: str, passphrase: str) -> None:
+    """Check that mitmproxy can use its certificate authority in `confdir`, or write one. Raises UsageError
+    otherwise."""
+    folder = option_files.expand(confdir)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"confdir (for the CA): {folder} cannot be used: {error.strerror or error}") from error
-    if not (folder / "mitmproxy-ca.pem").exists() and not os.access(folder, os.W_OK):
-        raise UsageError(f"confdir (for the CA): {folder} cannot be written to")
+    authority, parameters = (folder / f"{CONF_BASENAME}-{name}.pem" for name in ("ca", "dhparam"))
+    if not authority.exists():
+        if not os.access(folder, os.W_OK):
+            raise UsageError(f"confdir (for the CA): {folder} cannot be written to")
+        return
+    try:
+        for file in (authority, parameters):
+            if file.exists():
+                option_files.read(file)
+        # mitmproxy logs an error as a traceback, and continues without an authority.
+        CertStore.from_files(authority, parameters, passphrase.encode() or None)
+    except OSError as error:
+        raise UsageError(f"confdir (for the CA): {file}: {error.strerror or error}") from error
+    except (ValueError, TypeError, IndexError) as error:
+        expected = "expected a private key and a certificate (without the file, feedproxy makes a new CA)"
+        raise UsageError(f"confdir (for the CA): {authority} is damaged: {expected}") from error
 
 
 def _reverse_mode(settings: Settings) -> str:

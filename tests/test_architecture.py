@@ -23,6 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "clock",
             "errors",
             "notes",
+            "option_files",
             "lru_map",
             "memory_max_shares",
             "durations_and_sizes",

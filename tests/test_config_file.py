@@ -8,7 +8,7 @@ from typing import Any, Optional
 
 import pytest
 
-from feedproxy import config_file
+from feedproxy import config_file, option_files
 from feedproxy.config_file import (
     SYNONYMS,
     Config,
@@ -293,7 +293,7 @@ def test_pipe_without_a_writer_is_an_error(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_endless_file_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config_file, "FILE_BYTES_MAX", 100_000)
+    monkeypatch.setattr(option_files, "FILE_BYTES_MAX", 100_000)
 
     with pytest.raises(UsageError, match="/dev/zero: cannot be read: larger than 100000 bytes"):
         load("/dev/zero", KNOWN)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from mitmproxy import master
 
-from feedproxy import cli, proxy_process
+from feedproxy import cli, option_files, proxy_process
 from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
@@ -41,11 +41,51 @@ async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) ->
         await proxy_process.serve(ServePlan(options=options), print)
 
 
-async def test_folder_of_the_ca_of_an_unknown_user_is_reported_in_one_line() -> None:
-    options = {"confdir": "~no-such-user/ca", "store": "memory:", "admin": ""}
+@pytest.mark.parametrize("option", sorted(proxy_process.PATH_OPTIONS))
+async def test_path_in_the_home_of_an_unknown_user_is_reported_in_one_line(tmp_path: Path, option: str) -> None:
+    path: Any = "~no-such-user/x" if option != "certs" else ["*=~no-such-user/x"]
+    options = {"confdir": str(tmp_path), "store": "memory:", "admin": "", option: path}
 
-    with pytest.raises(UsageError, match=r"^confdir \(for the CA\): ~no-such-user/ca cannot be used: "):
+    with pytest.raises(UsageError, match=rf"^{option}: ~no-such-user/x: ~no-such-user has no home folder$"):
         await proxy_process.serve(ServePlan(options=options), print)
+
+
+FILES = ("admin_token_file", "tls_certificate", "tls_key", "users_file", "wsse_file", "tokens_file", "wallet")
+
+
+@pytest.mark.parametrize("option", [*FILES, "ssl_verify_upstream_trusted_ca", "confdir"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "huge"])
+async def test_file_that_is_no_regular_file_or_huge_does_not_block_the_start(
+    tmp_path: Path, option: str, kind: str
+) -> None:
+    path = tmp_path / "mitmproxy-ca.pem"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.touch()
+        os.truncate(path, option_files.FILE_BYTES_MAX + 1)
+    options: dict[str, Any] = {"confdir": str(tmp_path / "ca"), "store": "memory:", "listen": "127.0.0.1:0"}
+    if option == "tls_key":
+        options["tls_certificate"] = __file__
+    options[option] = str(tmp_path if option == "confdir" else path)
+
+    said = "larger than " if kind == "huge" else f"it is a {kind}: expected a file"
+    with pytest.raises(UsageError, match=rf"^{option}\b.*: {path}: {said}"):
+        await proxy_process.check(ServePlan(options=options))
+
+
+@pytest.mark.parametrize("content", ["", "not a certificate"])
+async def test_damaged_certificate_authority_is_reported_at_start(tmp_path: Path, content: str) -> None:
+    (tmp_path / "mitmproxy-ca.pem").write_text(content)
+    (tmp_path / "mitmproxy-dhparam.pem").write_text(content)
+    options = {"confdir": str(tmp_path), "store": "memory:", "admin": ""}
+
+    with pytest.raises(UsageError, match=r"^confdir \(for the CA\): .*/mitmproxy-ca.pem is damaged: expected "):
+        await proxy_process.check(ServePlan(options=options))
 
 
 async def test_read_only_folder_of_the_ca_is_reported_in_one_line(
@@ -306,7 +346,7 @@ async def test_check_prints_the_options_in_force_and_starts_nothing(tmp_path: Pa
         ({"users_file": "/nowhere/users"}, "users_file: /nowhere/users: No such file"),
         ({"tokens_file": "/nowhere/tokens"}, "tokens_file: /nowhere/tokens: No such file"),
         ({"wallet": "/nowhere/wallet"}, "wallet: /nowhere/wallet: No such file"),
-        ({"admin_token_file": "/nowhere/token"}, "admin_token_file: cannot read /nowhere/token: No such file"),
+        ({"admin_token_file": "/nowhere/token"}, "admin_token_file: /nowhere/token: No such file"),
         ({"admin": ":8081"}, "admin: :8081 is open to other machines: set admin_token or admin_token_file"),
         ({"workers": -1}, "workers: -1: expected 1 or more"),
         ({"listen": "a b:80"}, "listen: a b:80: expected HOST:PORT"),

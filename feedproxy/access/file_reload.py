@@ -3,8 +3,8 @@
 import logging
 import os
 from collections.abc import Callable
-from pathlib import Path
 
+from feedproxy import option_files
 from feedproxy.clock import Clock, Instant, Seconds
 from feedproxy.errors import UsageError
 
@@ -22,7 +22,7 @@ class ReloadingFile[T]:
     """
 
     def __init__(self, path: str, parse: Callable[[str, str], T], clock: Clock) -> None:
-        self._path = Path(path).expanduser()
+        self._path = option_files.expand(path)
         self._parse = parse
         self._clock = clock
         self._last_check: Instant = clock.now()
@@ -56,15 +56,7 @@ class ReloadingFile[T]:
         return status.st_ctime_ns, status.st_size, status.st_ino
 
     def _read(self) -> T:
-        if self._path.is_fifo():
-            raise UsageError(f"{self._path}: it is a pipe: expected a file, which is read again after each change")
-        try:
-            text = self._path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{self._path}: {error.strerror or error}") from error
-        except UnicodeDecodeError as error:
-            raise UsageError(f"{self._path}: expected UTF-8") from error
-        return self._parse(text, str(self._path))
+        return self._parse(option_files.read_text(self._path), str(self._path))
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from feedproxy import option_files
 from feedproxy.access.file_reload import ReloadingFile, significant_lines
 from feedproxy.clock import Clock
 from feedproxy.errors import BadTarget, UsageError
@@ -110,11 +111,11 @@ def list_tokens(path: Path) -> list[SecretToken]:
     """Return the records of a file, or an empty list if the file does not exist. Raises UsageError if the file is
     invalid or cannot be used."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        text = option_files.read_text(path)
+    except UsageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
     return list(parse_tokens(text, str(path)).values())
 
 

@@ -17,10 +17,9 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from feedproxy import settings
+from feedproxy import option_files, settings
 from feedproxy.access.failed_login_limit import FailedLoginLimit
 from feedproxy.clock import Clock, SystemClock
 from feedproxy.errors import UsageError
@@ -71,11 +70,11 @@ def admin_token(settings: Settings) -> str:
         return settings.admin_token
     if settings.admin_token:
         raise UsageError("admin_token_file: admin_token is set as well: set one of them")
-    path = Path(settings.admin_token_file).expanduser()
     try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"admin_token_file: cannot read {path}: {getattr(error, 'strerror', error)}") from error
+        path = option_files.expand(settings.admin_token_file)
+        token = option_files.read_text(path).strip()
+    except UsageError as error:
+        raise UsageError(f"admin_token_file: {error}") from error
     if not token:
         raise UsageError(f"admin_token_file: {path} is empty")
     return token

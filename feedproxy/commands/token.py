@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from feedproxy import option_files
 from feedproxy.access import secret_tokens
 from feedproxy.config_file import FILE_VARIABLE, from_environment, load, option_specs
 from feedproxy.errors import UsageError
@@ -93,4 +94,4 @@ def _token_file(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     name = args.file or options.get("tokens_file", "")
     if not name:
         raise UsageError("no file of tokens: expected --file FILE, or --config FILE with tokens_file")
-    return Path(str(name)).expanduser(), options
+    return option_files.expand(str(name)), options

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
+from feedproxy import option_files
 from feedproxy.clock import Seconds
 from feedproxy.errors import StoreError, UsageError
 from feedproxy.store import envelope, resource_codec
@@ -88,7 +89,7 @@ def open_store(
 def store_folder(location: str) -> Path:
     """Return the folder that the option `store` names, or the platform's cache folder for ""."""
     if location:
-        return Path(location).expanduser()
+        return option_files.expand(location)
     return user_cache_path("feedproxy", appauthor=False)
 
 

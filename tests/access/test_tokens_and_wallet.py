@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from feedproxy import option_files
 from feedproxy.access.origin_credentials import OriginCredentials, cache_key, parse_wallet, split_key
 from feedproxy.access.secret_tokens import TokenFile, issue, list_tokens, revoke
 from feedproxy.clock import ManualClock
@@ -67,7 +68,7 @@ def test_revoked_token_is_refused_after_its_file_becomes_readable(
     tokens = TokenFile(str(path), clock)
     revoke(path, [token.id])
     with monkeypatch.context() as unreadable:
-        unreadable.setattr(Path, "read_text", refuse_to_read)
+        unreadable.setattr(option_files, "read", refuse_to_read)
         clock.advance(2)
         assert tokens.user_of(secret, "https://x.example/feed") == "bob"
 
@@ -76,7 +77,7 @@ def test_revoked_token_is_refused_after_its_file_becomes_readable(
     assert tokens.user_of(secret, "https://x.example/feed") is None
 
 
-def refuse_to_read(path: Path, **_: object) -> str:
+def refuse_to_read(path: Path) -> bytes:
     raise PermissionError(13, "Permission denied")
 
 

@@ -10,9 +10,9 @@ import os
 import socket
 import ssl
 from copy import copy
-from pathlib import Path
 from typing import Any
 
+from feedproxy import option_files
 from feedproxy.clock import Seconds
 from feedproxy.errors import UsageError
 from feedproxy.server.fastpath.client_connection import ClientConnection
@@ -50,8 +50,8 @@ class ReloadingCertificate:
         If `key` is empty, the file `certificate` contains the key.
         """
         self.name = certificate
-        self._certificate = Path(certificate).expanduser()
-        self._key = Path(key).expanduser() if key else None
+        self._certificate = option_files.expand(certificate)
+        self._key = option_files.expand(key) if key else None
         self.reload()
 
     @property
@@ -62,6 +62,12 @@ class ReloadingCertificate:
     def reload(self) -> None:
         """Load the files. Raises UsageError if the files are invalid. The previous certificate then stays in use."""
         self._loaded = self._change_times()
+        for option, path in (("tls_certificate", self._certificate), ("tls_key", self._key)):
+            if path is not None:
+                try:
+                    option_files.read(path)  # OpenSSL would wait for a pipe
+                except OSError as error:
+                    raise UsageError(f"{option}: {path}: {error.strerror or error}") from error
         try:
             self.context = self._load()
         except OSError as error:  # ssl.SSLError is one, too
