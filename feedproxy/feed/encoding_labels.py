@@ -7,6 +7,8 @@ unknown labels permanently.
 from encodings import normalize_encoding
 from encodings.aliases import aliases
 
+from feedproxy.http.memoize import memoize_short
+
 _NAMES = """
     utf_8 utf_16 utf_16_le utf_16_be utf_32 utf_32_le utf_32_be utf_7 ascii latin_1
     iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 iso8859_7 iso8859_8 iso8859_9 iso8859_10 iso8859_11
@@ -53,6 +55,7 @@ _SUPERSETS = {
 _ASCII_INCOMPATIBLE = frozenset({"shift_jis", "cp932", "iso2022_jp", "euc_kr", "cp949", "johab"})
 
 
+@memoize_short(entries=256, longest=_LABEL_MAX)
 def codec_of(label: str) -> str | None:
     """Return Python's name of the codec for `label`, such as `utf_16_le`, or None for an unknown label."""
     if len(label) > _LABEL_MAX:

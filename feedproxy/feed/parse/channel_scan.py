@@ -17,9 +17,8 @@ from feedproxy.http.field_values import charset_of
 _DOCUMENT_STARTS = (b"<?xml ", b"<rss", b"<feed", b"<rdf:RDF")
 _ITEM = re.compile(rb"<(item|entry)[\s>]")
 _ITEM_NAMES = {kind: b"entry" if kind is Kind.ATOM else b"item" for kind in Kind}
-_START_TAGS = {
-    name: tuple(b"<" + name + end for end in (b">", b" ", b"\n", b"\r", b"\t")) for name in (b"item", b"entry")
-}
+_END_TAGS = {name: re.compile(rb"</%b>(?:\s*+(<%b)[> \n\r\t])?" % (name, name)) for name in (b"item", b"entry")}
+"""Pattern of the end of an item. The group is empty if no item follows."""
 
 
 SCANNED_MAX = 16 * 1024
@@ -38,21 +37,22 @@ def scan_channel(body: bytes, content_type: str | None, *, digest: str = "") -> 
     if first is None:
         return None
     name = first[1]
-    before, *others = body.split(b"</%b>" % name)
-    openings = _START_TAGS[name]
-    if not others or _ITEM.search(before, first.end()) or _ITEM.search(others[-1]):
+    next_items = _END_TAGS[name].findall(body)
+    if not next_items or not all(next_items[:-1]):
         return None
-    if not all(piece.lstrip().startswith(openings) for piece in others[:-1]):
+    end_tag = b"</%b>" % name
+    end = body.rfind(end_tag) + len(end_tag)
+    if _ITEM.search(body, first.end(), body.find(end_tag)) or _ITEM.search(body, end):
         return None
-    if first.start() + len(others[-1]) > SCANNED_MAX:
+    if first.start() + len(body) - end > SCANNED_MAX:
         return None
     text = to_utf8(body, charset_of(content_type))
     if text.data is not body:
         return None
-    without_items = xml_parser.parse_small(Utf8Text(body[: first.start()] + others[-1], text.encoding, text.sound))
+    without_items = xml_parser.parse_small(Utf8Text(body[: first.start()] + body[end:], text.encoding, text.sound))
     if without_items is None or without_items.items:
         return None
-    count = len(others)
+    count = len(next_items)
     channel = channel_parser.channel_of(
         without_items.document, Items(entries=count) if name == b"entry" else Items(count)
     )
