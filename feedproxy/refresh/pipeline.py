@@ -12,7 +12,7 @@ from feedproxy.cache import storing, validation
 from feedproxy.clock import Clock, Instant
 from feedproxy.errors import FeedproxyError, Overload
 from feedproxy.http import origin_validator_in_etag
-from feedproxy.http.message import Fields
+from feedproxy.http.message import Fields, Request
 from feedproxy.refresh import client_keyed_responses, missing_ranges, redirect_following
 from feedproxy.refresh.dcz_from_origins import with_dictionary
 from feedproxy.refresh.ingest.helper_pool import HelperPool
@@ -228,7 +228,7 @@ class RefreshPipeline:
         elif is_conditional(job):
             conditions = validation.conditional_fields(job.validate)
         if len(conditions):
-            request = replace(request, fields=request.fields.joined(conditions))
+            request = Request(request.method, request.target, request.fields.joined(conditions))
         limit = job.settings.redirects_max
         client = with_dictionary(self._fetcher, job, self._store, self._helper_pool, self._clock)
         if not job.follow_redirects:

@@ -130,6 +130,8 @@ def _header(
     resource: Resource, bodies_of: Callable[[Content], dict[str, object]], place_of: Callable[[bytes], list[int]]
 ) -> bytes:
     def plain(value: Any) -> object:
+        if type(value) in _DEFAULTS:
+            return members_of(value)
         if isinstance(value, Fields):
             return list(value)
         if isinstance(value, PackedSequence):
@@ -140,7 +142,10 @@ def _header(
             return base64.b64encode(value).decode()
         if isinstance(value, PreviousContents):
             return place_of(value.data)
-        written = {}
+        return members_of(value)
+
+    def members_of(value: Any) -> dict[str, object]:
+        written: dict[str, object] = {}
         for attribute, name, default in _defaults(type(value)):
             member = getattr(value, attribute)
             if member is not default and member != default:

@@ -259,8 +259,9 @@ class Metrics:
         """
         if status is not None or detail != Detail.FORBIDDEN_ADDRESS:  # no request was sent to a refused address
             self._origin_of(_status_label(status or 0), detail).inc()
-            self._origin_bytes.inc(sent)
-            self._received.inc(received)
+            if sent or received:  # a 304 has no content
+                self._origin_bytes.inc(sent)
+                self._received.inc(received)
             self._origin_seconds.observe(max(0.0, seconds))
         self.target_updated.emit(target)
 

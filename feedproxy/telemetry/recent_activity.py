@@ -112,12 +112,13 @@ class RecentActivity:
             update.detail,
             update.reason[:REASON_LENGTH_MAX],
         )
-        self._keep(update.target, fetch)
+        settings = self._settings()
+        self._keep(update.target, fetch, settings.memory.fetches)
         if update.is_feed:
             self._failed.drop(update.target)
         elif update.is_missing_feed:
             self._keep_failed(update.target, fetch)
-        form = self._settings().log_format
+        form = settings.log_format
         if update.occasion != "reader" and form != "off":
             log_fetch(self._name_in_log(uri.without_fragment(update.target)), fetch, form)
 
@@ -151,12 +152,12 @@ class RecentActivity:
         ]
         return {"requests": [list(astuple(request)) for request in self._requests], "failed": failed}
 
-    def _keep(self, target: str, fetch: FetchActivity) -> None:
+    def _keep(self, target: str, fetch: FetchActivity, bytes_max: int) -> None:
         fetches = self._fetches.setdefault(target, deque(maxlen=FETCHES_MAX))
         self._count += len(fetches) < FETCHES_MAX
         fetches.append(fetch)
         self._fetches.move_to_end(target)
-        while self._count * FETCH_SIZE > self._settings().memory.fetches:
+        while self._count * FETCH_SIZE > bytes_max:
             self._count -= len(self._fetches.popitem(last=False)[1])
 
     def _keep_failed(self, target: str, fetch: FetchActivity) -> None:

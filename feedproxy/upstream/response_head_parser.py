@@ -101,8 +101,9 @@ def parse_head(data: bytes) -> ResponseHead:
     names = {name.lower() for name, _ in lines}
     framing_anomaly, reusable, chunked, length = "", True, False, None
     if b"transfer-encoding" in names or b"content-length" in names:
-        framing_anomaly = _framing_error(lines)
-        lines, reusable, chunked, length = _frame(lines, minor)
+        codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
+        framing_anomaly = _framing_error(codings, lengths)
+        lines, reusable, chunked, length = _frame(lines, minor, codings, lengths)
     if minor == 0 or b"connection" in names:
         options = _members(lines, b"connection")
         # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
@@ -115,14 +116,15 @@ def parse_head(data: bytes) -> ResponseHead:
     )
 
 
-def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool, bool, int | None]:
+def _frame(
+    lines: tuple[Line, ...], minor: int, codings: list[bytes], lengths: list[bytes]
+) -> tuple[tuple[Line, ...], bool, bool, int | None]:
     """Return how the end of the message is found (RFC 9112, sections 6.1 to 6.3), as four values.
 
-    The values are the lines without ineffective framing fields, True if the connection is reusable, True if the content
-    is chunked, and the length of the content in bytes or None.
+    `codings` and `lengths` are the members of Transfer-Encoding and Content-Length in `lines`. The values are the lines
+    without ineffective framing fields, True if the connection is reusable, True if the content is chunked, and the
+    length of the content in bytes or None.
     """
-    codings = _members(lines, b"transfer-encoding")
-    lengths = _members(lines, b"content-length")
     if codings == [b"identity"]:  # servers of RFC 2616's time send it; it has no effect
         lines, codings = _without(lines, b"transfer-encoding"), []
     if codings:
@@ -151,9 +153,8 @@ def _frame(lines: tuple[Line, ...], minor: int) -> tuple[tuple[Line, ...], bool,
     return lines, True, False, int(lengths[0])
 
 
-def _framing_error(lines: tuple[Line, ...]) -> str:
+def _framing_error(codings: list[bytes], lengths: list[bytes]) -> str:
     """Return the error that makes the end of the message ambiguous, or "" without an error."""
-    codings, lengths = _members(lines, b"transfer-encoding"), _members(lines, b"content-length")
     if codings and lengths:
         return "both Transfer-Encoding and Content-Length"
     if len(lengths) > 1:
