@@ -39,6 +39,18 @@ A parsed feed takes five times the bytes of its document.
 """
 
 
+BESIDE_CACHES = 256 * 1024 * 1024
+"""Bytes that a worker takes besides its caches: interpreter, helper processes and responses in progress."""
+
+MEMORY_MAX_LEAST = 16 * 1024 * 1024
+"""The default of `memory_max` is not reduced below this many bytes."""
+
+
+def fitting_memory_max(default: int, available: int, workers: int) -> int:
+    """Return the default of `memory_max`, or less if `workers` processes do not fit into `available` bytes."""
+    return min(default, max(MEMORY_MAX_LEAST, (available // workers - BESIDE_CACHES) // 2))
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
     """Limits in bytes, for each process of the proxy."""

@@ -43,10 +43,12 @@ from feedproxy.config_file import (
     spec_of,
     unknown_variables,
 )
+from feedproxy.durations_and_sizes import format_quantity
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.http import uri
+from feedproxy.memory_max_shares import BESIDE_CACHES, fitting_memory_max
 from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.listener import Listener
@@ -58,6 +60,7 @@ from feedproxy.store.tiered import MEMORY, store_folder
 from feedproxy.telemetry.log_format import LineHandler
 from feedproxy.upstream import local_failure, parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION
+from feedproxy.workers.available_memory import available_memory
 from feedproxy.workers.worker_context import WorkerContext
 from feedproxy.workers.worker_messages import WorkerPeers
 
@@ -221,6 +224,7 @@ def _make_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, 
     app.set_rules(Rules(config.rules))
     with loaded.locating():
         values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
+        values = {**_fitting_defaults(values), **values}
         _check_mode(values)
         _check_paths(values)
         _check_confdir(values.get("confdir", proxy_master.options.confdir), values.get("cert_passphrase") or "")
@@ -275,7 +279,8 @@ def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     try:
         loaded = read_again(plan, known_options(proxy_master), app.configured_rules)
         config, overrides = loaded
-        values = {**defaults(), **config.options, **overrides}
+        values = {**config.options, **overrides}
+        values = {**defaults(), **_fitting_defaults(values), **values}
         changed = {
             name: value
             for name in defaults()
@@ -374,6 +379,13 @@ def _warnings(settings: Settings) -> list[str]:
         warnings.append(
             f"max_connections: {settings.max_connections}, but this process may open only {files} files (ulimit -Hn)"
         )
+    available = available_memory()
+    if settings.memory_max > fitting_memory_max(settings.memory_max, available, settings.workers):
+        needed = (2 * settings.memory_max + BESIDE_CACHES) * settings.workers
+        warnings.append(
+            f"memory_max: {format_quantity(settings.memory_max, 'B')} and {settings.workers} workers may take"
+            f" {needed // 2**20} MiB, but the machine or container has {available // 2**20} MiB"
+        )
     for name in ("wsse_file", "wallet", "admin_token_file"):
         path = option_files.expand(getattr(settings, name)) if getattr(settings, name) else None
         with contextlib.suppress(OSError):
@@ -403,6 +415,12 @@ def _remove_log_events(proxy_master: master.Master) -> None:
     for handler in list(logging.getLogger().handlers):
         if isinstance(handler, LegacyLogEvents) and handler.master is proxy_master:
             handler.uninstall()
+
+
+def _fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that depend on this machine or container: `memory_max`."""
+    workers = values.get("workers", Settings().workers)
+    return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}
 
 
 def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -502,7 +502,8 @@ class Settings:
     )
     memory_max: int = option(
         268_435_456,
-        "Maximum size of the stored responses in memory.",
+        "Maximum size of the stored responses in memory. The default is smaller if the machine or container has less"
+        " than 768 MiB for each worker.",
         "A feed with its codings takes about 1.5 times its size, so the default has space for several thousand"
         " feeds. All data made from stored responses (prepared answers, conversions, deltas, reader scores)"
         " takes at most the same amount again: docs/explanation/memory.md.",

@@ -195,6 +195,21 @@ def test_limit_of_too_few_open_files_is_refused(monkeypatch: pytest.MonkeyPatch)
         proxy_process._raise_descriptor_limit(Settings())
 
 
+async def test_default_of_memory_max_fits_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(proxy_process, "available_memory", lambda: 512 * 2**20)
+
+    made, app = configured(tmp_path, "workers: 1\n", confdir=str(tmp_path))
+    assert app.settings.memory_max == 128 * 2**20
+    assert not any("memory_max" in warning for warning in proxy_process._warnings(app.settings))
+    proxy_process.reload(made, app, ServePlan(str(tmp_path / "feedproxy.yaml"), options={"store": "memory:"}))
+    assert app.settings.memory_max == 128 * 2**20
+
+    _, app = configured(tmp_path, "memory_max: 256MiB\n", confdir=str(tmp_path))
+    assert app.settings.memory_max == 256 * 2**20
+    (warning,) = (warning for warning in proxy_process._warnings(app.settings) if "memory_max" in warning)
+    assert warning.endswith("256MiB and 1 workers may take 768 MiB, but the machine or container has 512 MiB")
+
+
 class FullDisk(io.StringIO):
     def flush(self) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
