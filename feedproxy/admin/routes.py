@@ -128,7 +128,7 @@ class AdminServer:
 
 
 def _with_notice(pages: FeedPages, action: AdminHandler) -> AdminHandler:
-    """Return a handler that runs the action. If it redirects, the target page shows the outcome."""
+    """Return a handler that runs the action. If the action redirects, the target page shows the outcome."""
 
     async def act(request: web.Request) -> web.Response:
         response = await action(request)

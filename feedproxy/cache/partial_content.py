@@ -68,7 +68,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Two parts combined into one response. The status is 200 if they are the whole representation, else 206."""
+    """Two parts combined into one response. The status is 200 if the parts are the whole representation, else 206."""
 
     response: Response
 

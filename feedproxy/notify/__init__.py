@@ -9,7 +9,7 @@ How to add a protocol:
 
 1. Write a class that follows `notification_protocol.Protocol`. `message` returns what to send for a delivery, and
    `interpret` says what the response means: `Delivered`, `Retry` or `Refused`. The delivery worker does the rest:
-   retries, limits per host, address checks. `pings/sinks.py` is the shortest example.
+   retries, limits per site, address checks. `pings/sinks.py` is the shortest example.
 2. Write an addon that extends `server.addon.NotificationAddon`. Its `make_part` passes the protocol to
    `NotificationService.add`, methods for `/-/RPC2` to `notifications.xmlrpc.add`, and endpoints to `app.endpoints`.
    `addons/pings.py` does all three.

@@ -1,6 +1,6 @@
-"""Permission to fetch a target, after the limits of the target, of its site and of the requesting client.
+"""Permission to fetch a target, by the limits for the target, for its site and for the requesting client.
 
-policy/min_interval_and_back_off.py contains the rules, and this module their inputs.
+policy/min_interval_and_back_off.py contains the rules. This module looks up the values that the rules need.
 """
 
 from feedproxy.cache.cache_status import Detail

@@ -1,7 +1,8 @@
 """diskcache without pickle: texts as keys, and bytes as values.
 
-diskcache unpickles values, so a program with write access to the file could run code in the proxy. It also opens any
-file that a row names. This module uses no pickled values, and only files with the names that diskcache gives to values.
+diskcache unpickles values, so a program with write access to the file could run code in the proxy. diskcache also opens
+any file that a row names. This module uses no pickled values, and only files with the names that diskcache gives to
+values.
 """
 
 import contextlib

@@ -88,8 +88,8 @@ async def verification_failure(address: str, settings: Settings) -> str:
 def parse_source(source: str) -> str | None:
     """Return the address in `source` without a `feed:` prefix, or None if `source` is a file.
 
-    A `source` without a scheme is a file if the file exists. If it does not exist, `source` is an https address if it
-    begins with a host name that has a dot: `example.com/feed.xml`.
+    A `source` without a scheme is a file if the file exists. Otherwise, a `source` that begins with a host name with a
+    dot is an https address: `example.com/feed.xml`.
     """
     text = strip_feed_scheme(source)
     if text.lower().startswith(("http://", "https://")):

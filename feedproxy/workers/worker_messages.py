@@ -4,7 +4,7 @@ Coherence of the store does not depend on this exchange: workers coordinate thro
 event loop (store/worker_coordination.py). The data that workers exchange here may be a second late. Each worker answers
 the others by HTTP, over a socket in their folder:
 
-    GET  /families   its metrics; before it answers, it sends its reads to all others
+    GET  /families   its metrics; before the answer, the worker sends its reads to all others
     POST /news       reads of feeds (subscribers/read_events.py)
     GET  /readers    its accounts of tracked readers (scoring/account_serialization.py)
     GET  /fetches    its last fetches of a target

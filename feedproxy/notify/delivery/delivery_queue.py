@@ -1,4 +1,4 @@
-"""The queue of deliveries: durable, fair to hosts, with retries for a limited time.
+"""The queue of deliveries: durable, fair to sites, with retries for a limited time.
 
 A delivery stays in the queue until its outcome is recorded, and is sent again after a crash. Only the process that
 holds the database's lock sends deliveries.
@@ -72,7 +72,7 @@ class DeliveryQueue:
     async def due(
         self, now: Instant, *, limit: int, exclude_ids: Collection[int] = (), exclude_hosts: Collection[str] = ()
     ) -> list[Delivery]:
-        """Return at most `limit` due deliveries, the longest due first, without the excluded ids and hosts."""
+        """Return at most `limit` due deliveries, the longest due first, without the excluded ids and sites."""
         ids, hosts = ",".join("?" * len(exclude_ids)), ",".join("?" * len(exclude_hosts))
         query = f"SELECT * FROM deliveries WHERE due <= ? AND id NOT IN ({ids}) AND host NOT IN ({hosts})"  # noqa: S608
         rows = await self._database.run(

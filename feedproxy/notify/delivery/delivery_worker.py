@@ -26,20 +26,20 @@ logger = logging.getLogger(__name__)
 MAX_CONCURRENT = 32
 """At most this many deliveries of all subscriptions are in progress."""
 MAX_PER_HOST = 2
-"""One host gets at most this many requests at a time.
+"""One site (registrable domain) gets at most this many requests at a time.
 
-A client may name callbacks at another party's host. The limit protects that host.
+A client may name callbacks at another party's site. The limit protects that site.
 """
 SLOW_CALL: Seconds = 5
-"""A host counts as slow after a request to it has taken more than this many seconds."""
+"""A site counts as slow after a request to it has taken more than this many seconds."""
 MAX_CONCURRENT_SLOW = 8
-"""All slow hosts together get at most this many requests at a time.
+"""All slow sites together get at most this many requests at a time.
 
-The limit applies separately to deliveries and to immediate requests (`request_now`). Without the limit, 16 hosts that
+The limit applies separately to deliveries and to immediate requests (`request_now`). Without the limit, 16 sites that
 do not respond would occupy all MAX_CONCURRENT places.
 """
 SLOW_HOSTS_MAX = 512
-"""At most this many hosts are remembered as slow. The oldest is removed first."""
+"""At most this many sites are remembered as slow. The oldest is removed first."""
 
 MAX_CONCURRENT_REQUESTS = 32
 """Maximum number of immediate requests (`request_now`) in progress."""
@@ -122,7 +122,7 @@ class DeliveryWorker:
     async def request_now(self, message: Message) -> Response:
         """Send a challenge or test notification at once, and return the response. A client waits for the outcome.
 
-        The limits per host apply. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
+        The limits per site apply. Raises Overloaded, FetchTimeout after REQUEST_TIMEOUT, and the errors of
         CallbackClient.
         """
         host = site_or_self(message.url)
@@ -156,7 +156,7 @@ class DeliveryWorker:
         return own in map(_normalise_address, await self._caller.resolve(url))
 
     async def _wait_for_capacity(self, host: str) -> None:
-        """Wait until an immediate request to a host may start, and count the request. Raises Overloaded if too many
+        """Wait until an immediate request to a site may start, and count the request. Raises Overloaded if too many
         requests wait."""
         if self._waiting >= REQUESTS_WAITING_MAX:
             raise Overloaded("too many subscriptions are being verified; please try again later")

@@ -213,7 +213,7 @@ class Conversions:
 
 def _gateway_target(address: str, base: str) -> str:
     """Return the target that `address` names, as in a gateway path or as pasted by a user. Raises NotFound or BadTarget
-    if it names none."""
+    if `address` names no target."""
     try:
         return gateway_target(f"/{address}")
     except NotFound:

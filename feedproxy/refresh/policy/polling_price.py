@@ -62,7 +62,7 @@ In a simulated week, one poll in thirty waited with the value 0, and one in two 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The current copy of a feed, and a function for the last instant at which a later copy may answer."""
+    """The current copy of a feed, and a function that states how long a later copy may answer."""
 
     refreshed: Instant
     expires: Instant
