@@ -62,6 +62,15 @@ FILE_VARIABLE = "FEEDPROXY_CONFIG"
 CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
 """Environment variables with the address and the token of the admin listener, for commands such as status."""
 
+_YAML_HINTS = {
+    "mapping values": "a value that contains `: ` needs quotes, and options of one level the same indentation",
+    "<block mapping start>": "options of one level need the same indentation",
+    "undefined alias": "a value that begins with `*` needs quotes",
+    "alphabetic or numeric": "a value that begins with `*` needs quotes",
+    "'\\t'": "indent with blanks, not with tabs",
+}
+"""Advice for the YAML parser's messages that contain a text."""
+
 SYNONYMS = {
     "access_log": "log_format",
     "address": "listen",
@@ -382,8 +391,9 @@ def _read_document(path: Path) -> Any:
         problem = f"duplicate key {key[1]!r}" if key else "duplicate key"
         raise UsageError(f"{path}:{_line_of_error(error)}: {problem}") from error
     except MarkedYAMLError as error:
-        hint = "; a value that contains `: ` needs quotes" if "mapping values" in (error.problem or "") else ""
-        raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {error.problem or error.context}{hint}") from error
+        problem = str(error.problem or error.context)
+        hint = next((f"; {hint}" for part, hint in _YAML_HINTS.items() if part in problem), "")
+        raise UsageError(f"{path}:{_line_of_error(error)}: not YAML: {problem}{hint}") from error
     except ReaderError as error:
         line = text.count("\n", 0, int(error.position)) + 1
         raise UsageError(f"{path}:{line}: a character that YAML does not allow") from error

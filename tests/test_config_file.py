@@ -85,6 +85,18 @@ def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
             "contact_url: a: b\n",
             "feedproxy.yaml:1: not YAML: mapping values are not allowed here; a value that contains",
         ),
+        (
+            "store: a\n\tlisten: b\n",
+            "feedproxy.yaml:2: not YAML: found character '\\t' that cannot start any token; indent with blanks",
+        ),
+        (
+            "feeds:\n  - match: a\n store: b\n",
+            "feedproxy.yaml:3: not YAML: expected <block end>, but found '<block mapping start>'; options of one level",
+        ),
+        (
+            "readers: [*]\n",
+            "feedproxy.yaml:1: not YAML: expected alphabetic or numeric character, but found ']'; a value",
+        ),
         ("a: \x00\n", "feedproxy.yaml:1: a character that YAML does not allow"),
         ("- a\n", "feedproxy.yaml:1: a configuration is lines of the form"),
         (
@@ -159,7 +171,10 @@ def test_empty_configuration_is_valid(tmp_path: Path, text: str) -> None:
             "feeds:\n  - match: a\n    match: b\n",
             "feedproxy.yaml:3: duplicate key 'match'",
         ),
-        ("feeds:\n  - match: *.example.com\n", "feedproxy.yaml:2: not YAML"),
+        (
+            "feeds:\n  - match: *.example.com\n",
+            "feedproxy.yaml:2: not YAML: found undefined alias '.example.com'; a value that begins with `*` needs",
+        ),
         (
             "feeds:\n  - match: a\n    moved_to: new\n",
             "feedproxy.yaml:3: moved_to: ",

@@ -1,8 +1,8 @@
 """Actions of the operator: refresh, purge, undo, add, pause, block and allow.
 
 An action answers with JSON. For a form of the pages, it answers with a redirect to a page that shows the outcome. The
-parameter `url` is the public or upstream address of a target. The pages use `id`, its identifier, because a URL may
-contain a secret. `pattern` matches several targets.
+parameter `url` is the public or upstream address of a target, or its address at this proxy. The pages use `id`, its
+identifier, because a URL may contain a secret. `pattern` matches several targets.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ from feedproxy.proxy.cache_admin import RefreshReport
 from feedproxy.proxy.service import Service
 from feedproxy.refresh.policy.paused_and_blocked import FeedDecision
 from feedproxy.request.feed_id import feed_id
+from feedproxy.request.upstream_and_public_urls import is_upstream_target, rebase
 from feedproxy.telemetry.page_redaction import View, public_name, redact_text
 from feedproxy.upstream.own_urls import is_own
 from feedproxy.web.templates import iso
@@ -140,13 +141,9 @@ class AdminActions:
         `url` may have any of the forms in which people copy addresses.
         """
         parameters = await request_parameters.read_parameters(request)
-        settings = self._app.settings
         service = self._pages.service()
-        target = service.admin.to_upstream_url(
-            pasted_address.read(parameters.get("url", ""), settings.public_url.rstrip("/"))
-        )
-        if await is_own(target, settings, self._app.policy, self._app.listeners):
-            target = pasted_address.unwrap(target, settings.endpoint_prefix)
+        own = self._app.settings.public_url.rstrip("/")
+        target = await self._target_of(pasted_address.read(parameters.get("url", ""), own))
         if self._app.settings_for(target).readers == BLOCKED:
             raise request_parameters.InvalidForm("This feed is blocked: unblock it first.")
         outcome = await self._app.feed_list.import_list(SubscriptionList("", (Subscription(target),)))
@@ -221,10 +218,23 @@ class AdminActions:
         if sum(map(bool, (url, identifier, pattern))) != 1:
             raise request_parameters.InvalidForm("Expected one of url, pattern and id.")
         if url:
-            return self._pages.service().admin.to_upstream_url(uri.normalise(url)), ""
+            return await self._target_of(uri.normalise(url)), ""
         if identifier:
             return await self._pages.target(identifier), ""
         return "", pattern
+
+    async def _target_of(self, address: str) -> str:
+        """Return the target that belongs to a normalised address: a target, its public address, or its address at this
+        proxy. Raises BadTarget for an address at this proxy that names no target."""
+        app, admin = self._app, self._pages.service().admin
+        settings, target = app.settings, admin.to_upstream_url(address)
+        if is_upstream_target(target, settings) or not await is_own(target, settings, app.policy, app.listeners):
+            return target
+        if settings.upstream:
+            target = uri.normalise(rebase(target, uri.origin_of(target), settings.upstream) or target)
+        else:
+            target = pasted_address.unwrap(target, settings.endpoint_prefix)
+        return admin.to_upstream_url(target)
 
     def _outcome(self, request: web.Request, target: str, view: View, notice: Notice) -> web.Response:
         OUTCOME.set(notice.text)

@@ -110,7 +110,9 @@ def ask(
         with opener.open(request, timeout=TIMEOUT) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        message = _error_message(error)
+        message = (
+            _error_message(error) or f"the server at {host_and_port} answered {error.code}: it is no admin listener"
+        )
         if error.code in (400, 401, 403, 404, 421):
             raise UsageError(message) from error
         raise AdminRefused(message) from error
@@ -154,7 +156,8 @@ def _base(admin: str) -> str:
 
 
 def _error_message(error: urllib.error.HTTPError) -> str:
+    """Return the text of the admin listener's refusal, or "" if the refusal is another server's."""
     try:
         return str(json.load(error)["words"])
     except (ValueError, KeyError, TypeError, OSError):
-        return f"the admin listener answered {error.code}"
+        return ""

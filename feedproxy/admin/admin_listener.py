@@ -22,6 +22,8 @@ BODY_MAX = 65_536
 STOP_TIMEOUT = 2.0
 """When the listener is closed, unfinished responses have this many seconds to end."""
 
+NO_SUCH_PAGE = "There is no such page at this port. Feed readers connect to the address in the option listen."
+
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Cache-Control": "no-store",
@@ -141,7 +143,8 @@ class AdminListener:
         except web.HTTPException as error:
             await self._on_outcome(request, error.status, error.reason)
             fields = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
-            return self._error_page(request, error.status, "admin", f"{error.reason}.", fields)
+            text = NO_SUCH_PAGE if error.status == 404 else f"{error.reason}."
+            return self._error_page(request, error.status, "admin", text, fields)
         except Exception:
             logger.exception("admin: request for %s failed", request.path)
             await self._on_outcome(request, 500, "internal error")

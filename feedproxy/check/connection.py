@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from feedproxy.check.observations import FeedObservations, is_local, scheme_of
+from feedproxy.check.observations import FeedObservations, scheme_of
 from feedproxy.clock import Instant
+from feedproxy.http import uri
 from feedproxy.notes import Category, Level, Note
 
 DAY = 86_400.0
@@ -111,7 +112,7 @@ def _check_tls(observations: FeedObservations, now: Instant) -> Iterator[Note]:
         if handshake.protocol == "h2":
             yield HTTP_2(observations.target)
         yield BY_HTTPS(observations.target)
-    elif scheme_of(observations.target) == "http" and not is_local(observations.target):
+    elif scheme_of(observations.target) == "http" and not uri.is_local(observations.target):
         if observations.by_https is not None and observations.by_https.status == 200:
             yield HTTPS_UNUSED(observations.target, location=observations.by_https.target)
         else:

@@ -1,11 +1,9 @@
 """Observations of a feed: the requests of a check and the responses to them."""
 
-import ipaddress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from feedproxy.clock import Instant, Seconds
-from feedproxy.http import uri
 from feedproxy.http.message import Fields, Request
 from feedproxy.upstream.tls_probe import ProbedCertificate
 
@@ -100,15 +98,6 @@ class FeedObservations:
             self.page,
         )
         return len(self.hops) + len(self.hubs) + sum(exchange is not None for exchange in (*optional, self.cloud))
-
-
-def is_local(address: str) -> bool:
-    """Return True if the address is on this machine or in a local network. The host name is not resolved."""
-    host, _ = uri.split_host_port(address)
-    try:
-        return not ipaddress.ip_address(host.strip("[]")).is_global
-    except ValueError:
-        return host == "localhost" or host.endswith((".localhost", ".test", ".internal", ".local"))
 
 
 def scheme_of(address: str) -> str:

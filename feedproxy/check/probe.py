@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-from feedproxy.check.observations import FeedObservations, ProbeExchange, is_local, scheme_of
+from feedproxy.check.observations import FeedObservations, ProbeExchange, scheme_of
 from feedproxy.clock import Clock, Seconds, SystemClock
 from feedproxy.errors import BadTarget, FeedproxyError, FetchError, Forbidden, Overload, TooLarge
 from feedproxy.feed.channel import Channel, Cloud
@@ -166,7 +166,7 @@ class _Probe:
         by_https = None
         if (
             scheme_of(observations.target) == "http"
-            and not is_local(observations.target)
+            and not uri.is_local(observations.target)
             and (https_target := _https_target(observations.target))
         ):
             by_https = await self._request("https", "HEAD", https_target, _CODINGS)

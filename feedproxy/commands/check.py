@@ -7,7 +7,6 @@ import sys
 from typing import Any
 
 from feedproxy.admin import admin_client
-from feedproxy.errors import FeedproxyError, Forbidden
 from feedproxy.settings import Settings
 
 FORMATS = ("text", "json", "html")
@@ -51,12 +50,10 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
     """
     from feedproxy.check import run_checks  # noqa: PLC0415
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
-    from feedproxy.check.observations import is_local  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415
     from feedproxy.clock import SystemClock  # noqa: PLC0415
-    from feedproxy.http import uri  # noqa: PLC0415
     from feedproxy.refresh.policy.bot_challenge import identify_vendor  # noqa: PLC0415
-    from feedproxy.usm.usm_discovery import from_file, parse_source  # noqa: PLC0415
+    from feedproxy.usm.usm_discovery import from_file, parse_source, private_address_hint  # noqa: PLC0415
 
     now = SystemClock().now()
     address = parse_source(source)
@@ -65,11 +62,8 @@ async def check(source: str, settings: Settings, **options: Any) -> Any:
         return CheckReport(source, now, run_checks.check_document(body, now, source))
     progress = _Progress()
     try:
-        observations = await probe_feed(address, settings, report_progress=progress.report, **options)
-    except FeedproxyError as error:
-        if error.detail == Forbidden.detail and not settings.allow_private and is_local(uri.normalise(address)):
-            raise Forbidden(f"{error} (--allow-private permits it)") from error
-        raise
+        with private_address_hint(source, settings):
+            observations = await probe_feed(address, settings, report_progress=progress.report, **options)
     finally:
         progress.end()
     challenge = (

@@ -14,7 +14,7 @@ from feedproxy.feed.convert.read.from_document import read, with_source_address
 from feedproxy.http.date import parse_http_date
 from feedproxy.refresh.standalone_fetch import Document, fetch_document, follow_saved_redirect
 from feedproxy.settings import Settings
-from feedproxy.usm.usm_discovery import from_file, parse_source
+from feedproxy.usm.usm_discovery import from_file, parse_source, private_address_hint
 
 
 def register(subparsers: Any) -> None:
@@ -43,7 +43,8 @@ def convert(args: argparse.Namespace) -> int:
     address = None if args.source == "-" else parse_source(args.source)
     settings = admin_client.request_settings(args.allow_private)
     if address is not None:
-        feed = asyncio.run(_fetch(address, settings))
+        with private_address_hint(address, settings):
+            feed = asyncio.run(_fetch(address, settings))
     else:
         feed = _read_local(args.source, args.base, settings)
     written = FORMATS[args.to].render(feed)

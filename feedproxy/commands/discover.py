@@ -9,7 +9,7 @@ from feedproxy.admin import admin_client
 from feedproxy.feed.autodiscovery import DiscoveredFeed
 from feedproxy.settings import Settings
 from feedproxy.usm.usm_discovery import discover as find
-from feedproxy.usm.usm_discovery import verification_failure
+from feedproxy.usm.usm_discovery import private_address_hint, verification_failure
 
 
 def register(subparsers: Any) -> None:
@@ -35,7 +35,8 @@ def discover(args: argparse.Namespace) -> int:
 
 
 async def _discover(source: str, settings: Settings, *, verify: bool) -> int:
-    result = await find(source, settings)
+    with private_address_hint(source, settings):
+        result = await find(source, settings)
     doubts = await _doubts(result.feeds, settings) if verify else [""] * len(result.feeds)
     for feed, doubt in zip(result.feeds, doubts, strict=True):
         if doubt:

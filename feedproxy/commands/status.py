@@ -67,7 +67,10 @@ def summary(totals: Any) -> Iterator[str]:
     yield f"today:       {saved} (since midnight UTC)"
     share = "" if requests["hit_share"] is None else f", {100 * requests['hit_share']:.1f} % from the cache"
     saved = plural(requests["saved"], "origin request", "origin requests")
-    yield f"requests:    {requests['answered']}{share}; {saved} saved (since the start)"
+    for_targets = requests["hits"] + requests["forwarded"]
+    others = requests["answered"] - for_targets
+    others_text = f"; {others} more were pages, tunnels or refusals" if others else ""
+    yield f"requests:    {for_targets}{share}; {saved} saved (since the start){others_text}"
     failures, under_way = requests["origin_failures"], totals["under_way"]
     passed_text = f"; {requests['passed']} more passed through" if requests["passed"] else ""
     yield f"to origins:  {requests['origin_requests']}, {failures} failed, {under_way} under way{passed_text}"

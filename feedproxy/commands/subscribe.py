@@ -8,12 +8,12 @@ import subprocess
 import sys
 from typing import Any
 
+from feedproxy.admin import admin_client
 from feedproxy.errors import BadTarget, FeedproxyError, UsageError
 from feedproxy.http import uri
 from feedproxy.http.target_uri.gateway_path import gateway_path
-from feedproxy.settings import Settings
 from feedproxy.usm import desktop_integration
-from feedproxy.usm.usm_discovery import discover
+from feedproxy.usm.usm_discovery import discover, private_address_hint
 
 PLACES = ("%u", "%U", "%s", "{}")
 """Placeholders for the address in a reader's command. Without a placeholder, the address is the last argument."""
@@ -51,7 +51,9 @@ def subscribe(args: argparse.Namespace) -> int:
     if args.install:
         desktop_integration.install(folders, os.environ, reader=args.reader, through=args.through)
         return 0
-    result = asyncio.run(discover(args.source, Settings(allow_private=args.allow_private)))
+    settings = admin_client.request_settings(args.allow_private)
+    with private_address_hint(args.source, settings):
+        result = asyncio.run(discover(args.source, settings))
     record = desktop_integration.read_record(folders) or desktop_integration.InstallationRecord()
     address, through = result.feeds[0].address, args.through or record.through
     if through and not address.startswith(through.rstrip("/") + "/"):

@@ -109,6 +109,15 @@ def split_host_port(uri: str) -> tuple[str, int]:
     return _host_port_in(_before_path(uri))
 
 
+def is_local(uri: str) -> bool:
+    """Return True if the host is on this machine or in a local network. A name is not resolved."""
+    host, _ = split_host_port(uri)
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return host == "localhost" or host.endswith((".localhost", ".test", ".internal", ".local"))
+
+
 def host_of(uri: str) -> str:
     """Return the host of a normalised target. An IPv6 address has its brackets."""
     return _host_in(_before_path(uri))
@@ -192,7 +201,7 @@ def _authority(authority: str) -> tuple[str, int | None]:
     """Return the normalised host and port of an authority."""
     if "@" in authority:
         # User information is deprecated (RFC 9110, section 4.2.4) and is used to disguise the host.
-        raise BadTarget("invalid URL: user name or password")
+        raise BadTarget("invalid URL: a user name or password belongs into the field Authorization")
     host, port = _split_port(authority)
     if not host:
         raise BadTarget("invalid URL: the host is missing")

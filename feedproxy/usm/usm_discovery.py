@@ -5,11 +5,13 @@ a self link, the page of the feed is requested. A page gives the feeds that it n
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from feedproxy.errors import FeedproxyError, TooLarge, UsageError
+from feedproxy.errors import FeedproxyError, Forbidden, TooLarge, UsageError
 from feedproxy.feed.autodiscovery import DiscoveredFeed, discover_feeds, is_page
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.channel_addresses import page_address, self_address
@@ -24,6 +26,8 @@ from feedproxy.settings import Settings
 _FILES = r"xml|rss|atom|rdf|json|opml|html?|cdf|har|txt|gz"
 _SCHEMELESS = re.compile(rf"(?!\.)(?:[A-Za-z0-9-]+\.)+(?!(?:{_FILES})$)[A-Za-z][A-Za-z0-9-]+(?::\d+)?(?:/|$)")
 """Pattern of a host name with a dot, followed by a path or nothing."""
+
+_HOST_AND_PORT = re.compile(r"[^/\s]+:\d+(?:/|$)")
 
 
 class NothingFound(FeedproxyError):
@@ -99,6 +103,18 @@ def parse_source(source: str) -> str | None:
     return None
 
 
+@contextmanager
+def private_address_hint(source: str, settings: Settings) -> Iterator[None]:
+    """Add the option that permits it to the error Forbidden, if `source` is an address in a private network."""
+    try:
+        yield
+    except Forbidden as error:
+        address = parse_source(source)
+        if settings.allow_private or address is None or not uri.is_local(uri.normalise(address)):
+            raise
+        raise Forbidden(f"{error} (--allow-private permits it)") from error
+
+
 def from_file(source: str, limit: int) -> bytes:
     """Return the content of a file, named by its path or a `file:` address.
 
@@ -110,7 +126,8 @@ def from_file(source: str, limit: int) -> bytes:
         with Path(path).open("rb") as file:
             body = file.read(limit + 1)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{source}: {getattr(error, 'strerror', None) or error}") from error
+        hint = "; a URL begins with http:// or https://" if _HOST_AND_PORT.match(source) else ""
+        raise UsageError(f"{source}: {getattr(error, 'strerror', None) or error}{hint}") from error
     if len(body) > limit:
         raise TooLarge(f"{source} is larger than {limit} bytes")
     return body

@@ -117,7 +117,7 @@ def short(seconds: float) -> str:
 
 def size(count: float) -> str:
     """Return a number of bytes with its unit."""
-    for unit in ("B", "KB", "MB", "GB"):
+    for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
         count /= 1000

@@ -28,7 +28,7 @@ def test_month_chart_has_thirty_columns_the_current_one_last() -> None:
         "Columns for the last 30 days, one for each day: 120 requests, 100 from the store in all; "
         "most on 28 May: 80 requests, 60 from the store."
     )
-    assert charts.traffic_chart(periods, span).columns[-1].text == "28 May: 5.0 KB to readers, 1.0 KB from origins"
+    assert charts.traffic_chart(periods, span).columns[-1].text == "28 May: 5.0 kB to readers, 1.0 kB from origins"
 
 
 @pytest.mark.parametrize(("name", "columns", "first"), [("day", 24, "21:00"), ("year", 53, "week of 23 May")])

@@ -5,6 +5,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from feedproxy.cli import main
 from feedproxy.commands.status import summary
@@ -40,6 +42,9 @@ async def test_status_states_since_when_requests_are_counted(
     totals["requests"]["saved"] = saved
 
     assert f"requests:    0; {words} saved (since the start)" in list(summary(totals))
+    totals["requests"] |= {"answered": 9, "hits": 1, "forwarded": 3, "hit_share": 0.25}
+    line = f"requests:    4, 25.0 % from the cache; {words} saved (since the start); 5 more were pages"
+    assert any(printed.startswith(line) for printed in summary(totals))
     assert await _run(proxy, "status") == 0
     assert "(since the start)" in capsys.readouterr().out
 
@@ -96,6 +101,27 @@ async def test_failed_refresh_is_exit_code_1(proxy: Proxy, capsys: pytest.Captur
     assert "http://127.0.0.1:1/feed  failed" in capsys.readouterr().out
 
 
+async def test_gateway_address_names_its_feed(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
+    proxy.app.listeners.add(8080, for_readers=True)
+    await proxy.keep(a_resource(), a_resource("https://a.example/1"))
+
+    assert await _run(proxy, "purge", f"http://127.0.0.1:8080/{TARGET}") == 0
+    assert await _run(proxy, "purge", "http://127.0.0.1:8080/-/as/json/https://a.example/1") == 0
+
+    assert list(proxy.app.service.store.targets()) == []
+
+
+@pytest.mark.parametrize("base", ["", "/blog"])
+async def test_address_at_a_reverse_proxy_names_its_feed(make_proxy, base: str) -> None:
+    proxy = await make_proxy(upstream=f"http://127.0.0.1:8000{base}")
+    proxy.app.listeners.add(8080, for_readers=True)
+    await proxy.keep(a_resource(f"http://127.0.0.1:8000{base}/feed.xml"))
+
+    assert await _run(proxy, "purge", "http://127.0.0.1:8080/feed.xml") == 0
+
+    assert list(proxy.app.service.store.targets()) == []
+
+
 async def test_undo_without_a_remembered_move_is_exit_code_1(proxy: Proxy) -> None:
     moved = Relocation(RelocationKind.MOVED, "https://example.org/", NOW, NOW, 2, confirmed=True)
     await proxy.keep(replace(a_resource(), relocation=moved))
@@ -115,6 +141,14 @@ def test_unreachable_proxy_is_exit_code_2_and_one_line(admin: str, capsys: pytes
     assert main(["status", "--admin", admin]) == 2
 
     assert capsys.readouterr().err.count("\n") == 1
+
+
+async def test_server_that_is_no_admin_listener_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    async with TestServer(web.Application()) as server:
+        admin = f"127.0.0.1:{server.port}"
+        assert await asyncio.to_thread(main, ["status", "--admin", admin]) == 2
+
+    assert f"the server at {admin} answered 404: it is no admin listener" in capsys.readouterr().err
 
 
 async def test_token_is_read_from_an_option_or_from_the_environment(

@@ -146,7 +146,9 @@ async def test_page_shows_changes_since_the_last_request(proxy: Proxy) -> None:
 
 
 async def test_unknown_paths_and_ids_are_not_found(proxy: Proxy) -> None:
-    assert (await proxy.get("/nothing"))[0] == 404
+    status, page = await proxy.get("/https://example.com/feed.xml", Accept="text/html")
+    assert status == 404
+    assert "Feed readers connect to the address in the option listen." in page
     assert (await proxy.get("/feeds/0123456789abcdef"))[0] == 404
     assert (await proxy.get("/api/feeds/0123456789abcdef"))[0] == 404
 

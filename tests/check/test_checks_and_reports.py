@@ -154,13 +154,16 @@ def test_check_command_exits_1_on_warnings_only(
 
 
 def test_check_command_rejects_missing_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["check", "/does/not/exist.xml"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert cli.main(["check", "127.0.0.1:8000/feed.xml"]) == 2
+    assert capsys.readouterr().err == (
+        "feedproxy: 127.0.0.1:8000/feed.xml: No such file or directory; a URL begins with http:// or https://\n"
+    )
 
 
-def test_check_command_names_option_for_private_address(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["check", "http://127.0.0.1:8080/feed"]) == 1
-    assert "--allow-private" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [["check"], ["discover"], ["convert", "--to", "json"], ["subscribe"]])
+def test_command_names_option_for_private_address(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*words, "http://127.0.0.1:8080/feed"]) == 1
+    assert "(--allow-private permits it)" in capsys.readouterr().err
 
 
 async def test_check_command_accepts_address() -> None:
