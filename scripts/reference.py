@@ -96,9 +96,9 @@ This page is made by `make docs` from `feedproxy/scoring/`.
 NOTES_HEAD = """# Notes about feeds
 
 The command [feedproxy check](../how-to/check-your-feed.md) reports these notes about a feed. Each note has a level:
-*bad*, *warn*, *info* or *good*. Within a subject, the worst notes come first. If there is a note of the level *bad* or
-*warn*, the exit code of the command is 1, otherwise 0. `tests/check/` has an origin or a document that causes each
-note.
+*bad*, *warn*, *info* or *good*. A note of the level *good* needs no action. Within a subject, the worst notes come
+first. If there is a note of the level *bad* or *warn*, the exit code of the command is 1, otherwise 0. `tests/check/`
+has an origin or a document that causes each note.
 
 The text between ⟨ and ⟩ describes a value, which a report has in its place.
 
@@ -262,7 +262,7 @@ def findings() -> str:
 def notes() -> str:
     """Return the page of notes about feeds, by category."""
     kinds = [kind for module in CHECKS for kind in notes_of(module)]
-    return "\n".join([NOTES_HEAD.rstrip(), *_by_category(kinds), ""])
+    return "\n".join([NOTES_HEAD.rstrip(), *_by_category(kinds), ""]).replace("\n\nNo action is needed.\n", "\n")
 
 
 def _by_category(kinds: Sequence[type[Note]]) -> list[str]:

@@ -5,7 +5,7 @@ their last requests. A large set is replaced by HyperLogLogs, one for each twent
 error of 0.81 %.
 
 Pseudonyms change with each period. A reader is recorded under its pseudonyms of the current and the previous period,
-and counted by the latter. It therefore counts once in a window of two periods.
+and counted by its pseudonym of the previous period. A reader therefore counts once in a window of two periods.
 
 Machines also send the confirmed claims of services (subscribers/claim_confirmation.py). The largest claim for a service
 and its feed id counts.
