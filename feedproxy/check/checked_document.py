@@ -246,7 +246,7 @@ def _rdf_items(channel_element: xml_parser.Element) -> Iterator[str]:
 
 
 def _self_link_titles(channel_element: xml_parser.Element) -> Iterator[str]:
-    for _, link in xml_elements.atom_links(channel_element):
+    for _, link in xml_elements.atom_links(xml_parser.children(channel_element)):
         if (title := (link.get("title") or "").strip()) and xml_elements.SELF_RELATIONS & set(
             xml_elements.relations(link)
         ):

@@ -325,7 +325,11 @@ def qualified_name(element: Element) -> tuple[str, str]:
     return (_CUSTOMARY_PREFIXES.get(prefix, prefix + ":"), local) if colon else ("", tag)
 
 
-def children(element: Element) -> Iterator[tuple[str, str, Element]]:
+type Child = tuple[str, str, Element]
+"""A child element with its namespace and local name."""
+
+
+def children(element: Element) -> Iterator[Child]:
     """Yield the namespace, local name and element of every child element."""
     for child in element.iterchildren("*"):
         yield *qualified_name(child), child

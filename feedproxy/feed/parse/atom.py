@@ -4,7 +4,7 @@ from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import FEED, Items, has_feed_structure
 from feedproxy.feed.parse.rss import first
-from feedproxy.feed.xml_parser import ATOM, ATOM03, Element, XmlTree, qualified_name
+from feedproxy.feed.xml_parser import ATOM, ATOM03, Element, XmlTree, children, qualified_name
 
 _VERSIONS = {ATOM: "1.0", ATOM03: "0.3"}
 
@@ -17,14 +17,15 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         return None
     if not has_feed_structure(FEED, root, core, items.entries, items.first, is_declared=bool(core)):
         return None
-    links = xml_elements.atom_links(root, {core, ATOM, ATOM03})
+    elements = list(children(root))
+    links = xml_elements.atom_links(elements, {core, ATOM, ATOM03})
     return Channel(
         kind=Kind.ATOM,
         version=_VERSIONS.get(core) or (root.get("version") or "").strip(),
         well_formed=document.well_formed,
-        title=first(root, core, "title"),
+        title=first(elements, core, "title"),
         link=_alternate(links),
-        schedule=xml_elements.schedule(root, core),
+        schedule=xml_elements.schedule(elements, core),
         self_links=xml_elements.self_links(links),
         hubs=xml_elements.hubs(links),
     )

@@ -18,14 +18,15 @@ def read(document: XmlTree, items: Items) -> Channel | None:
     is_channel = bool(_version(core))
     if not is_channel and not has_feed_structure(CHANNEL, channel, core, items.items, items.first, is_declared=False):
         return None
-    links = xml_elements.atom_links(channel)
+    elements = list(children(channel))
+    links = xml_elements.atom_links(elements)
     return Channel(
         kind=Kind.RDF,
         version=_version(core),
         well_formed=document.well_formed,
-        title=first(channel, core, "title"),
-        link=first(channel, core, "link"),
-        schedule=xml_elements.schedule(channel, core),
+        title=first(elements, core, "title"),
+        link=first(elements, core, "link"),
+        schedule=xml_elements.schedule(elements, core),
         self_links=xml_elements.self_links(links),
         hubs=xml_elements.hubs(links),
     )

@@ -1,9 +1,11 @@
 """Parser of RSS 0.91 to 2.0: root element `rss`."""
 
+from collections.abc import Iterable
+
 from feedproxy.feed.channel import Channel, Cloud, Kind
 from feedproxy.feed.parse import xml_elements
 from feedproxy.feed.parse.feed_structure import CHANNEL, Items, has_feed_structure, is_version
-from feedproxy.feed.xml_parser import Element, XmlTree, children, qualified_name, text_of
+from feedproxy.feed.xml_parser import Child, XmlTree, children, qualified_name, text_of
 
 
 def read(document: XmlTree, items: Items) -> Channel | None:
@@ -21,37 +23,38 @@ def read(document: XmlTree, items: Items) -> Channel | None:
         CHANNEL, channel, core, items.items, items.first, is_declared=is_declared
     ):
         return None
-    links = xml_elements.atom_links(channel)
+    elements = list(children(channel))
+    links = xml_elements.atom_links(elements)
     return Channel(
         kind=Kind.RSS,
         version=(root.get("version") or "").strip(),
         well_formed=document.well_formed,
-        title=first(channel, core, "title"),
-        link=first(channel, core, "link"),
-        schedule=xml_elements.schedule(channel, core),
+        title=first(elements, core, "title"),
+        link=first(elements, core, "link"),
+        schedule=xml_elements.schedule(elements, core),
         self_links=xml_elements.self_links(links),
         hubs=xml_elements.hubs(links),
-        cloud=_cloud(channel, core),
-        new_feed_url=_new_feed_url(channel),
+        cloud=_cloud(elements, core),
+        new_feed_url=_new_feed_url(elements),
     )
 
 
-def first(channel: Element, core: str, name: str) -> str:
+def first(elements: Iterable[Child], core: str, name: str) -> str:
     """Return the text of the first non-empty element with this name, or ""."""
-    texts = (text_of(child) for space, local, child in children(channel) if (space, local) == (core, name))
+    texts = (text_of(child) for space, local, child in elements if local == name and space == core)
     return next((text for text in texts if text), "")
 
 
-def _new_feed_url(channel: Element) -> str:
+def _new_feed_url(elements: Iterable[Child]) -> str:
     """Return the text of itunes:new-feed-url, or ""."""
-    for namespace, local, element in children(channel):
+    for namespace, local, element in elements:
         if local == "new-feed-url" and xml_elements.is_itunes(namespace):
             return text_of(element)
     return ""
 
 
-def _cloud(channel: Element, core: str) -> Cloud | None:
-    for namespace, local, element in children(channel):
+def _cloud(elements: Iterable[Child], core: str) -> Cloud | None:
+    for namespace, local, element in elements:
         if namespace == core and local == "cloud":
             return Cloud(
                 domain=element.get("domain") or "",

@@ -6,7 +6,7 @@ from urllib.parse import urljoin
 
 from feedproxy.feed.channel import Schedule, SelfLink
 from feedproxy.feed.parse import schedule_elements
-from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Element, children, qualified_name, text_of
+from feedproxy.feed.xml_parser import ATOM, ATOM03, SY, Child, Element, children, qualified_name, text_of
 
 SELF_RELATIONS = frozenset(("self", "start"))
 """Relations of self links. `start` comes from Atom 0.3, which had no `self` (USM)."""
@@ -27,10 +27,10 @@ HINTS_MAX = 64
 """Maximum number of values of one hint. A week has seven days, and a day 24 hours."""
 
 
-def atom_links(parent: Element, namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
-    """Return the Atom links that are children of `parent`, each with its namespace."""
+def atom_links(elements: Iterable[Child], namespaces: Iterable[str] = (ATOM, ATOM03)) -> list[tuple[str, Element]]:
+    """Return the Atom links among `elements`, each with its namespace."""
     allowed = frozenset(namespaces)
-    return [(space, link) for space, local, link in children(parent) if local == "link" and space in allowed]
+    return [(space, link) for space, local, link in elements if local == "link" and space in allowed]
 
 
 def relations(link: Element) -> list[str]:
@@ -79,15 +79,15 @@ def states_end(element: Element) -> bool:
     return False
 
 
-def schedule(channel: Element, core: str) -> Schedule:
-    """Return the schedule from elements of RSS (in the namespace `core`), the syndication module, iTunes and Podcasting
-    2.0."""
+def schedule(elements: Iterable[Child], core: str) -> Schedule:
+    """Return the schedule from a channel's elements of RSS (in the namespace `core`), the syndication module, iTunes
+    and Podcasting 2.0."""
     own: dict[str, list[str]] = {}
     update: dict[str, list[str]] = {}
     hours: list[str] = []
     days: list[str] = []
     finished = False
-    for namespace, local, element in children(channel):
+    for namespace, local, element in elements:
         key = local.lower()
         if namespace == SY:
             _add(update, key, element)

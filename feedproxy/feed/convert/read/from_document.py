@@ -108,7 +108,7 @@ class _ModelReader:
         core = xml_parser.qualified_name(container)[0]
         schedule = self._parsed.schedule
         if kind is not Kind.RSS and schedule.ttl is None and not schedule.skip_hours and not schedule.skip_days:
-            schedule = xml_elements.schedule(container, RSS2)
+            schedule = xml_elements.schedule(xml_parser.children(container), RSS2)
         statements = extract(
             container, core=core, is_atom=kind is Kind.ATOM, base=self._base_of(container), is_item=False
         )
@@ -139,9 +139,9 @@ class _ModelReader:
             own = self._address
             if not own and self._parsed.kind is not Kind.CDF:
                 links = xml_elements.atom_links(
-                    root, (xml_parser.qualified_name(root)[0], xml_parser.ATOM, xml_parser.ATOM03)
+                    xml_parser.children(root), (xml_parser.qualified_name(root)[0], xml_parser.ATOM, xml_parser.ATOM03)
                 )
-                links += xml_elements.atom_links(_channel_in(root))
+                links += xml_elements.atom_links(xml_parser.children(_channel_in(root)))
                 own = next((link.href for link in xml_elements.self_links(links) if markup.is_web(link.href)), "")
             if not own and markup.is_web(self._parsed.link):
                 own = self._parsed.link
