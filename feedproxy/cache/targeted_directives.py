@@ -7,6 +7,7 @@ CDN-Cache-Control only with the option `targeted_fields`, because the field is f
 from typing import NamedTuple
 
 from feedproxy.http.cache_control import CacheControl, parse_targeted
+from feedproxy.http.memoize import memoize_by_identity
 from feedproxy.http.message import Fields
 
 TARGETED_FIELD = "cdn-cache-control"
@@ -24,11 +25,20 @@ class Directives(NamedTuple):
 
 def governing_directives(fields: Fields, *, targeted: bool) -> Directives:
     """Return the directives that govern a response. `targeted` is True if targeted fields apply to this cache."""
+    return _with_targeted_field(fields) if targeted else _without_targeted_field(fields)
+
+
+@memoize_by_identity()
+def _with_targeted_field(fields: Fields) -> Directives:
     # "If the header field [...] is invalid [...] the cache MUST ignore it": parse_targeted returns None for an invalid
     # field.
-    if targeted and TARGETED_FIELD in fields:
-        directives = parse_targeted(fields, TARGETED_FIELD)
-        if directives is not None and directives.present:
-            # RFC 9213, section 2.2: a cache that uses a targeted field ignores Cache-Control and Expires.
-            return Directives(directives, targeted=True)
+    directives = parse_targeted(fields, TARGETED_FIELD)
+    if directives is not None and directives.present:
+        # RFC 9213, section 2.2: a cache that uses a targeted field ignores Cache-Control and Expires.
+        return Directives(directives, targeted=True)
+    return _without_targeted_field(fields)
+
+
+@memoize_by_identity()
+def _without_targeted_field(fields: Fields) -> Directives:
     return Directives(CacheControl.from_fields(fields), targeted=False)

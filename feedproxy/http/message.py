@@ -144,7 +144,11 @@ class Fields:
 
     def updated(self, others: "Fields") -> Self:
         """Return a copy without the lines that have a name of `others`, and with the lines of `others` at the end."""
-        return self._without(frozenset(others._names)).joined(others)
+        return self.without_names_of(others).joined(others)
+
+    def without_names_of(self, others: "Fields") -> Self:
+        """Return a copy without the lines that have a name of `others`."""
+        return self._without(frozenset(others._lowered or others._names))
 
     def only(self, names: AbstractSet[str]) -> Self:
         """Return a copy with only the lines of these names, which must be in lower case."""

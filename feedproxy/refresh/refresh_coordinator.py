@@ -170,7 +170,8 @@ class RefreshCoordinator:
 
     async def apply_push(self, target: str, push: PushedContent, stored: StoredResponse) -> RefreshResult:
         """Store pushed content in place of the variant `stored`, and return the result."""
-        return await self._run_job(push_job(target, push, stored, self._settings_for(target), via=self._via))
+        job = push_job(target, push, stored, self._settings_for(target), via=self._via)
+        return await self._run_job(job, self._store.get(target))
 
     def refresh(self, target: str) -> asyncio.Task[RefreshResult]:
         """Return the task of the running refresh of a target, or of a new background refresh.
@@ -355,7 +356,8 @@ class RefreshCoordinator:
                 key=context.key,
                 keyed_record=self.permissions.keyed_record(context),
                 varying_fields=context.varying_fields,
-            )
+            ),
+            self._store.get(target),
         )
         response = result.response
         if follow and response is not None and 300 <= response.status < 400 and not len(response.key):
@@ -369,19 +371,16 @@ class RefreshCoordinator:
                 fields = background_request(target, via=self._via, agent="").fields
                 if (result := self._find_peer_result(lease, before, target, fields, settings, True)) is not None:
                     return result
-            return await self._refresh_stored(target, settings)
+            if _is_known_feed(before):
+                await self.permissions.wait_for_site(target, settings)
+            stored = self._store.get(target)
+            job = background_job(target, stored, settings, via=self._via, agent=self._agent(target))
+            return await self._run_job(job, stored)
 
-    async def _refresh_stored(self, target: str, settings: Settings) -> RefreshResult:
-        resource = self._store.get(target)
-        job = background_job(target, resource, settings, via=self._via, agent=self._agent(target))
-        if _is_known_feed(resource):
-            await self.permissions.wait_for_site(target, settings)
-        return await self._run_job(job)
-
-    async def _run_job(self, job: RefreshJob) -> RefreshResult:
+    async def _run_job(self, job: RefreshJob, stored: Resource | None) -> RefreshResult:
+        """Run the job and report the changes of the stored resource, which is `stored` before the job."""
         target, token = job.request.target, object()
         epoch = self._coordination.invalidation_epoch(target)
-        stored = self._store.get(target)
         is_first = stored is None or stored.channel is None
         storable_jobs = self._storable_jobs.setdefault(target, set())
         storable_jobs.add(token)

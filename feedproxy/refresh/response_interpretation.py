@@ -264,7 +264,7 @@ class ResponseInterpreter:
         if chain.from_partial:
             result = replace(result, from_partial=True, fwd_status=206)
         stored_fields = result.response.fields if result.response is not None else response.fields
-        unshared_fields = Fields(line for line in response.fields.end_to_end() if line[0] not in stored_fields)
+        unshared_fields = response.fields.end_to_end().without_names_of(stored_fields)
         if resource is result.resource and not len(unshared_fields):
             return result
         return replace(result, resource=resource, unshared_fields=unshared_fields)
