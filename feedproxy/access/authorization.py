@@ -98,9 +98,10 @@ class Authorizer:
             if user_proved is None:
                 return Denied("Too many readers are authenticating at the same time.", 503, 5)
             if not user_proved:
-                if self._has_credentials(fields, proxy=proxy):
-                    self._failed_login_limit.record_wrong(address)
-                return self._challenge(proxy=proxy)
+                if not self._has_credentials(fields, proxy=proxy):
+                    return self._challenge("Authentication required.", proxy=proxy)
+                self._failed_login_limit.record_wrong(address)
+                return self._challenge("The credentials are wrong.", proxy=proxy)
             # Concurrent guesses may have exceeded the limit during the check. The right password is then refused like
             # the wrong ones, so that a client cannot recognise it.
             if (wait := self._failed_login_limit.retry_after(address)) > 0:
@@ -126,16 +127,15 @@ class Authorizer:
             return None
         return credentials.user if is_correct else ""
 
-    def _challenge(self, *, proxy: bool) -> Challenge:
+    def _challenge(self, reason: str, *, proxy: bool) -> Challenge:
         if proxy:
-            reason = "Authentication required."
             return Challenge(reason, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
         challenges = []
         if self._users is not None:
             challenges.append(("WWW-Authenticate", basic.challenge(self._realm)))
         if self._secrets is not None:
             challenges.append(("WWW-Authenticate", wsse.challenge(self._realm)))
-        return Challenge("Authentication required.", tuple(challenges))
+        return Challenge(reason, tuple(challenges))
 
     def _has_credentials(self, fields: Fields, *, proxy: bool) -> bool:
         return any(name in fields for name in (("proxy-authorization",) if proxy else ("authorization", "x-wsse")))

@@ -113,6 +113,8 @@ def ask(
         message = (
             _error_message(error) or f"the server at {host_and_port} answered {error.code}: it is no admin listener"
         )
+        if error.code == 401:
+            message += " (--token or FEEDPROXY_ADMIN_TOKEN)"
         if error.code in (400, 401, 403, 404, 421):
             raise UsageError(message) from error
         raise AdminRefused(message) from error

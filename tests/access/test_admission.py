@@ -63,7 +63,7 @@ async def test_request_without_credentials_gets_all_challenges(admission: Author
     asked = await admission.decide(("*",), Fields(), "192.0.2.1")
 
     assert isinstance(asked, Challenge)
-    assert asked.status == 401
+    assert (asked.status, asked.reason) == (401, "Authentication required.")
     assert asked.challenges == (
         ("WWW-Authenticate", 'Basic realm="feeds", charset="UTF-8"'),
         ("WWW-Authenticate", 'WSSE realm="feeds", profile="UsernameToken"'),
@@ -81,8 +81,10 @@ async def test_request_to_explicit_proxy_gets_407_and_proxy_fields(admission: Au
 
 async def test_password_that_is_right_authorizes_and_wrong_one_is_challenged(admission: Authorizer) -> None:
     assert await admission.decide(("bob",), basic("bob", "open sesame"), "192.0.2.1") == Authorized("bob")
-    assert isinstance(await admission.decide(("bob",), basic("bob", "sesame"), "192.0.2.1"), Challenge)
-    assert isinstance(await admission.decide(("bob",), basic("eve", "open sesame"), "192.0.2.1"), Challenge)
+    for wrong in (basic("bob", "sesame"), basic("eve", "open sesame")):
+        asked = await admission.decide(("bob",), wrong, "192.0.2.1")
+        assert isinstance(asked, Challenge)
+        assert asked.reason == "The credentials are wrong."
 
 
 async def test_password_verified_for_one_user_is_invalid_for_others(admission: Authorizer) -> None:

@@ -152,11 +152,12 @@ async def test_server_that_is_no_admin_listener_is_named(capsys: pytest.CaptureF
 
 
 async def test_token_is_read_from_an_option_or_from_the_environment(
-    make_proxy, monkeypatch: pytest.MonkeyPatch
+    make_proxy, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proxy = await make_proxy(admin_token="secret")
 
     assert await _run(proxy, "status") == 2
+    assert "(--token or FEEDPROXY_ADMIN_TOKEN)" in capsys.readouterr().err
     assert await _run(proxy, "status", "--token", "secret") == 0
     monkeypatch.setenv("FEEDPROXY_ADMIN_TOKEN", "secret")
     assert await _run(proxy, "status") == 0

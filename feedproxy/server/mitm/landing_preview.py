@@ -63,8 +63,10 @@ def _location(answer: ProxyResponse, base: str) -> str | None:
 async def _preview_of(app: App, target: str, answer: ProxyResponse) -> Preview:
     status = answer.response.status
     if status != 200:
-        reason = plain_text(answer.reason).rstrip(".")
-        return Preview(target, reason=f"There is no feed to show: status {status}{reason and f' ({reason})'}.")
+        if answer.status.hit or answer.status.fwd_status == status:
+            return Preview(target, reason=f"There is no feed at this address: the site answered {status}.")
+        reason = plain_text(answer.reason).rstrip(".") or f"status {status}"
+        return Preview(target, reason=f"There is no feed to show: {reason}.")
     if answer.stored is None or not answer.feed:
         return Preview(target, reason="This is no feed, and names none.")
     try:

@@ -1,0 +1,17 @@
+"""Titles of feedproxy's own error responses."""
+
+import json
+
+import pytest
+
+from feedproxy.request.problem_details import problem_response
+
+REFUSALS = (400, 401, 403, 404, 405, 406, 407, 410, 413, 421, 429, 502, 503, 504, 508)
+"""The statuses with which feedproxy refuses or cannot answer a request for a target."""
+
+
+@pytest.mark.parametrize("status", REFUSALS)
+def test_refusal_has_a_title_of_its_own(status: int) -> None:
+    document = json.loads(problem_response(status, "detail", "reason").body)
+
+    assert document["title"] != json.loads(problem_response(500, "detail", "reason").body)["title"]
