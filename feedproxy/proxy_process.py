@@ -45,7 +45,7 @@ from feedproxy.config_file import (
 )
 from feedproxy.durations_and_sizes import format_quantity
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
-from feedproxy.feed_rules import Rules
+from feedproxy.feed_rules import Rule, Rules
 from feedproxy.fleet.redis_connection import RedisConnection
 from feedproxy.http import uri
 from feedproxy.memory_max_shares import BESIDE_CACHES, fitting_memory_max
@@ -359,7 +359,7 @@ async def check(plan: ServePlan) -> list[str]:
         f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
         f"rules:   {rules}",
         *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.without_password(settings.upstream_proxy)) else []),
-        *(f"warning: {warning}" for warning in _warnings(settings)),
+        *(f"warning: {warning}" for warning in _warnings(settings, app.configured_rules.rules)),
     ]
 
 
@@ -367,9 +367,12 @@ READABLE_BY_OTHERS = 0o044
 """Bits of a file's mode that permit other users to read the file."""
 
 
-def _warnings(settings: Settings) -> list[str]:
-    """Return warnings about settings that are valid but probably not intended."""
+def _warnings(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
+    """Return warnings about settings and rules that are valid but probably not intended."""
     warnings = []
+    has_readers = settings.readers or any(rule.overrides.get("readers") for rule in rules)
+    if has_readers and not (settings.users_file or settings.wsse_file or settings.tokens_file):
+        warnings.append("readers: no client can sign in without users_file, wsse_file or tokens_file")
     if settings.upstream and not settings.public_url:
         warnings.append(
             "public_url is not set: feeds, redirects and notifications cannot name the address that readers use"
@@ -655,7 +658,7 @@ async def serve(
     app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
     _listen_as_given(app)
     _set_log(app.settings)
-    for warning in _warnings(app.settings):
+    for warning in _warnings(app.settings, app.configured_rules.rules):
         logger.warning("%s", warning)
     life = _Lifecycle(proxy_master, app, announce)
     proxy_master.addons.add(life)

@@ -609,6 +609,24 @@ async def test_check_warns_of_an_upstream_without_public_url(tmp_path: Path, pub
     assert any(line.startswith("warning: public_url") for line in lines) == (not public)
 
 
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("readers: [alice]\n", True),
+        ("feeds:\n  - match: example.com\n    readers: [alice]\n", True),
+        ("readers: [alice]\ntokens_file: TOKENS\n", False),
+        ("", False),
+    ],
+)
+async def test_check_warns_of_readers_that_cannot_sign_in(tmp_path: Path, text: str, warned: bool) -> None:
+    (tokens := tmp_path / "tokens").touch()
+    (config := tmp_path / "feedproxy.yaml").write_text(f"store: 'memory:'\n{text}".replace("TOKENS", str(tokens)))
+
+    lines = await proxy_process.check(ServePlan(options={"confdir": str(tmp_path)}, config=str(config)))
+
+    assert any(line.startswith("warning: readers: no client can sign in") for line in lines) is warned
+
+
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True), (0o644, True)])
 async def test_check_warns_of_a_file_of_secrets_readable_by_others(tmp_path: Path, mode: int, warned: bool) -> None:
     (secrets := tmp_path / "wsse").write_text("bob:word\n")

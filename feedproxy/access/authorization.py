@@ -131,7 +131,9 @@ class Authorizer:
         if proxy:
             return Challenge(reason, (("Proxy-Authenticate", basic.challenge(self._realm)),), 407)
         challenges = []
-        if self._users is not None:
+        # "A server generating a 401 (Unauthorized) response MUST send a WWW-Authenticate header field containing at
+        # least one challenge" -- RFC 9110, section 11.6.1
+        if self._users is not None or self._secrets is None:
             challenges.append(("WWW-Authenticate", basic.challenge(self._realm)))
         if self._secrets is not None:
             challenges.append(("WWW-Authenticate", wsse.challenge(self._realm)))

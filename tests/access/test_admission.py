@@ -70,6 +70,15 @@ async def test_request_without_credentials_gets_all_challenges(admission: Author
     )
 
 
+async def test_401_has_a_challenge_without_files_of_users(clock: ManualClock) -> None:
+    admission = Authorizer(users=None, wsse_secrets=None, realm="feeds", clock=clock)
+
+    asked = await admission.decide(("*",), Fields(), "192.0.2.1")
+
+    assert isinstance(asked, Challenge)
+    assert [name for name, _ in asked.challenges] == ["WWW-Authenticate"]
+
+
 async def test_request_to_explicit_proxy_gets_407_and_proxy_fields(admission: Authorizer) -> None:
     asked = await admission.decide(("*",), basic("bob", "open sesame"), "192.0.2.1", proxy=True)
     told = basic("bob", "open sesame", "Proxy-Authorization")
