@@ -48,10 +48,11 @@ def unwrap(target: str, prefix: str = "/-/") -> str:
     path = target.removeprefix(uri.origin_of(target))
     if path.startswith(prefix):
         converted = _CONVERTED.match(path, len(prefix))
-        if converted is None:
-            raise BadTarget("an address of this proxy is not the address of a feed")
-        path = path[converted.end() :]
-    return _read(path.lstrip("/"))
+        path = path[converted.end() :] if converted is not None else ""
+    try:
+        return _read(path.lstrip("/"))
+    except BadTarget as error:
+        raise BadTarget("an address of this proxy is not the address of a feed") from error
 
 
 def has_scheme(text: str) -> bool:

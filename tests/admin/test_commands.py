@@ -101,6 +101,17 @@ async def test_failed_refresh_is_exit_code_1(proxy: Proxy, capsys: pytest.Captur
     assert "http://127.0.0.1:1/feed  failed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("path", ["/", "/nonsense", "/-/feeds.opml"])
+async def test_address_of_the_proxy_without_a_feed_is_refused(
+    proxy: Proxy, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.app.listeners.add(8080, for_readers=True)
+
+    assert await _run(proxy, "refresh", f"http://127.0.0.1:8080{path}") == 2
+
+    assert capsys.readouterr().err == "feedproxy: an address of this proxy is not the address of a feed\n"
+
+
 async def test_gateway_address_names_its_feed(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     proxy.app.listeners.add(8080, for_readers=True)
     await proxy.keep(a_resource(), a_resource("https://a.example/1"))
