@@ -5,10 +5,13 @@ Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and
 in a hit state, and dropped after that state. The body is the object in the store.
 """
 
+import itertools
 import math
 import os
+from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Schedule
@@ -56,14 +59,20 @@ Without these values, most heads are equal, so that feeds share one HeadForm.
 class HeadForm(NamedTuple):
     """The part of a head that many feeds share: a text with `%b` in place of each inserted value.
 
-    The second attribute contains the kinds of these values, one per byte.
+    `select` returns the inserted values in the order of the text. Its argument has a value for each kind that depends
+    on time, followed by the values of OWN_FIELDS. `has_control` is true if Cache-Control is inserted.
     """
 
     text: bytes
-    kinds: bytes
+    select: Callable[[tuple[bytes, ...]], tuple[Any, ...]]
+    has_control: bool
 
 
-_shared_form = lru_cache(maxsize=1024)(HeadForm)
+@lru_cache(maxsize=1024)
+def _shared_form(text: bytes, kinds: bytes) -> HeadForm:
+    """Return the form with this text. `kinds` contains the kinds of the inserted values, one per byte."""
+    own = itertools.count(_OWN)
+    return HeadForm(text, itemgetter(*[next(own) if kind == _OWN else kind for kind in kinds]), _CACHE_CONTROL in kinds)
 
 
 class HitCounter:
@@ -230,11 +239,9 @@ def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tu
 
 
 def _make_head(form: HeadForm, own_values: bytes, hit_state: HitState, cache_status: str) -> bytes:
-    text, kinds = form
-    control = hit_state.cache_control_value.encode("ascii") if _CACHE_CONTROL in kinds else b""
-    volatile_values = (b"%d" % hit_state.age, cache_status.encode("ascii"), control)
-    own = iter(own_values.split(b"\n"))
-    return text % tuple([next(own) if kind == _OWN else volatile_values[kind] for kind in kinds])
+    text, select, has_control = form
+    control = hit_state.cache_control_value.encode("ascii") if has_control else b""
+    return text % select((b"%d" % hit_state.age, cache_status.encode("ascii"), control, *own_values.split(b"\n")))
 
 
 def _relative_to(target: str, name: str) -> tuple[str, int]:
