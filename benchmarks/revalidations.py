@@ -49,7 +49,7 @@ async def each(targets: Sequence[str], act: Callable[[str], Awaitable[object]]) 
 
 async def scheduled(service: Service, target: str) -> None:
     """Refresh a feed as the schedule does at its instant. Raises ValueError if the origin failed."""
-    service.admin.scheduler._plan_due(target)
+    service.schedule.scheduler._plan_due(target)
     done = await service.admin._coordinator.refresh(target)
     if done.fwd_status != 304:
         raise ValueError(f"{target}: {done.fwd_status}, not 304: {done.reason}")

@@ -422,7 +422,7 @@ class _Services:
                 lambda: app.live_scores,
                 app.recent_activity,
             )
-        self.service.admin.resume()
+        self.service.schedule.resume()
         self.feed_list = FeedList(self.service, imports, app.clock, app.settings_for, lambda: app.settings_generation)
         if worker is None or worker.is_first:
             self.feed_list.resume()

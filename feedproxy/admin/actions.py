@@ -188,7 +188,7 @@ class AdminActions:
         is_change = await self._app.decisions.decide(target, decision)
         if decision is FeedDecision.BLOCKED:
             await service.admin.purge(target)
-        service.admin.scheduler.reschedule(target)
+        service.schedule.scheduler.reschedule(target)
         self._feed_table.forget([target])
         state = str(decision) if decision is not None else None
         view = {"ok": True, **self._public_name(target), "decision": state, "changed": is_change}

@@ -90,7 +90,7 @@ class FleetSynchronization:
         service.counts.reader_seen.subscribe(self.sums.record)
         service.counts.reader_seen.subscribe(self._polls.note)
         self.store.peer_copy_applied.subscribe(metrics.target_updated.emit)
-        self.store.peer_copy_applied.subscribe(service.admin.reschedule)
+        self.store.peer_copy_applied.subscribe(service.schedule.reschedule)
         metrics.add_flush_hook(lambda: self._observe(metrics))
         self._begin()
 
@@ -258,7 +258,7 @@ class FleetSynchronization:
             await self._service.admin.on_peer_purge(target)
 
     def _is_mine(self, target: str) -> bool:
-        return self._service is None or self._service.admin.owns(target)
+        return self._service is None or self._service.schedule.owns(target)
 
     def _on_events_lost(self) -> None:
         """Store the shared state in Redis again, and compare all copies, because Redis has perhaps lost its data."""

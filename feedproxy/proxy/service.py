@@ -23,6 +23,7 @@ from feedproxy.proxy.representations.delta_responses import Deltas
 from feedproxy.proxy.representations.representation_choice import OriginalFormat, Renderer, Representation
 from feedproxy.proxy.resource_lookup import ResourceLookup
 from feedproxy.proxy.response_selection import ResponseSelector
+from feedproxy.proxy.scheduled_refreshes import ScheduledRefreshes
 from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, NoDemand, NoPeers, OwnsAll, PeerCopies
 from feedproxy.refresh.reader_tracking import ReaderTracker
 from feedproxy.refresh.redirect_following import OriginClient
@@ -117,6 +118,18 @@ class Service:
             store=store,
             clock=clock,
         )
+        self.schedule = ScheduledRefreshes(
+            settings_for=settings_for,
+            store=store,
+            lookup=lookup,
+            clock=clock,
+            coordinator=coordinator,
+            counts=counts,
+            observer=observer,
+            peers=peers,
+            ownership=ownership or OwnsAll(),
+            demand=demand or NoDemand(),
+        )
         self.admin = CacheAdmin(
             settings_for=settings_for,
             store=store,
@@ -124,11 +137,8 @@ class Service:
             clock=clock,
             coordinator=coordinator,
             autodiscovery=self._autodiscovery,
-            counts=counts,
-            observer=observer,
             peers=peers,
-            ownership=ownership or OwnsAll(),
-            demand=demand or NoDemand(),
+            schedule=self.schedule,
             equivalents=self._equivalents,
             keys_for=keys_for,
         )
@@ -137,7 +147,7 @@ class Service:
 
     def _on_refresh_ended(self, event: RefreshEnded) -> None:
         # A plan takes as long as the last step of a refresh. In a callback of its own, it delays hits less.
-        asyncio.get_running_loop().call_soon(self.admin.scheduler.reschedule, event.target)
+        asyncio.get_running_loop().call_soon(self.schedule.scheduler.reschedule, event.target)
 
     async def answer(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
         """Return the response to a GET or HEAD. Errors become responses."""
@@ -185,6 +195,6 @@ class Service:
     async def close(self, timeout: Seconds) -> None:
         """Wait up to `timeout` seconds for work in progress, cancel the rest, and close all parts."""
         until = asyncio.get_running_loop().time() + timeout
-        await self.admin.scheduler.close()
+        await self.schedule.scheduler.close()
         for part in (self._codings, self._deltas, self._dictionaries, self._conversion_cache, self._coordinator):
             await part.close(max(0.0, until - asyncio.get_running_loop().time()))

@@ -262,7 +262,7 @@ class WorkerPeers:
 
     def _process_change(self, target: str) -> None:
         self._metrics.target_updated.emit(target)
-        self._service.admin.reschedule(target)
+        self._service.schedule.reschedule(target)
 
     async def _request(self, session: aiohttp.ClientSession, path: str, message: bytes | None = None) -> bytes | None:
         """Return another worker's answer, or None if it does not answer."""

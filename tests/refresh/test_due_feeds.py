@@ -32,9 +32,9 @@ async def test_due_feed_enters_memory_only_if_it_is_refreshed(tmp_path: Path, ag
     await app.close()
     app = open_app(tmp_path, clock)
     clock.advance(age)
-    app.service.admin._counts.record_read(FEED, Pseudonym(1, 1), "Reader/1", clock.now())
+    app.service.schedule._counts.record_read(FEED, Pseudonym(1, 1), "Reader/1", clock.now())
 
-    plan = app.service.admin._planned_refresh_of_due_feed(FEED)
+    plan = app.service.schedule._planned_refresh_of_due_feed(FEED)
 
     assert type(plan) is planned
     assert (app.service.store.version(FEED) is not None) == (planned is Refresh)

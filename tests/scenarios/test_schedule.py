@@ -154,11 +154,11 @@ async def test_polling_schedule_continues_after_a_restart(stage):
     proxy, origin, clock = await stage(polling="balanced")
     origin.publish("/feed.rss", a_feed("one", ttl=60))
     await proxy.get("/feed.rss")
-    scheduler = proxy.service.admin.scheduler
+    scheduler = proxy.service.schedule.scheduler
     # As if the process had ended here: what was on the agenda is only in the store.
     scheduler._due.clear()
     scheduler._heap.clear()
-    proxy.service.admin.resume()
+    proxy.service.schedule.resume()
     await scheduler._starting
     await pass_time(proxy, clock, minutes=61)
     assert origin.requests == 2

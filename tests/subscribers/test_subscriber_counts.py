@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from feedproxy.errors import StoreError
-from feedproxy.proxy.cache_admin import FeedAudience
+from feedproxy.proxy.scheduled_refreshes import FeedAudience
 from feedproxy.proxy.service_collaborators import NoDemand
 from feedproxy.subscribers import subscriber_counts
 from feedproxy.subscribers.poll_rhythms import READERS_MAX

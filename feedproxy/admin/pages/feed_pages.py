@@ -136,7 +136,7 @@ class FeedPages:
             raise NotFound("The copy of that feed was removed.")
         now = self._app.clock.now()
         resource_view = view_resource(
-            resource, service.admin.freshness_of, self._app.settings_for(target), now, service.admin.planned_refresh
+            resource, service.admin.freshness_of, self._app.settings_for(target), now, service.schedule.plan
         )
         versions = await service.helper_pool.submit(partial(version_list, resource))
         fetches = recent_activity.merge_fetches(

@@ -110,7 +110,7 @@ class FeedTableCache:
                     service.admin.freshness_of,
                     settings_for(resource.target),
                     now,
-                    service.admin.planned_refresh,
+                    service.schedule.plan,
                 )
                 yield row_view(view, service.counts.total(resource.target, now))
 

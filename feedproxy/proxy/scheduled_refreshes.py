@@ -1,0 +1,172 @@
+"""Scheduled refreshes of the feeds that this process owns: their plans, and the start of each refresh.
+
+refresh/policy/refresh_ahead.py contains the rules of a plan. refresh/refresh_scheduler.py waits for the due plans.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from feedproxy.clock import Clock, Instant, Seconds
+from feedproxy.http.target_uri.registrable_domain import site_of
+from feedproxy.proxy.resource_lookup import ResourceLookup
+from feedproxy.proxy.service_collaborators import Demand, FeedOwnership, PeerCopies
+from feedproxy.refresh.policy import polling_price, refresh_ahead
+from feedproxy.refresh.policy.feed_freshness import assess
+from feedproxy.refresh.refresh_coordinator import RefreshCoordinator
+from feedproxy.refresh.refresh_result import RefreshObserver
+from feedproxy.refresh.refresh_scheduler import RefreshScheduler
+from feedproxy.request.upstream_and_public_urls import is_upstream_target
+from feedproxy.settings import Settings
+from feedproxy.store.interface import Store
+from feedproxy.store.resource import Resource
+from feedproxy.subscribers.poll_rhythms import READERS_MAX, ExpectedPoll
+from feedproxy.subscribers.subscriber_counts import SubscriberCounts
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAudience:
+    """The readers of one feed, as the refresh schedule counts them at the instant `now`."""
+
+    target: str
+    now: Instant
+    counts: SubscriberCounts
+    demand: Demand
+
+    def recent(self, window: Seconds) -> int:
+        """Return the number of readers without regular polls that requested the feed in the last `window` seconds."""
+        since, rhythms = self.now - window, self.counts.rhythms
+        direct = 0
+        if rhythms.count_sampled(self.target) < READERS_MAX:
+            # A full sample already represents all readers, including readers without a rhythm.
+            direct = max(0, self.counts.count_recent(self.target, since) - rhythms.count_regular(self.target, since))
+        return direct + self.demand.count_since(self.target, since)
+
+    def expected_polls(self, until: Instant) -> Sequence[ExpectedPoll]:
+        """Return the expected polls up to the instant `until`, earliest first."""
+        rhythms, readers = self.counts.rhythms, 0
+        if rhythms.count_sampled(self.target) == READERS_MAX:
+            readers = self.counts.count_with_peers(self.target, self.now)
+        return rhythms.expected_polls(self.target, self.now, until, readers=readers)
+
+
+class ScheduledRefreshes:
+    """The refreshes that no request causes."""
+
+    def __init__(
+        self,
+        *,
+        settings_for: Callable[[str], Settings],
+        store: Store,
+        lookup: ResourceLookup,
+        clock: Clock,
+        coordinator: RefreshCoordinator,
+        counts: SubscriberCounts,
+        observer: RefreshObserver,
+        peers: PeerCopies,
+        ownership: FeedOwnership,
+        demand: Demand,
+    ) -> None:
+        self._settings_for = settings_for
+        self._store = store
+        self._lookup = lookup
+        self._clock = clock
+        self._coordinator = coordinator
+        self._counts = counts
+        self._observer = observer
+        self._peers = peers
+        self._ownership = ownership
+        self._demand = demand
+        self.scheduler = RefreshScheduler(
+            clock,
+            self._own_planned_refresh,
+            self._refresh_ahead,
+            plan_due=self._planned_refresh_of_due_feed,
+            read_due=self._read_due_feed,
+            lane_of=self._lane_of,
+            surprises=counts.rhythms.take_surprises,
+        )
+
+    def owns(self, target: str) -> bool:
+        """Return True if this process makes the scheduled refreshes of a target."""
+        return self._ownership.owns(target)
+
+    def reschedule(self, target: str) -> None:
+        """Recompute the next scheduled refresh of a target after a change by another process."""
+        if self.owns(target):
+            self.scheduler.reschedule(target)
+
+    def resume(self) -> None:
+        """Fill the schedule from the stored subscriber counts, beginning with the most recently requested feeds."""
+        feeds = dict.fromkeys([*reversed(self._counts.targets()), *self._counts.rhythms.targets()])
+        self.scheduler.start(feeds, self._earliest_refresh)
+
+    def _earliest_refresh(self, target: str) -> Instant | None:
+        """Return the earliest instant at which a refresh of a feed may be useful, or None if the instant is unknown.
+
+        A refresh is useful shortly before the expected poll of a reader (refresh/policy/polling_price.py).
+        """
+        now = self._clock.now()
+        if not self.owns(target) or self._demand.count_since(target, 0.0):
+            return None
+        next_poll = self._counts.rhythms.next_poll(target, now)
+        return None if next_poll is None else max(now, next_poll - polling_price.LEAD)
+
+    def plan(self, resource: Resource) -> refresh_ahead.Plan:
+        """Return the next scheduled refresh of a resource, with its reason."""
+        target, now = resource.target, self._clock.now()
+        settings = self._settings_for(target)
+        return refresh_ahead.plan(
+            resource,
+            assess(resource, resource.variants[-1], settings, now) if resource.variants else None,
+            FeedAudience(target, now, self._counts, self._demand),
+            now,
+            settings,
+            permission=self._coordinator.permissions.check(resource, target, settings),
+            price_factor=self._coordinator.site_limits.price_factor(site_of(target)),
+            jitter=refresh_ahead.own_jitter(target),
+        )
+
+    def _lane_of(self, target: str) -> str:
+        """Return the lane in which the scheduler spaces the refreshes of a target: its site.
+
+        Feeds of the upstream need no spacing, so each has its own lane.
+        """
+        return target if is_upstream_target(target, self._settings_for(target)) else site_of(target)
+
+    def _own_planned_refresh(self, target: str) -> refresh_ahead.Plan:
+        return self._plan_if_owned(target, self._lookup.peek)
+
+    def _read_due_feed(self, target: str) -> bool:
+        """Read the resource of a due feed from the disk, before its plan. Return False if the plan needs no read."""
+        if not self.owns(target) or self._store.version(target) is not None:
+            return False
+        return self._store.peek(target) is not None
+
+    def _planned_refresh_of_due_feed(self, target: str) -> refresh_ahead.Plan:
+        # A resource in memory is unpacked once, for the plan and the refresh. A resource on the disk enters the memory
+        # only if it is refreshed: after a start, most feeds are first planned for a later instant.
+        is_in_memory = self._store.version(target) is not None
+        plan = self._plan_if_owned(target, self._lookup.get if is_in_memory else self._lookup.peek)
+        if not is_in_memory and isinstance(plan, refresh_ahead.Refresh):
+            self._lookup.get(target)  # the store remembers the last resources that `peek` has read
+        return plan
+
+    def _plan_if_owned(self, target: str, look_up: Callable[[str], Resource | None]) -> refresh_ahead.Plan:
+        resource = look_up(target) if self.owns(target) else None
+        if resource is None:
+            return refresh_ahead.Rest("this process does not schedule it")
+        return self.plan(resource)
+
+    async def _refresh_ahead(self, target: str) -> None:
+        if await self._peers.sync(target) and not isinstance(self._own_planned_refresh(target), refresh_ahead.Refresh):
+            self.scheduler.reschedule(target)  # a peer has already refreshed the target
+            return
+        if await self._coordinator.backfill_publications(target) and not isinstance(
+            self._own_planned_refresh(target), refresh_ahead.Refresh
+        ):
+            self.scheduler.reschedule(target)  # the feed changes rarely, or was fetched while its history was read
+            return
+        await asyncio.sleep(0)  # the start of a refresh takes as long as the plan: hits are served in between
+        self._observer.on_refresh_scheduled(target)
+        await asyncio.shield(self._coordinator.refresh(target))
