@@ -20,8 +20,8 @@ from feedproxy.upstream.address_policy import AddressPolicy
 type Check = Callable[[str, str], None]
 """Check of one text. The arguments are the option's name and the text."""
 
-SECRET = frozenset({"admin_token", "purge_fields", parent_proxy.OPTION})
-"""Options with values that no error message contains."""
+SECRET = frozenset({"admin_token", "purge_fields"})
+"""Options with a secret value, which no page and no error message contains."""
 
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
@@ -47,7 +47,7 @@ def check_text(name: str, text: str, *, is_item: bool = False) -> None:
 
 
 def _unexpected(name: str, text: str, expected: str) -> UsageError:
-    shown = name not in SECRET and not ("@" in text and ":" in text)
+    shown = name not in {*SECRET, parent_proxy.OPTION} and not ("@" in text and ":" in text)
     return UsageError(f"{name}: {text!r}: expected {expected}" if shown else f"{name}: expected {expected}")
 
 

@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Mapping
-from concurrent.futures import Executor
 
 import argon2
 import bcrypt
@@ -68,10 +67,9 @@ def parse_secrets(text: str, name: str) -> dict[str, str]:
 class PasswordFile:
     """The users of a password file. The constructor raises UsageError if the file cannot be read."""
 
-    def __init__(self, path: str, clock: Clock, workers: Executor | None = None) -> None:
+    def __init__(self, path: str, clock: Clock) -> None:
         self._file: ReloadingFile[Mapping[str, str]] = ReloadingFile(path, parse_users, clock)
         self._clock = clock
-        self._workers = workers
         self._key = secrets.token_bytes(32)
         self._verified: LRU[bytes, Instant] = LRU(entries_max=VERIFIED_MAX)
         self._version = 0
@@ -98,7 +96,7 @@ class PasswordFile:
         self._waiting += 1
         try:
             against, loop = hashed or self._hash_for_unknown(credentials.user), asyncio.get_running_loop()
-            is_correct = await loop.run_in_executor(self._workers, verify_hash, against, credentials.password)
+            is_correct = await loop.run_in_executor(None, verify_hash, against, credentials.password)
         finally:
             self._waiting -= 1
         if hashed is None or not is_correct:

@@ -72,12 +72,12 @@ class FeedChart:
     label: str
 
 
-def render_html(graded: RecordingScores, title: str = "How these readers behave") -> str:
+def render_html(graded: RecordingScores) -> str:
     """Return the page as HTML."""
     readers = [_reader_context(score, polls) for score, polls in zip(graded.scores, graded.polls, strict=True)]
     body = templates.page(
         "score.html",
-        title=title,
+        title="How these readers behave",
         readers=readers,
         version=__version__,
         width=WIDTH,

@@ -11,8 +11,8 @@ CLIENTS_MAX = 10_000
 class RateLimiter:
     """Token buckets, one for each client network. A full bucket has the tokens for one minute."""
 
-    def __init__(self, capacity: int = CLIENTS_MAX) -> None:
-        self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=capacity)
+    def __init__(self) -> None:
+        self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=CLIENTS_MAX)
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
         """Count a request of a client. Return True within the limit of `per_minute` requests; 0 means no limit."""

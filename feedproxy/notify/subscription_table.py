@@ -12,6 +12,9 @@ from feedproxy.errors import FeedproxyError
 from feedproxy.http.target_uri.registrable_domain import site_or_self
 from feedproxy.notify.notification_database import NotificationDatabase
 
+RENEWALS_MAX = 100
+"""At most this many subscriptions are renewed at a time."""
+
 
 class Role(StrEnum):
     """The role of the other party: a subscriber at feedproxy, or a publisher at which feedproxy subscribes."""
@@ -243,12 +246,15 @@ class Subscriptions:
 
         return await self._database.run(work)
 
-    async def due_for_renewal(self, now: Instant, limit: int = 100) -> list[Subscription]:
-        """Return at most `limit` subscriptions that are due for renewal, the longest due first, without paused ones."""
+    async def due_for_renewal(self, now: Instant) -> list[Subscription]:
+        """Return subscriptions that are due for renewal, at most RENEWALS_MAX, the longest due first.
+
+        Paused subscriptions are left out.
+        """
         rows = await self._database.run(
             lambda db: db.execute(
                 "SELECT * FROM subscriptions WHERE renew_at <= ? AND state <> 'paused' ORDER BY renew_at LIMIT ?",
-                (now, limit),
+                (now, RENEWALS_MAX),
             ).fetchall()
         )
         return [_read(row) for row in rows]

@@ -24,6 +24,15 @@ from feedproxy.upstream.origin_connection_limits import Requester, requesting
 from feedproxy.upstream.parent_proxy import Parent
 from feedproxy.upstream.parent_proxy_tunnel import Resolve, unauthorized_error
 
+CONNECT_TIMEOUT: Seconds = 10
+"""A connection must be open after this many seconds."""
+
+TOTAL_TIMEOUT: Seconds = 30
+"""A call must be complete after this many seconds."""
+
+CONNECTIONS_MAX = 128
+"""At most this many connections are open at a time."""
+
 RESPONSE_MAX = 65_536
 """At most this many bytes of a response's content are read. Further bytes are ignored."""
 
@@ -50,25 +59,20 @@ class CallbackClient:
     """HTTP client for callbacks. It follows no redirects, sends no cookies, and reads at most RESPONSE_MAX bytes of
     content.
 
-    Callers must make at most `connections` concurrent calls. One more call would wait for a connection, and raise
-    FetchTimeout after `connect` seconds.
+    Callers must make at most CONNECTIONS_MAX concurrent calls. One more call would wait for a connection, and raise
+    FetchTimeout after CONNECT_TIMEOUT seconds.
     """
 
     def __init__(
         self,
         policy: AddressPolicy,
         *,
-        connect: Seconds = 10,
-        total: Seconds = 30,
-        connections: int = 128,
         ssl_context: ssl.SSLContext | None = None,
         parent_of: Callable[[str], Parent | None] = lambda target: None,
     ) -> None:
         self._policy = policy
         self._parent_of = parent_of
-        self._timeout = aiohttp.ClientTimeout(total=total, connect=connect)
-        self._total = total
-        self._connections = connections
+        self._timeout = aiohttp.ClientTimeout(total=TOTAL_TIMEOUT, connect=CONNECT_TIMEOUT)
         self._ssl_context = ssl_context
         self._sessions: dict[tuple[AddressTrust, Parent | None], aiohttp.ClientSession] = {}
         self._closed = False
@@ -116,7 +120,7 @@ class CallbackClient:
         except FeedproxyError:
             raise
         except TimeoutError as error:
-            raise FetchTimeout(f"{authority} did not respond in {self._total:g} s") from error
+            raise FetchTimeout(f"{authority} did not respond in {TOTAL_TIMEOUT:g} s") from error
         except aiohttp.ClientConnectorError as error:
             if local_failure.is_local(error.os_error):
                 local_failure.complaints.warn(f"{authority} cannot be reached: {error.os_error}")
@@ -169,14 +173,14 @@ class CallbackClient:
                 resolver=CheckedResolver(check),
                 use_dns_cache=False,  # the name is resolved and checked for each new connection
                 ssl=self._ssl_context or True,
-                limit=self._connections,
+                limit=CONNECTIONS_MAX,
             )
         return ParentConnector(
             parent,
             check=check,
             resolve_parent=self._policy.resolve_parent,
             ssl_context=self._ssl_context,
-            limit=self._connections,
+            limit=CONNECTIONS_MAX,
         )
 
     def _check(self, trust: AddressTrust, parent: Parent | None) -> Resolve:

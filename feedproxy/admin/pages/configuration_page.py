@@ -10,11 +10,9 @@ from aiohttp import web
 from feedproxy.admin.pages.feed_pages import FeedPages, as_json, wants_json
 from feedproxy.app import App
 from feedproxy.feed_rules import Rule
+from feedproxy.option_values import SECRET
 from feedproxy.settings import Settings, defaults, format_value
 from feedproxy.telemetry.page_redaction import View, redact_text
-
-SECRET = frozenset({"admin_token", "purge_fields"})
-"""Options with a secret value, which the page does not show."""
 
 HIDDEN = "(set)"
 _PASSWORD_PARAMETER = re.compile(r"([?&](?:ssl_)?password=)[^&\s]*")

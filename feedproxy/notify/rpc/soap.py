@@ -82,9 +82,8 @@ def write_response(call: SoapCall, value: bool) -> Response:
     return generated_response(200, XML, _envelope(f"<{name}{declared}>{result}</{name}>"))
 
 
-def write_fault(message: str, *, client: bool = True) -> Response:
-    code = "SOAP-ENV:Client" if client else "SOAP-ENV:Server"
-    inner = f"<faultcode>{code}</faultcode><faultstring>{_text(message)}</faultstring>"
+def write_fault(message: str) -> Response:
+    inner = f"<faultcode>SOAP-ENV:Client</faultcode><faultstring>{_text(message)}</faultstring>"
     return generated_response(500, XML, _envelope(f"<SOAP-ENV:Fault>{inner}</SOAP-ENV:Fault>"))
 
 

@@ -16,7 +16,7 @@ from feedproxy.lab.record import har_format
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
 from feedproxy.lru_map import LRU
-from feedproxy.request.upstream_and_public_urls import public_url_for as told_as
+from feedproxy.request.upstream_and_public_urls import public_url_for
 from feedproxy.server.mitm.flow_handler import FlowState
 from feedproxy.server.mitm.request_routing import fields_of
 
@@ -59,7 +59,7 @@ def client_exchange(
     response = flow.response or state.error_page
     connection = connections.name_of(flow.client_conn.id)
     client_side = _exchange(flow, response, Side.READER, target, at, seconds, connection)
-    public = told_as(target, client, upstream=upstream)
+    public = public_url_for(target, client, upstream=upstream)
     client_side = replace(
         client_side, reader=client.address, entrance=str(client.entrance), public=public if public != target else ""
     )

@@ -43,7 +43,7 @@ def item(statements: Extract) -> Item:
     return Item(
         id=identity,
         is_permalink=is_permalink,
-        title=statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_line(statements, "title"),
+        title=statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_title(statements),
         summary=summary,
         content=content,
         links=merged_links,
@@ -68,7 +68,7 @@ def channel(statements: Extract, kind: Kind, version: str, schedule: Schedule) -
     extensions = _with_fallbacks(statements)
     image, extensions = apply_image_size(statements.image or _itunes_image(statements), extensions)
     links = merge_links(statements.links)
-    title = statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_line(statements, "title")
+    title = statements.texts.get("title") or statements.texts.get("atom:title") or _itunes_title(statements)
     link = next((link.href for link in links if link.rel == "alternate"), "")
     webmasters = persons.merge(statements.persons.get("webmaster", ()))
     instants = statements.dates
@@ -233,8 +233,8 @@ def _category_terms(nodes: Iterable[Node]) -> Iterator[str]:
                 pass
 
 
-def _itunes_line(statements: Extract, name: str) -> Text | None:
-    return markup.make_text(_itunes_text(statements, name), is_html=False)
+def _itunes_title(statements: Extract) -> Text | None:
+    return markup.make_text(_itunes_text(statements, "title"), is_html=False)
 
 
 def _itunes_summary(statements: Extract) -> Text | None:
