@@ -48,8 +48,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"admin"}),
     frozenset({"server"}),
     frozenset({"addons"}),
-    frozenset({"proxy_process"}),
-    frozenset({"demo", "supervisor"}),
+    frozenset({"process"}),
+    frozenset({"demo"}),
     frozenset({"commands", "cli", "__main__"}),
 )
 """Layers of the parts of the project. A part may import from all earlier layers. The empty name is
@@ -62,7 +62,7 @@ FRIENDS = LAYERS[0] | LAYERS[-1]
 FOLDER_MAX = 20
 """Maximum number of modules in a folder. A folder with more has more than one subject."""
 
-KNOW_MITMPROXY = frozenset({"server", "addons", "proxy_process"})
+KNOW_MITMPROXY = frozenset({"server", "addons", "process"})
 
 
 @cache

@@ -13,8 +13,10 @@ import pytest
 from mitmproxy.options import Options
 from ruamel.yaml import YAML
 
-from feedproxy import cli, config_file, durations_and_sizes, proxy_process
+from feedproxy import cli, config_file, durations_and_sizes
 from feedproxy.commands import serve as serving
+from feedproxy.process import mitmproxy_master
+from feedproxy.process.option_sources import ServePlan
 from feedproxy.settings import Settings, option_names
 from feedproxy.telemetry.metrics import Metrics
 
@@ -32,8 +34,8 @@ def _known() -> dict[str, config_file.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, config_file.OptionSpec]:
-        made, _ = proxy_process.make_master(proxy_process.ServePlan())
-        return proxy_process.known_options(made)
+        made, _ = mitmproxy_master.make_master(ServePlan())
+        return mitmproxy_master.known_options(made)
 
     return asyncio.run(ask())
 
@@ -42,7 +44,7 @@ def _default(name: str) -> Any:
     if name in option_names():
         default = getattr(Settings(), name)
         return list(default) if isinstance(default, tuple) else default
-    return proxy_process.MITMPROXY_DEFAULTS.get(name, Options().default(name))
+    return mitmproxy_master.MITMPROXY_DEFAULTS.get(name, Options().default(name))
 
 
 def _read(name: str, value: str) -> Any:
@@ -203,8 +205,8 @@ def test_compose_file_runs_a_valid_command(name: str, tmp_path: Path) -> None:
     given = parser.parse_args(words)
 
     async def made() -> Settings:
-        plan = proxy_process.ServePlan(given.config, (*given.set, f"confdir={tmp_path}"))
-        return proxy_process.make_master(plan)[1].settings
+        plan = ServePlan(given.config, (*given.set, f"confdir={tmp_path}"))
+        return mitmproxy_master.make_master(plan)[1].settings
 
     settings = asyncio.run(made())
     assert settings.store == "redis://valkey:6379/0"

@@ -15,8 +15,10 @@ import pytest
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from feedproxy import cli, config_file, proxy_process
+from feedproxy import cli, config_file
 from feedproxy.errors import UsageError
+from feedproxy.process import mitmproxy_master
+from feedproxy.process.option_sources import ServePlan
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -84,8 +86,8 @@ def _known() -> dict[str, config_file.OptionSpec]:
     """Return every option of the product, including those of mitmproxy."""
 
     async def ask() -> dict[str, config_file.OptionSpec]:
-        made, _ = proxy_process.make_master(proxy_process.ServePlan())
-        return proxy_process.known_options(made)
+        made, _ = mitmproxy_master.make_master(ServePlan())
+        return mitmproxy_master.known_options(made)
 
     return asyncio.run(ask())
 

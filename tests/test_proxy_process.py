@@ -18,17 +18,19 @@ from typing import Any
 import pytest
 from mitmproxy import master
 
-from feedproxy import cli, option_files, proxy_process
+from feedproxy import cli, option_files
 from feedproxy.admin.admin_authorization import admin_token
 from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.commands import serve as serve_command
 from feedproxy.errors import UsageError
 from feedproxy.fleet.synchronization import FleetSynchronization
-from feedproxy.proxy_process import ServePlan
+from feedproxy.process import mitmproxy_master, option_sources, proxy_process, reload, startup_checks
+from feedproxy.process.option_sources import ServePlan
 from feedproxy.refresh.refresh_result import RefreshFinished
 from feedproxy.server.mitm.flow_handler import get_flow_handler
 from feedproxy.settings import Settings, per_feed_names, restart_names
+from feedproxy.telemetry import log_setup
 from tests.fleet.machines import until
 from tests.waiting import PATIENCE
 
@@ -41,7 +43,7 @@ async def test_unusable_folder_of_the_ca_is_reported_at_start(tmp_path: Path) ->
         await proxy_process.serve(ServePlan(options=options), print)
 
 
-@pytest.mark.parametrize("option", sorted(proxy_process.PATH_OPTIONS))
+@pytest.mark.parametrize("option", sorted(startup_checks.PATH_OPTIONS))
 async def test_path_in_the_home_of_an_unknown_user_is_reported_in_one_line(tmp_path: Path, option: str) -> None:
     path: Any = "~no-such-user/x" if option != "certs" else ["*=~no-such-user/x"]
     options = {"confdir": str(tmp_path), "store": "memory:", "admin": "", option: path}
@@ -113,7 +115,7 @@ def test_sigterm_in_a_callback_of_the_garbage_collection_ends_the_start(monkeypa
 
     monkeypatch.setattr(os, "_exit", codes.append)
     monkeypatch.setattr(proxy_process, "serve", starting)
-    monkeypatch.setattr(proxy_process, "log_to", lambda: None)
+    monkeypatch.setattr(log_setup, "log_to", lambda: None)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in the first process of a container
     try:
         serve_command.run(cli.make_parser("serve").parse_args(["serve"]))
@@ -143,7 +145,7 @@ def test_files_are_not_writable_by_other_accounts(monkeypatch: pytest.MonkeyPatc
         return 0
 
     monkeypatch.setattr(proxy_process, "serve", serving)
-    monkeypatch.setattr(proxy_process, "log_to", lambda: None)
+    monkeypatch.setattr(log_setup, "log_to", lambda: None)
     before = os.umask(0o005)
     try:
         assert serve_command.run(cli.make_parser("serve").parse_args(["serve"])) == 0
@@ -158,7 +160,7 @@ def test_full_disk_at_standard_output_does_not_disturb_the_start(monkeypatch: py
         return 0
 
     monkeypatch.setattr(proxy_process, "serve", serving)
-    monkeypatch.setattr(proxy_process, "log_to", lambda: None)
+    monkeypatch.setattr(log_setup, "log_to", lambda: None)
     monkeypatch.setattr(sys, "stdout", FullDisk())
     code = serve_command.run(cli.make_parser("serve").parse_args(["serve"]))
 
@@ -185,7 +187,7 @@ def test_limit_of_open_files_is_raised_for_max_connections(
     proxy_process._raise_descriptor_limit(Settings(max_connections=10_000))
 
     assert raised == ([after] if after else [])
-    assert any("ulimit -Hn" in warning for warning in proxy_process._warnings(Settings())) == (before[1] == 4096)
+    assert any("ulimit -Hn" in warning for warning in startup_checks.warnings_about(Settings())) == (before[1] == 4096)
 
 
 def test_limit_of_too_few_open_files_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,17 +198,18 @@ def test_limit_of_too_few_open_files_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_default_of_memory_max_fits_a_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(proxy_process, "available_memory", lambda: 512 * 2**20)
+    for module in (option_sources, startup_checks):
+        monkeypatch.setattr(module, "available_memory", lambda: 512 * 2**20)
 
     made, app = configured(tmp_path, "workers: 1\n", confdir=str(tmp_path))
     assert app.settings.memory_max == 128 * 2**20
-    assert not any("memory_max" in warning for warning in proxy_process._warnings(app.settings))
-    proxy_process.reload(made, app, ServePlan(str(tmp_path / "feedproxy.yaml"), options={"store": "memory:"}))
+    assert not any("memory_max" in warning for warning in startup_checks.warnings_about(app.settings))
+    reload.reload(made, app, ServePlan(str(tmp_path / "feedproxy.yaml"), options={"store": "memory:"}))
     assert app.settings.memory_max == 128 * 2**20
 
     _, app = configured(tmp_path, "memory_max: 256MiB\n", confdir=str(tmp_path))
     assert app.settings.memory_max == 256 * 2**20
-    (warning,) = (warning for warning in proxy_process._warnings(app.settings) if "memory_max" in warning)
+    (warning,) = (warning for warning in startup_checks.warnings_about(app.settings) if "memory_max" in warning)
     assert warning.endswith("256MiB and 1 workers may take 768 MiB, but the machine or container has 512 MiB")
 
 
@@ -217,7 +220,7 @@ class FullDisk(io.StringIO):
 
 def configured(tmp_path: Path, text: str, **given: object) -> tuple[master.Master, App]:
     (path := tmp_path / "feedproxy.yaml").write_text(text, encoding="utf-8")
-    return proxy_process.make_master(ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+    return mitmproxy_master.make_master(ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_app_and_its_flow_handler_are_freed_with_their_master(tmp_path: Path) -> None:
@@ -327,7 +330,7 @@ async def test_error_on_the_command_line_does_not_name_the_file(tmp_path: Path) 
 async def test_recent_fetches_use_the_injected_clock() -> None:
     given = App(ManualClock(1_000_000_000))
 
-    _, app = proxy_process.make_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
+    _, app = mitmproxy_master.make_master(ServePlan(options={"admin": "", "store": "memory:"}), given)
     app.recent_activity.on_refresh_ended(RefreshFinished("http://example.com/", "reader", 200, "updated"))
 
     assert [fetch.at for fetch in app.recent_activity.fetches("http://example.com/")] == [1_000_000_000]
@@ -338,7 +341,7 @@ async def test_environment_overrides_the_file_and_set_overrides_both(tmp_path: P
     environment = {"FEEDPROXY_SKIP_MAX": "2h", "FEEDPROXY_SITE_INTERVAL": "2h"}
     options = {"admin": "", "store": "memory:"}
 
-    _, app = proxy_process.make_master(ServePlan(str(path), ("site_interval=3h",), options, environment))
+    _, app = mitmproxy_master.make_master(ServePlan(str(path), ("site_interval=3h",), options, environment))
 
     assert (app.settings.hint_max, app.settings.skip_max, app.settings.site_interval) == (3600, 7200, 10_800)
 
@@ -383,7 +386,7 @@ async def test_check_reports_an_error_with_the_options_name(
 async def test_admin_token_is_read_from_its_file(tmp_path: Path) -> None:
     (file := tmp_path / "token").write_text("a-secret\n")
 
-    _, app = proxy_process.make_master(ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
+    _, app = mitmproxy_master.make_master(ServePlan(options={"admin": ":8081", "admin_token_file": str(file)}))
 
     assert admin_token(app.settings) == "a-secret"
 
@@ -393,7 +396,7 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
     plan = ServePlan(options={"admin": ":8081", "admin_token_file": str(file), "admin_token": "another"})
 
     with pytest.raises(UsageError, match="admin_token_file: admin_token is set as well"):
-        proxy_process.make_master(plan)
+        mitmproxy_master.make_master(plan)
 
 
 # -- messages at the start
@@ -425,7 +428,7 @@ async def test_proxy_open_to_every_machine_gets_a_warning(
 
 
 def reloaded(path: Path, made: master.Master, app: App, **given: object) -> None:
-    proxy_process.reload(made, app, ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
+    reload.reload(made, app, ServePlan(str(path), options={"admin": "", "store": "memory:", **given}))
 
 
 async def test_reload_applies_options_and_rules_and_restores_defaults(
@@ -538,7 +541,7 @@ def test_options_of_rules_never_need_a_restart() -> None:
 async def test_log_level_and_format_are_applied_by_a_reload(tmp_path: Path) -> None:
     stream, root, product = io.StringIO(), logging.getLogger(), logging.getLogger("feedproxy")
     before = list(root.handlers), root.level, product.level
-    proxy_process.log_to(stream)
+    log_setup.log_to(stream)
     try:
         made, app = configured(tmp_path, "")
         (path := tmp_path / "feedproxy.yaml").write_text("log_level: warning\nlog_format: json\n")

@@ -17,7 +17,8 @@ from benchmarks.week.origin import is_skipped
 from benchmarks.week.page import NEVER, Page
 from feedproxy.app import App
 from feedproxy.clock import Instant, Seconds
-from feedproxy.proxy_process import ServePlan, make_master
+from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.option_sources import ServePlan
 from feedproxy.telemetry.metrics import Metrics
 from feedproxy.telemetry.recent_activity import RecentActivity
 

@@ -129,13 +129,15 @@ async def _serve_replay(args: argparse.Namespace, replay: Any, clock: Clock) -> 
 
 
 async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> int:
-    from feedproxy import proxy_process  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.lab.replay.replay_listener import ReplayListener  # noqa: PLC0415
+    from feedproxy.process import proxy_process  # noqa: PLC0415 -- only this pays for importing mitmproxy
+    from feedproxy.process.option_sources import ServePlan  # noqa: PLC0415 -- only this pays for importing mitmproxy
     from feedproxy.server.replay_backend import make_replay_app  # noqa: PLC0415
+    from feedproxy.telemetry import log_setup  # noqa: PLC0415 -- only this pays for importing mitmproxy
 
     listener = ReplayListener(replay, clock, answered=_advance_callback(clock, args.per_request))
     await listener.start("127.0.0.1", 0)
-    proxy_process.log_to()
+    log_setup.log_to()
     options: dict[str, Any] = {
         "listen": args.listen,
         "admin": args.admin,
@@ -147,7 +149,7 @@ async def _serve_proxy(args: argparse.Namespace, replay: Any, clock: Clock) -> i
     try:
         # With --step, the schedule is off: only requested operations take place.
         sets = ("polling=off", *args.set) if args.step else tuple(args.set)
-        plan = proxy_process.ServePlan(args.config, sets, options)
+        plan = ServePlan(args.config, sets, options)
         announce: Callable[[str], None] = lambda address: print(f"feedproxy listens on {address}", flush=True)  # noqa: E731
         code = await proxy_process.serve(plan, announce, make_replay_app(listener.url, clock, args.seed))
         assert isinstance(code, int)

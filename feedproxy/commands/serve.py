@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
         # The first process of a container ignores SIGTERM without a handler.
         signal.signal(signal.SIGTERM, _end_start)
     # Only this command imports mitmproxy, which takes time.
-    from feedproxy import proxy_process, supervisor  # noqa: PLC0415
+    from feedproxy.process import proxy_process, supervisor  # noqa: PLC0415
+    from feedproxy.process.option_sources import ServePlan  # noqa: PLC0415
+    from feedproxy.telemetry import log_setup  # noqa: PLC0415
 
     # Whatever the umask, other accounts must not replace the certificate authority or other files of this process.
     os.umask(os.umask(WRITABLE_BY_OTHERS) | WRITABLE_BY_OTHERS)
@@ -69,9 +71,9 @@ def run(args: argparse.Namespace) -> int:
             flag_options[name] = value
     if args.allow_private:
         flag_options["allow_private"] = True
-    proxy_process.log_to()
+    log_setup.log_to()
     file = args.config if args.config is not None else os.environ.get(FILE_VARIABLE, "")
-    plan = proxy_process.ServePlan(file, tuple(args.set), flag_options, os.environ)
+    plan = ServePlan(file, tuple(args.set), flag_options, os.environ)
     if args.check:
         for line in asyncio.run(proxy_process.check(plan)):
             print(line)

@@ -23,7 +23,8 @@ from feedproxy.demo.demo_origin import Origin, Tally
 from feedproxy.demo.publishers import START, DemoFeed, create_feeds
 from feedproxy.demo.simulated_readers import PollPlan, SimulatedPoll, SimulatedSubscription, plan_polls
 from feedproxy.errors import FeedproxyError
-from feedproxy.proxy_process import ServePlan, make_master
+from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.option_sources import ServePlan
 
 CONNECTIONS = 6
 """All simulated readers together use this many connections."""

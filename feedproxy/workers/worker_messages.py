@@ -60,7 +60,7 @@ that a worker can queue.
 ACCOUNTS_PER_ITERATION = 10
 """This many readers' accounts are sent or read before other tasks run."""
 
-logger = logging.getLogger("feedproxy.supervisor")
+logger = logging.getLogger("feedproxy.process.supervisor")
 
 
 class WorkerPeers:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from feedproxy import proxy_process
 from feedproxy.http.target_uri.url_redaction import without_secrets
+from feedproxy.telemetry import log_setup
 from feedproxy.telemetry.access_log_format import AccessLine
 from feedproxy.telemetry.log_format import LineHandler
 
@@ -135,7 +135,7 @@ def test_lines_written_together_begin_with_the_time_only() -> None:
     handler = LineHandler(stream)
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    proxy_process.log_to(stream)
+    log_setup.log_to(stream)
     added = [each for each in root.handlers if each not in before]
     try:
         handler.setFormatter(added[0].formatter)

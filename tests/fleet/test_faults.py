@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from feedproxy import proxy_process
 from feedproxy.clock import SystemClock
 from feedproxy.errors import UsageError
 from feedproxy.fleet import redis_queue
@@ -24,7 +23,8 @@ from feedproxy.fleet.redis_connection import (
 from feedproxy.fleet.redis_keys import RedisKeys
 from feedproxy.fleet.redis_operations import RedisOperations
 from feedproxy.fleet.redis_queue import RedisQueue
-from feedproxy.proxy_process import ServePlan
+from feedproxy.process import proxy_process
+from feedproxy.process.option_sources import ServePlan
 from feedproxy.store.resource import Resource
 from feedproxy.subscribers.pseudonyms import Pseudonym
 from tests.fleet.conftest import Start

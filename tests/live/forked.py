@@ -164,8 +164,8 @@ def main(descriptor: int, authority: str, program: str) -> None:
 def import_feedproxy() -> Callable[[list[str]], int | None]:
     """Return the command, with all that its processes would import and compute each."""
     import feedproxy.cli
-    from feedproxy import proxy_process, supervisor  # noqa: F401
     from feedproxy.http.target_uri.registrable_domain import site_of_host
+    from feedproxy.process import proxy_process, supervisor  # noqa: F401
     from feedproxy.server.fastpath import mitmproxy_compatibility, mitmproxy_modes  # noqa: F401
     from feedproxy.web import templates
 
@@ -230,7 +230,7 @@ class _Template:
 
 def _fork_templates() -> None:
     """Let each proxy fork its first template. Further ones are started by exec, as usual."""
-    from feedproxy import proxy_process
+    from feedproxy.process import proxy_process
     from feedproxy.refresh.ingest import helper_pool
 
     run, start = proxy_process.serve, helper_pool._start_template

@@ -15,7 +15,8 @@ from feedproxy.app import App
 from feedproxy.clock import ManualClock
 from feedproxy.errors import Unreachable
 from feedproxy.http.message import Fields
-from feedproxy.proxy_process import ServePlan, make_master
+from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.option_sources import ServePlan
 from feedproxy.upstream import connection_pool
 from tests.waiting import PATIENCE
 

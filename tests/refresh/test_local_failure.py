@@ -17,7 +17,7 @@ import pytest
 
 from feedproxy.clock import ManualClock
 from feedproxy.errors import FeedproxyError, Overload, ParentFailed, ParentRefused, Unreachable
-from feedproxy.proxy_process import Master
+from feedproxy.process.mitmproxy_master import Master
 from feedproxy.refresh.ingest import helper_pool
 from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.store.resource import Failures

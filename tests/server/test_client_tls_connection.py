@@ -21,7 +21,9 @@ from cryptography.x509.oid import NameOID
 
 from feedproxy.errors import UsageError
 from feedproxy.http.message import Fields, Response
-from feedproxy.proxy_process import ServePlan, make_master, reload
+from feedproxy.process.mitmproxy_master import make_master
+from feedproxy.process.option_sources import ServePlan
+from feedproxy.process.reload import reload
 from feedproxy.server.fastpath.client_connection import ClientConnection
 from feedproxy.server.fastpath.client_tls_connection import (
     BATCHES_PER_WRITE,

@@ -201,7 +201,8 @@ class OnProxy:
         self.app.set_rules(rules)
 
     async def open(self) -> None:
-        from feedproxy.proxy_process import ServePlan, make_master
+        from feedproxy.process.mitmproxy_master import make_master
+        from feedproxy.process.option_sources import ServePlan
 
         self._runner = await on_loopback(self.origin)
         given = {

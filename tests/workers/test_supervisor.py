@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from feedproxy import proxy_process, supervisor
 from feedproxy.config_file import Config
-from feedproxy.supervisor import Supervisor, _WorkerSlot
+from feedproxy.process import proxy_process, supervisor
+from feedproxy.process.option_sources import LoadedOptions, ServePlan
+from feedproxy.process.supervisor import Supervisor, _WorkerSlot
 from feedproxy.workers.worker_context import HEARTBEAT
 
 WORKERS = 2
@@ -23,9 +24,9 @@ WORKERS = 2
 @pytest.fixture
 def supervising() -> Iterator[Supervisor]:
     """A supervisor of two workers that have exited, and are due to start again."""
-    loaded = proxy_process.LoadedOptions(Config(), {})
+    loaded = LoadedOptions(Config(), {})
     options = proxy_process.WorkerOptions(WORKERS, "http", ("127.0.0.1", 0), None, 1, False, None, {}, {}, loaded)
-    supervising = Supervisor(proxy_process.ServePlan(), options, print)
+    supervising = Supervisor(ServePlan(), options, print)
     supervising._beats = mmap.mmap(-1, HEARTBEAT.size * WORKERS)
     supervising._workers = [
         _WorkerSlot(index, (socket.create_server(("127.0.0.1", 0)),), due=0.0) for index in range(WORKERS)

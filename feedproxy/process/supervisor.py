@@ -32,11 +32,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from feedproxy import proxy_process, systemd
+from feedproxy import systemd
 from feedproxy.clock import Seconds
 from feedproxy.errors import CannotListen, FeedproxyError, UsageError
 from feedproxy.feed_rules import Rules
 from feedproxy.http import uri
+from feedproxy.process import proxy_process
+from feedproxy.process.option_sources import LoadedOptions, ServePlan, read_again
 from feedproxy.server.fastpath.sockets import reject_new_connections
 from feedproxy.store import folder_lock
 from feedproxy.workers.worker_context import HEARTBEAT, WorkerContext
@@ -67,7 +69,7 @@ USAGE_ERROR = 2
 
 _SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD})
 
-logger = logging.getLogger("feedproxy.supervisor")
+logger = logging.getLogger("feedproxy.process.supervisor")
 
 type Announce = Callable[[str], None]
 
@@ -91,7 +93,7 @@ class _WorkerSlot:
 class Supervisor:
     """The supervisor of one proxy's workers. `run` is called once."""
 
-    plan: proxy_process.ServePlan
+    plan: ServePlan
     options: proxy_process.WorkerOptions
     announce: Announce
     _folder: Path = field(init=False)
@@ -104,9 +106,9 @@ class Supervisor:
     _snapshots: tuple[int, ...] = ()
     _beats: mmap.mmap = field(init=False)
     _startup_grace_until: Seconds = 0.0
-    _loaded: proxy_process.LoadedOptions = field(init=False)
+    _loaded: LoadedOptions = field(init=False)
     """The options of all workers, which restarted workers get, too."""
-    _previous: proxy_process.LoadedOptions | None = None
+    _previous: LoadedOptions | None = None
     """The options before the last reload."""
 
     def __post_init__(self) -> None:
@@ -197,7 +199,7 @@ class Supervisor:
     def _reload(self) -> None:
         """Make each worker load the configuration again."""
         with contextlib.suppress(UsageError):
-            loaded = proxy_process.read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
+            loaded = read_again(self.plan, self.options.specs, Rules(self._loaded.config.rules))
             self._loaded, self._previous = loaded, self._loaded
         for worker in self._workers:
             worker.missed_reload = True
@@ -380,7 +382,7 @@ class Supervisor:
 type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 
-def _run_worker(plan: proxy_process.ServePlan, worker: WorkerContext) -> None:
+def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
     """Run a worker in the new process. Does not return."""
     code = 1
     try:

@@ -1,0 +1,1 @@
+"""The processes of `feedproxy serve`: one that serves clients, or a supervisor with several workers."""

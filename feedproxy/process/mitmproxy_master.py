@@ -1,0 +1,140 @@
+"""The mitmproxy master of a process, configured from all sources of options.
+
+The master has only four of mitmproxy's default addons, because the others would take half of the time of a request.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from mitmproxy import master, options
+from mitmproxy.addons import core, disable_h2c, next_layer, proxyserver, tlsconfig
+from mitmproxy.log import LegacyLogEvents
+
+from feedproxy.addons import default_addons
+from feedproxy.app import App, bind_app
+from feedproxy.config_file import OptionSpec, option_specs, spec_of, unknown_variables
+from feedproxy.errors import FeedproxyError, UsageError
+from feedproxy.feed_rules import Rules
+from feedproxy.http import uri
+from feedproxy.process.option_sources import LoadedOptions, ServePlan, _fitting_defaults, read
+from feedproxy.process.startup_checks import check_app, check_confdir, check_mode, check_paths, is_own_address
+from feedproxy.server.fastpath.mitmproxy_compatibility import select_modes
+from feedproxy.settings import Settings, declare, defaults, listen_address
+from feedproxy.upstream import local_failure
+
+logger = logging.getLogger("feedproxy")
+
+MITMPROXY_DEFAULTS: dict[str, Any] = {
+    # With `eager`, each hit would open an upstream connection, and fail if the origin is unavailable.
+    "connection_strategy": "lazy",
+    "rawtcp": False,
+    "websocket": False,
+    "http3": False,
+    # mitmproxy has only this timeout for connections. It must exceed the longest hook (answer_timeout).
+    "tcp_timeout": 75,
+    "listen_host": "127.0.0.1",
+    "listen_port": 8080,
+}
+
+
+class Master(master.Master):
+    """mitmproxy's master, which logs the exhaustion of local resources in one line."""
+
+    def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if local_failure.is_exhaustion(error):
+            local_failure.complaints.warn(f"{context.get('message') or 'a task failed'}: {error}")
+        else:
+            super()._asyncio_exception_handler(loop, context)
+
+
+def make_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App]:
+    """Return a configured master and its App. Requires a running event loop. Raises UsageError if the configuration is
+    invalid."""
+    return build_master(plan, app)[:2]
+
+
+def build_master(plan: ServePlan, app: App | None) -> tuple[master.Master, App, LoadedOptions]:
+    declared = options.Options()
+    # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
+    declared.update_defer(**MITMPROXY_DEFAULTS)
+    declare(declared, *defaults())
+    proxy_master = Master(declared)
+    _remove_log_events(proxy_master)
+    app = app or App()
+    bind_app(proxy_master, app)
+    first = [core.Core(), disable_h2c.DisableH2C(), proxyserver.Proxyserver()]
+    addons = [*first, *default_addons(), next_layer.NextLayer(), tlsconfig.TlsConfig()]
+    # The chain gets all addons at once, because mitmproxy configures each addon in it again for each new option.
+    proxy_master.addons.chain += [proxy_master.addons.register(addon) for addon in addons]
+    loaded = plan.loaded
+    if loaded is None:
+        specs = known_options(proxy_master)
+        loaded = read(plan, specs)
+        for variable, suggestion in unknown_variables(plan.environment, specs).items():
+            logger.warning("config: environment variable %s sets no option: did you mean %s?", variable, suggestion)
+    config, overrides = loaded
+    app.set_rules(Rules(config.rules))
+    with loaded.locating():
+        values = {**_with_modes(config.options), **_with_modes(overrides), **plan.fixed}
+        values = {**_fitting_defaults(values), **values}
+        check_mode(values)
+        check_paths(values)
+        check_confdir(values.get("confdir", proxy_master.options.confdir), values.get("cert_passphrase") or "")
+        proxy_master.options.update(**values)  # mitmproxy now creates the certificate authority
+        check_app(app)
+        mode = _reverse_mode(app.settings) if app.settings.upstream else ""
+    derived: dict[str, Any] = {"mode": [mode], "keep_host_header": True} if mode else {}
+    if "tcp_timeout" not in values:
+        derived["tcp_timeout"] = max(75, app.settings.answer_timeout + 30)
+    if app.settings.fast_path and not app.settings.record:  # the fast path makes no flows, which the recording needs
+        derived["mode"] = select_modes(derived.get("mode", proxy_master.options.mode))
+    proxy_master.options.update(**derived)
+    with loaded.locating():
+        if app.settings.tls_certificate and not all(mode.startswith("front") for mode in proxy_master.options.mode):
+            raise UsageError("tls_certificate: TLS for readers needs the fast path (fast_path: true, without record)")
+    return proxy_master, app, loaded
+
+
+def listeners_of(proxy_master: master.Master) -> list[Any]:
+    server: proxyserver.Proxyserver = proxy_master.addons.get("proxyserver")
+    return [listener for instance in server.servers for listener in getattr(instance, "_servers", ())]
+
+
+def known_options(proxy_master: master.Master) -> dict[str, OptionSpec]:
+    """Return the specifications of all options of this master, feedproxy's and mitmproxy's."""
+    own = option_specs()
+    return {
+        name: own.get(name) or spec_of(option.typespec, option.choices) for name, option in proxy_master.options.items()
+    }
+
+
+def _remove_log_events(proxy_master: master.Master) -> None:
+    """Remove mitmproxy's log handler that makes an event of each line. No addon uses the events."""
+    for handler in list(logging.getLogger().handlers):
+        if isinstance(handler, LegacyLogEvents) and handler.master is proxy_master:
+            handler.uninstall()
+
+
+def _with_modes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with `listen` split into mitmproxy's listen_host and listen_port, unless these are set."""
+    if "listen" not in values:
+        return dict(values)
+    host, port = listen_address(values["listen"], "listen")
+    return {"listen_host": host, "listen_port": port, **values}
+
+
+def _reverse_mode(settings: Settings) -> str:
+    """Return mitmproxy's mode for `upstream`, always with http, because feedproxy makes the connections."""
+    upstream = settings.upstream
+    try:
+        host, port = uri.split_host_port(uri.normalise(upstream))
+    except FeedproxyError as error:
+        raise UsageError(f"upstream: {upstream}: {error}") from error
+    if "?" in upstream or "#" in upstream:
+        raise UsageError(f"upstream: {upstream}: an origin has no query and no fragment")
+    if is_own_address(settings, host, port):
+        raise UsageError(f"upstream: {upstream} is this proxy itself")
+    return f"reverse:http://{uri.join_host_port(host, port)}"

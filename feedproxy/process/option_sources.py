@@ -1,0 +1,84 @@
+"""The sources of options for one process: configuration file, environment, `--set` and flags."""
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mitmproxy import exceptions
+
+from feedproxy.config_file import Config, OptionSpec, check_values, from_environment, load, parse_sets
+from feedproxy.errors import UsageError
+from feedproxy.feed_rules import Rules
+from feedproxy.memory_max_shares import fitting_memory_max
+from feedproxy.settings import Settings
+from feedproxy.workers.available_memory import available_memory
+
+
+class LoadedOptions(NamedTuple):
+    """The options and rules of all sources."""
+
+    config: Config
+    """The configuration file."""
+    overrides: Mapping[str, Any]
+    """Options from flags, `--set` and the environment, which take precedence over the configuration file."""
+
+    @contextlib.contextmanager
+    def locating(self) -> Iterator[None]:
+        try:
+            yield
+        except (exceptions.OptionsError, UsageError) as error:
+            # All messages begin with the option's name.
+            option = re.match(r"\w*", str(error))[0]  # type: ignore[index]  # it matches at least the empty string
+            location = self.config.locations.get(option) if option not in self.overrides else None
+            raise UsageError(f"{location}: {error}" if location else str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ServePlan:
+    """Arguments of `serve`: the sources of options, and sockets that are already open."""
+
+    config: str = ""
+    sets: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options from flags, which take precedence over `--set`, the environment and the configuration file."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables, which may set options."""
+    sockets: tuple[socket.socket, ...] = ()
+    """Listening sockets for clients from systemd, in place of `listen`."""
+    admin_sockets: tuple[socket.socket, ...] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Options that the supervisor sets at the start of a worker. They take precedence over all sources."""
+    loaded: LoadedOptions | None = None
+    """The options of all workers. A restarted worker gets these, because the configuration file may have changed."""
+
+
+def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
+    """Return the options of the configuration file, and those of other sources. Raises UsageError if an option is
+    invalid."""
+    config = load(plan.config, specs) if plan.config else Config()
+    overrides = {**from_environment(plan.environment, specs), **parse_sets(plan.sets, specs)}
+    return LoadedOptions(config, overrides | check_values(plan.options, specs))
+
+
+def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
+    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid.
+
+    A pipe is refused, because it can be read only once. An empty file is refused while `rules`, those in force, protect
+    feeds, because an editor may be writing the file.
+    """
+    if plan.config and Path(plan.config).is_fifo():
+        raise UsageError(f"{plan.config}: it is a pipe, which can be read only at the start")
+    loaded = read(plan, specs)
+    if plan.config and not loaded.config.options and not loaded.config.rules and rules.protecting_count:
+        raise UsageError(f"{plan.config}: it is empty, and rules with readers or private are in force")
+    return loaded
+
+
+def _fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults that depend on this machine or container: `memory_max`."""
+    workers = values.get("workers", Settings().workers)
+    return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}

@@ -1,0 +1,355 @@
+"""`feedproxy serve`: one process that serves clients. On SIGTERM, it finishes open requests and exits."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import master
+from mitmproxy.addons import proxyserver
+from mitmproxy.proxy.mode_servers import AsyncioServerInstance
+
+from feedproxy import systemd
+from feedproxy.access.authorization import AccessControl
+from feedproxy.admin.admin_authorization import admin_address, admin_token
+from feedproxy.app import App
+from feedproxy.clock import Seconds
+from feedproxy.config_file import OptionSpec
+from feedproxy.errors import CannotListen, UsageError
+from feedproxy.fleet.redis_connection import RedisConnection
+from feedproxy.http import uri
+from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
+from feedproxy.process.option_sources import LoadedOptions, ServePlan
+from feedproxy.process.reload import reload
+from feedproxy.process.startup_checks import ALL_ADDRESSES, check_folders, warnings_about
+from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
+from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
+from feedproxy.settings import Settings, option_names, restart_names
+from feedproxy.store import folder_lock
+from feedproxy.store.tiered import MEMORY, store_folder
+from feedproxy.telemetry.log_setup import set_log
+from feedproxy.upstream import parent_proxy
+from feedproxy.upstream.parent_proxy import OPTION
+from feedproxy.workers.worker_context import WorkerContext
+from feedproxy.workers.worker_messages import WorkerPeers
+
+logger = logging.getLogger("feedproxy")
+
+HEARTBEAT_INTERVAL: Seconds = 0.5
+"""Seconds between two heartbeats of a worker to its supervisor."""
+
+OTHER_DESCRIPTORS = 1024
+"""The process needs this many file descriptors besides those of clients: for store, exchanges, helper processes and
+body files."""
+
+FILES_MIN = 256
+"""The process needs at least this many file descriptors: about 70 for itself, 32 that stay free for the store
+(upstream/local_failure.py), and those of clients and origins."""
+
+CONNECTION_WAIT: Seconds = 0.05
+"""The proxy waits this many seconds between closing the listeners and refusing connections.
+
+In this time, it takes over connections that the system has already accepted.
+"""
+
+
+SWITCH_INTERVAL: Seconds = 0.0005
+"""A computing thread must release Python's interpreter lock after this many seconds.
+
+With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """The settings for a supervisor of several workers."""
+
+    size: int
+    scheme: str
+    listen: tuple[str, int]
+    admin: tuple[str, int] | None
+    drain_timeout: int
+    reuse_port: bool
+    folder: Path | None
+    """Folder of the store to be locked by the supervisor, or None if other processes may use the folder."""
+    fixed: Mapping[str, Any]
+    """Options that a reload does not change, and that a restarted worker gets, too."""
+    specs: Mapping[str, OptionSpec]
+    """The specifications of all options, for a reload."""
+    loaded: LoadedOptions
+    """The options of all sources, as read at the start."""
+
+
+async def check(plan: ServePlan) -> list[str]:
+    """Check the configuration as at a start. Return lines that describe it. Raises UsageError if the configuration is
+    invalid."""
+    proxy_master, app, loaded = build_master(plan, None)
+    settings = app.settings
+    with loaded.locating():
+        if settings.admin:
+            admin_address(settings.admin, admin_token(settings))
+        AccessControl(settings, app.clock, b"")  # reads the files of users, tokens and credentials
+        check_folders(settings)
+        if settings.is_fleet:
+            RedisConnection(settings.store, timeout=1)  # checks the address without a connection
+    kind = f"reverse, in front of {settings.upstream}" if settings.upstream else "gateway and explicit proxy"
+    defaults = Settings()
+    changed = [name for name in option_names() if getattr(settings, name) != getattr(defaults, name)]
+    rules, options = len(app.rules), proxy_master.options
+    return [
+        f"mode:    {kind}",
+        f"listen:  {options.listen_host or '*'}:{options.listen_port}; admin: {settings.admin or 'off'}",
+        f"options: {len(changed)} not at their default{': ' if changed else ''}{', '.join(changed)}",
+        f"rules:   {rules}",
+        *([f"{OPTION}: {proxy}"] if (proxy := parent_proxy.without_password(settings.upstream_proxy)) else []),
+        *(f"warning: {warning}" for warning in warnings_about(settings, app.configured_rules.rules)),
+    ]
+
+
+class _Lifecycle:
+    """Addon that reports the listeners, sends heartbeats and drains the proxy."""
+
+    def __init__(self, proxy_master: master.Master, app: App, announce: Callable[[str], None]) -> None:
+        self._master = proxy_master
+        self._app = app
+        self._announce = announce
+        self.failure = ""
+
+    def running(self) -> None:
+        if self._app.failure:
+            return  # the master is shutting down
+        server: proxyserver.Proxyserver = self._master.addons.get("proxyserver")
+        addresses = server.listen_addrs()
+        failures = [instance.last_exception for instance in server.servers if instance.last_exception]
+        if failures or not addresses:
+            self.failure = _short_reason(failures[0]) if failures else "no listener"
+            self._master.shutdown()
+            return
+        self._app.ready = True
+        freeze_startup_objects()
+        if not any(mode.startswith("front") for mode in self._master.options.mode):
+            self._collect_garbage(GcScheduler(asyncio.get_running_loop().time()))
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        scheme = _scheme(self._app.settings)
+        for host, port, *_ in addresses:
+            self._announce(f"{scheme}://{uri.join_host_port(host, port)}")
+        if self._app.worker is not None:
+            self._send_heartbeats(self._app.worker)
+        else:
+            systemd.notify("READY=1\nSTATUS=ready")
+            self._notify_watchdog(systemd.watchdog())
+        if self._app.worker is None or self._app.worker.is_first:
+            self._warn_if_open(addresses)
+        if not self._app.settings.public_url:
+            logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
+
+    def _warn_if_open(self, addresses: Iterable[tuple[Any, ...]]) -> None:
+        """Log a warning if other machines may use the proxy without restriction."""
+        settings = self._app.settings
+        if settings.upstream or settings.readers:
+            return
+        for host, port, *_ in addresses:
+            if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+                continue
+            name = socket.gethostname() if host in ALL_ADDRESSES else host
+            message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
+            logger.warning(message, uri.join_host_port(name, port))
+            return
+
+    def _collect_garbage(self, garbage: GcScheduler) -> None:
+        """Run garbage collections if there is no fast path. The fast path would run them while clients are idle."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, self._collect_garbage, garbage)
+        garbage.maybe_collect(loop.time(), int(loop.time()))
+
+    def _send_heartbeats(self, worker: WorkerContext) -> None:
+        """Send heartbeats to the supervisor while the event loop runs."""
+        worker.record_heartbeat()
+        asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL, self._send_heartbeats, worker)
+
+    def _notify_watchdog(self, interval: Seconds | None) -> None:
+        """Notify systemd's watchdog while the event loop runs."""
+        if interval is not None:
+            systemd.notify("WATCHDOG=1")
+            asyncio.get_running_loop().call_later(interval, self._notify_watchdog, interval)
+
+    async def drain(self) -> None:
+        """Stop listening, finish requests within `drain_timeout`, and shut down.
+
+        Connections in the accept queue are still served.
+        """
+        app = self._app
+        if app.terminating:
+            return
+        app.terminating = True
+        app.ready = False
+        logger.info("shutting down: finishing open requests (up to %s s)", app.settings.drain_timeout)
+        if app.worker is None:
+            systemd.notify("STOPPING=1\nSTATUS=draining")
+        loop = asyncio.get_running_loop()
+        deadline = app.drain_deadline = loop.time() + app.settings.drain_timeout
+        listeners = listeners_of(self._master)
+        sockets = [listening_socket for listener in listeners for listening_socket in listener.sockets]
+        if not app.sockets:
+            for listening_socket in sockets:
+                reject_new_connections(listening_socket)  # sockets of a supervisor or of systemd stay open
+        if app.worker is not None or not app.sockets:
+            await wait_accept_queue_empty(sockets)
+        for listener in listeners:
+            listener.close()
+        await asyncio.sleep(CONNECTION_WAIT)
+        app.draining = True
+        self._master.options.update(server=False)
+        while self._app.requests + self._app.fastpath_requests > 0 and loop.time() < deadline:  # noqa: ASYNC110 (it happens once)
+            await asyncio.sleep(0.05)
+        self._master.shutdown()
+
+
+async def serve(
+    plan: ServePlan,
+    announce: Callable[[str], None],
+    app: App | None = None,
+    worker: WorkerContext | None = None,
+) -> int | WorkerOptions:
+    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError if the configuration is invalid,
+    and CannotListen if an address cannot be listened on.
+
+    `announce` is called with each listening address. If several workers are configured and `worker` is None, the proxy
+    does not run, and the result is the settings for their supervisor (supervisor.py).
+    """
+    proxy_master, app, loaded = build_master(plan, app)
+    with loaded.locating():
+        if app.settings.workers > 1 and worker is None:
+            return _worker_options(proxy_master, app, loaded)
+    _raise_descriptor_limit(app.settings)
+    app.worker = worker
+    for port in worker.admin_ports if worker is not None else ():
+        app.listeners.add(port, for_readers=False)
+    app.sockets = worker.sockets if worker is not None else plan.sockets
+    app.admin_sockets = worker.admin if worker is not None else plan.admin_sockets
+    _listen_as_given(app)
+    set_log(app.settings)
+    for warning in warnings_about(app.settings, app.configured_rules.rules):
+        logger.warning("%s", warning)
+    life = _Lifecycle(proxy_master, app, announce)
+    proxy_master.addons.add(life)
+    loop = asyncio.get_running_loop()
+    drains: set[asyncio.Task[None]] = set()
+
+    def stop() -> None:
+        if worker is not None:
+            loop.remove_reader(worker.lifeline)  # it stays readable, and would call this function again and again
+        drains.add(asyncio.ensure_future(life.drain()))
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(name, stop)
+    with contextlib.suppress(NotImplementedError):
+        loop.add_signal_handler(signal.SIGHUP, reload, proxy_master, app, plan)
+    app.reports_failures = True
+    lock = folder_lock.acquire(folder) if worker is None and (folder := _own_folder(app.settings)) else None
+    with loaded.locating():
+        with without_collections():
+            _ = app.service  # opens the store now, so that a failure ends the start
+        try:
+            _ = app.recorder  # opens the recording now, so that a failure ends the start
+        except UsageError as error:
+            await app.close()
+            raise UsageError(f"record: {error}") from error
+    if app.settings.feed_process:
+        app.service.helper_pool.start()
+    if worker is not None:
+        loop.add_reader(worker.lifeline, stop)  # the socket becomes readable when the supervisor exits
+        await app.service.store.flush()  # the next worker must find the pseudonym and secrets of the installation
+        if isinstance(app.peer_metrics, WorkerPeers):
+            await app.peer_metrics.start()
+    if app.fleet is not None:
+        await app.fleet.start()
+    if app.terminating:
+        await proxy_master.done()  # a signal has ended the start, and run() would forget the call of shutdown()
+    else:
+        await proxy_master.run()
+    if lock is not None:
+        os.close(lock)
+    if life.failure:
+        address = f"{proxy_master.options.listen_host}:{proxy_master.options.listen_port}"
+        raise CannotListen(f"cannot listen on {address}: {life.failure} (--listen HOST:PORT names another address)")
+    if app.failure is not None:
+        raise app.failure
+    return 0
+
+
+def _raise_descriptor_limit(settings: Settings) -> None:
+    """Raise this process's limit of open files to what `max_connections` needs, if the system permits. Raises
+    UsageError if the limit remains below FILES_MIN.
+
+    Shells and service managers often set 1,024, for programs that use select(2).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < FILES_MIN:
+        raise UsageError(f"this process may open only {hard} files (ulimit -Hn): expected at least {FILES_MIN}")
+    needed = settings.max_connections + OTHER_DESCRIPTORS
+    if soft < needed and soft != resource.RLIM_INFINITY:
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (needed if hard == resource.RLIM_INFINITY else min(needed, hard), hard)
+        )
+
+
+def _scheme(settings: Settings) -> str:
+    return "https" if settings.tls_certificate else "http"
+
+
+def _worker_options(proxy_master: master.Master, app: App, loaded: LoadedOptions) -> WorkerOptions:
+    settings = app.settings
+    admin = admin_address(settings.admin, admin_token(settings)) if settings.admin else None
+    listen = (proxy_master.options.listen_host, proxy_master.options.listen_port)
+    # Otherwise a worker that starts after a change of the file would have another store or upstream than the others.
+    fixed = {name: getattr(proxy_master.options, name) for name in restart_names()}
+    return WorkerOptions(
+        settings.workers,
+        _scheme(settings),
+        listen,
+        admin,
+        settings.drain_timeout,
+        settings.reuse_port,
+        _own_folder(settings),
+        fixed,
+        known_options(proxy_master),
+        loaded,
+    )
+
+
+def _own_folder(settings: Settings) -> Path | None:
+    """Return the folder of the store, or None if this proxy does not own it: in memory, or shared because of
+    `reuse_port`."""
+    return None if settings.local_store == MEMORY or settings.reuse_port else store_folder(settings.local_store)
+
+
+def _listen_as_given(app: App) -> None:
+    """Make mitmproxy listen on the sockets passed to this process, or on a shared port."""
+    shared = app.worker is not None or app.settings.reuse_port
+    if not app.sockets and not shared:
+        return
+
+    async def listen(instance: AsyncioServerInstance[Any], host: str, port: int) -> list[Any]:
+        if instance.mode.custom_listen_port is not None or not app.sockets:
+            return [await asyncio.start_server(instance.handle_stream, host, port, reuse_port=shared or None)]
+        return [await asyncio.start_server(instance.handle_stream, sock=passed_socket) for passed_socket in app.sockets]
+
+    # The class may be changed for the whole process, because the process runs only this master.
+    AsyncioServerInstance.listen = listen  # type: ignore[method-assign,assignment]
+
+
+def _short_reason(error: BaseException) -> str:
+    """Return the system's reason why a listener could not be opened, in place of mitmproxy's three lines."""
+    number = getattr(error, "errno", None) or 0
+    return os.strerror(number) if number > 0 else str(error).rpartition(" with ")[2]

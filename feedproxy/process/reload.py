@@ -1,0 +1,80 @@
+"""Reload of the configuration and the TLS certificate (SIGHUP)."""
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from mitmproxy import exceptions, master
+
+from feedproxy import systemd
+from feedproxy.app import App
+from feedproxy.errors import UsageError
+from feedproxy.feed_rules import Rules
+from feedproxy.process.mitmproxy_master import known_options, listeners_of
+from feedproxy.process.option_sources import ServePlan, _fitting_defaults, read_again
+from feedproxy.process.startup_checks import check_app, check_paths
+from feedproxy.server.fastpath.listener import Listener
+from feedproxy.settings import defaults, restart_names
+from feedproxy.telemetry.log_setup import set_log
+
+logger = logging.getLogger("feedproxy")
+
+
+def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
+    """Load the configuration and the TLS certificate again, apply what needs no restart, and log the result.
+
+    After a mistake, nothing is applied. The service manager is notified of the beginning and the end.
+    """
+    with systemd.reloading() if app.ready else contextlib.nullcontext():
+        _reload(proxy_master, app, plan)
+
+
+def _reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
+    protecting = app.configured_rules.protecting_count
+    try:
+        loaded = read_again(plan, known_options(proxy_master), app.configured_rules)
+        config, overrides = loaded
+        values = {**config.options, **overrides}
+        values = {**defaults(), **_fitting_defaults(values), **values}
+        changed = {
+            name: value
+            for name in defaults()
+            if (value := values[name]) != _plain_value(getattr(proxy_master.options, name))
+        }
+        later = [name for name in changed if name in restart_names()]
+        now = {name: value for name, value in changed.items() if name not in later}
+        with loaded.locating():
+            _apply(proxy_master, app, now, Rules(config.rules))
+    except UsageError as error:
+        logger.error("configuration not loaded, keeping the previous one: %s", error)
+        return
+    set_log(app.settings)
+    for listener in listeners_of(proxy_master):
+        if isinstance(listener, Listener):
+            listener.reload_certificate()
+    logger.info(
+        "configuration loaded: %d rules; options changed: %s", len(app.configured_rules), ", ".join(now) or "none"
+    )
+    if (remaining := app.configured_rules.protecting_count) < protecting:
+        logger.warning("rules with readers or private: %d, and %d before", remaining, protecting)
+    if later:
+        logger.warning("these options take effect after a restart: %s", ", ".join(later))
+
+
+def _apply(proxy_master: master.Master, app: App, options: Mapping[str, Any], rules: Rules) -> None:
+    """Set both rules and options, or neither. Raises UsageError or mitmproxy's OptionsError."""
+    check_paths(options)
+    former, former_rules = {name: getattr(proxy_master.options, name) for name in options}, app.configured_rules
+    app.set_rules(rules)
+    try:
+        proxy_master.options.update(**options)
+        check_app(app)
+    except (exceptions.OptionsError, UsageError):
+        app.set_rules(former_rules)
+        proxy_master.options.update(**former)
+        raise
+
+
+def _plain_value(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple | list) else value

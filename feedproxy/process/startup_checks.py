@@ -1,0 +1,186 @@
+"""Checks of a configuration at the start and at a reload, beyond the checks of single values."""
+
+import contextlib
+import os
+import resource
+import ssl
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mitmproxy.certs import CertStore
+from mitmproxy.options import CONF_BASENAME
+
+from feedproxy import option_files
+from feedproxy.app import App
+from feedproxy.durations_and_sizes import format_quantity
+from feedproxy.errors import UsageError
+from feedproxy.feed_rules import Rule
+from feedproxy.http import uri
+from feedproxy.memory_max_shares import BESIDE_CACHES, fitting_memory_max
+from feedproxy.server.fastpath.client_tls_connection import ReloadingCertificate
+from feedproxy.settings import Settings, listen_address
+from feedproxy.store.tiered import MEMORY, store_folder
+from feedproxy.upstream import parent_proxy
+from feedproxy.upstream.parent_proxy import OPTION
+from feedproxy.workers.available_memory import available_memory
+
+ALL_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
+"""Hosts in `listen` and `admin` that stand for all addresses of the machine."""
+
+PATH_OPTIONS = frozenset(
+    {
+        "admin_token_file",
+        "certs",
+        "client_certs",
+        "confdir",
+        "fleet_local",
+        "record",
+        "ssl_verify_upstream_trusted_ca",
+        "ssl_verify_upstream_trusted_confdir",
+        "store",
+        "tls_certificate",
+        "tls_key",
+        "tokens_file",
+        "users_file",
+        "wallet",
+        "wsse_file",
+    }
+)
+"""Options of feedproxy and mitmproxy that name files or folders."""
+
+READABLE_BY_OTHERS = 0o044
+"""Bits of a file's mode that permit other users to read the file."""
+
+
+def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
+    """Return warnings about settings and rules that are valid but probably not intended."""
+    warnings = []
+    has_readers = settings.readers or any(rule.overrides.get("readers") for rule in rules)
+    if has_readers and not (settings.users_file or settings.wsse_file or settings.tokens_file):
+        warnings.append("readers: no client can sign in without users_file, wsse_file or tokens_file")
+    if settings.upstream and not settings.public_url:
+        warnings.append(
+            "public_url is not set: feeds, redirects and notifications cannot name the address that readers use"
+        )
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < settings.max_connections:
+        warnings.append(
+            f"max_connections: {settings.max_connections}, but this process may open only {files} files (ulimit -Hn)"
+        )
+    available = available_memory()
+    if settings.memory_max > fitting_memory_max(settings.memory_max, available, settings.workers):
+        needed = (2 * settings.memory_max + BESIDE_CACHES) * settings.workers
+        warnings.append(
+            f"memory_max: {format_quantity(settings.memory_max, 'B')} and {settings.workers} workers may take"
+            f" {needed // 2**20} MiB, but the machine or container has {available // 2**20} MiB"
+        )
+    for name in ("wsse_file", "wallet", "admin_token_file"):
+        path = option_files.expand(getattr(settings, name)) if getattr(settings, name) else None
+        with contextlib.suppress(OSError):
+            if path is not None and (mode := path.stat().st_mode) & READABLE_BY_OTHERS:
+                warnings.append(
+                    f"{name}: {path} holds secrets and other users can read it: mode {mode & 0o777:04o}, not 0600"
+                )
+    return warnings
+
+
+def check_folders(settings: Settings) -> None:
+    """Check that the folders of store and recording are writable. Raises UsageError otherwise."""
+    folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
+    folders["record"] = option_files.expand(settings.record).absolute().parent if settings.record else None
+    for name, folder in folders.items():
+        if folder is None:
+            continue
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if not nearest.is_dir():
+            raise UsageError(f"{name}: {nearest} is not a folder")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise UsageError(f"{name}: cannot write to {nearest}")
+
+
+def check_mode(values: Mapping[str, Any]) -> None:
+    for mode in values.get("mode", ()):
+        if mode.partition("@")[0] != "regular":
+            # Any other mode would bypass the entrances and their checks.
+            expected = "gateway and explicit proxy (regular), or reverse by the option upstream"
+            raise UsageError(f"mode: {mode} is not supported: expected {expected}")
+
+
+def check_app(app: App) -> None:
+    """Check values that would cause failures later. Raises UsageError for such a value."""
+    settings = app.settings
+    if settings.tls_certificate:
+        ReloadingCertificate(settings.tls_certificate, settings.tls_key)
+    elif settings.tls_key:
+        raise UsageError("tls_key: tls_certificate is not set, and without it clients are served without TLS")
+    if settings.workers > 1 and settings.local_store == MEMORY:
+        raise UsageError(f"workers: {settings.workers} workers need a shared store: store is {MEMORY}")
+    if settings.admin:
+        admin, listen = listen_address(settings.admin, "admin"), listen_address(settings.listen, "listen")
+        if admin == listen and admin[1]:
+            raise UsageError(f"admin: {settings.admin} is the address of `listen`, too: expected another port")
+    _check_parents(app)
+    try:
+        if app.trusted_ca:
+            option_files.read(Path(app.trusted_ca))
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=app.trusted_ca)
+    except OSError as error:
+        raise UsageError(f"ssl_verify_upstream_trusted_ca: {app.trusted_ca}: {error.strerror or error}") from error
+
+
+def _check_parents(app: App) -> None:
+    """Check that no `upstream_proxy` in settings and rules is this proxy itself. Raises UsageError for such an
+    option."""
+    for value in sorted({app.settings.upstream_proxy, *(rule.overrides.get(OPTION, "") for rule in app.rules.rules)}):
+        parent = parent_proxy.parse(value) if value != parent_proxy.ENVIRONMENT else None
+        if parent is not None and is_own_address(app.settings, parent.host, parent.port):
+            raise UsageError(f"{OPTION}: {parent} is this proxy itself")
+
+
+def is_own_address(settings: Settings, host: str, port: int) -> bool:
+    """Return True if this proxy listens at this loopback address."""
+    addresses = [listen_address(settings.listen, "listen")]
+    if settings.admin:
+        addresses.append(listen_address(settings.admin, "admin"))
+    return uri.is_this_machine(host) and any(
+        port == own_port and (own_host in ALL_ADDRESSES or uri.is_this_machine(own_host))
+        for own_host, own_port in addresses
+    )
+
+
+def check_paths(values: Mapping[str, Any]) -> None:
+    """Check that each path can be expanded. Raises UsageError for the home folder of an unknown user."""
+    for name in PATH_OPTIONS & values.keys():
+        for value in values[name] if isinstance(values[name], list) else (values[name],):
+            try:
+                # An entry of `certs` may begin with the name of a host: DOMAIN=PATH.
+                option_files.expand(value.rpartition("=")[2] if name == "certs" else value or "")
+            except UsageError as error:
+                raise UsageError(f"{name}: {error}") from error
+
+
+def check_confdir(confdir: str, passphrase: str) -> None:
+    """Check that mitmproxy can use its certificate authority in `confdir`, or write one. Raises UsageError
+    otherwise."""
+    folder = option_files.expand(confdir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"confdir (for the CA): {folder} cannot be used: {error.strerror or error}") from error
+    authority, parameters = (folder / f"{CONF_BASENAME}-{name}.pem" for name in ("ca", "dhparam"))
+    if not authority.exists():
+        if not os.access(folder, os.W_OK):
+            raise UsageError(f"confdir (for the CA): {folder} cannot be written to")
+        return
+    try:
+        for file in (authority, parameters):
+            if file.exists():
+                option_files.read(file)
+        # mitmproxy logs an error as a traceback, and continues without an authority.
+        CertStore.from_files(authority, parameters, passphrase.encode() or None)
+    except OSError as error:
+        raise UsageError(f"confdir (for the CA): {file}: {error.strerror or error}") from error
+    except (ValueError, TypeError, IndexError) as error:
+        expected = "expected a private key and a certificate (without the file, feedproxy makes a new CA)"
+        raise UsageError(f"confdir (for the CA): {authority} is damaged: {expected}") from error

@@ -1,0 +1,34 @@
+"""Set-up of the log: the stream, the form and the level of feedproxy's lines, and of mitmproxy's warnings."""
+
+import asyncio
+import logging
+import sys
+from typing import Any
+
+from feedproxy.settings import Settings
+from feedproxy.telemetry.log_format import LineHandler
+
+
+def _is_real_error(record: logging.LogRecord) -> bool:
+    """Return True if a log record is an error. The cancellation of tasks, which asyncio logs before 3.12.3, is no
+    error."""
+    return not (record.exc_info and record.exc_info[0] is asyncio.CancelledError)
+
+
+def log_to(stream: Any = None) -> None:
+    """Log feedproxy's lines and mitmproxy's warnings to a stream."""
+    handler = LineHandler(stream or sys.stderr)
+    handler.addFilter(_is_real_error)
+    logging.getLogger().addHandler(handler)
+    # A failure to listen is reported once, as the reason for the exit.
+    logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
+    set_log(Settings())
+
+
+def set_log(settings: Settings) -> None:
+    root, level = logging.getLogger(), logging.getLevelNamesMapping()[settings.log_level.upper()]
+    for handler in root.handlers:
+        if isinstance(handler, LineHandler):
+            handler.set_form(settings.log_format)
+    root.setLevel(logging.INFO if level == logging.DEBUG else max(level, logging.WARNING))
+    logging.getLogger("feedproxy").setLevel(level)
