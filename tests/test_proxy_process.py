@@ -417,9 +417,9 @@ async def test_admin_token_in_two_places_is_refused(tmp_path: Path) -> None:
 async def test_proxy_open_to_every_machine_gets_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, host: str, warns: bool
 ) -> None:
-    made, app = configured(tmp_path, text)
+    _, app = configured(tmp_path, text)
 
-    proxy_process._Lifecycle(made, app, print)._warn_if_open([(host, 8080)])
+    startup_checks.warn_if_open(app.settings, [(host, 8080)])
 
     assert ("may use this proxy (readers is empty)" in caplog.text) is warns
 

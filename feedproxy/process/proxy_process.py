@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import resource
 import signal
-import socket
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from feedproxy.http import uri
 from feedproxy.process.mitmproxy_master import build_master, known_options, listeners_of
 from feedproxy.process.option_sources import LoadedOptions, ServePlan
 from feedproxy.process.reload import reload
-from feedproxy.process.startup_checks import ALL_ADDRESSES, check_folders, warnings_about
+from feedproxy.process.startup_checks import check_folders, warn_if_open, warnings_about
 from feedproxy.server.fastpath.gc_policy import GcScheduler, freeze_startup_objects, without_collections
 from feedproxy.server.fastpath.sockets import reject_new_connections, wait_accept_queue_empty
 from feedproxy.settings import Settings, option_names, restart_names
@@ -148,22 +146,9 @@ class _Lifecycle:
             systemd.notify("READY=1\nSTATUS=ready")
             self._notify_watchdog(systemd.watchdog())
         if self._app.worker is None or self._app.worker.is_first:
-            self._warn_if_open(addresses)
+            warn_if_open(self._app.settings, addresses)
         if not self._app.settings.public_url:
             logger.info("public_url is not set: push updates (WebSub, rssCloud, CNWS) are disabled")
-
-    def _warn_if_open(self, addresses: Iterable[tuple[Any, ...]]) -> None:
-        """Log a warning if other machines may use the proxy without restriction."""
-        settings = self._app.settings
-        if settings.upstream or settings.readers:
-            return
-        for host, port, *_ in addresses:
-            if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-                continue
-            name = socket.gethostname() if host in ALL_ADDRESSES else host
-            message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
-            logger.warning(message, uri.join_host_port(name, port))
-            return
 
     def _collect_garbage(self, garbage: GcScheduler) -> None:
         """Run garbage collections if there is no fast path. The fast path would run them while clients are idle."""

@@ -1,8 +1,11 @@
 """Checks of a configuration at the start and at a reload, beyond the checks of single values."""
 
 import contextlib
+import ipaddress
+import logging
 import os
 import resource
+import socket
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +27,8 @@ from feedproxy.store.tiered import MEMORY, store_folder
 from feedproxy.upstream import parent_proxy
 from feedproxy.upstream.parent_proxy import OPTION
 from feedproxy.workers.available_memory import available_memory
+
+logger = logging.getLogger("feedproxy")
 
 ALL_ADDRESSES = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 -- compared, not bound
 """Hosts in `listen` and `admin` that stand for all addresses of the machine."""
@@ -83,6 +88,19 @@ def warnings_about(settings: Settings, rules: Iterable[Rule] = ()) -> list[str]:
                     f"{name}: {path} holds secrets and other users can read it: mode {mode & 0o777:04o}, not 0600"
                 )
     return warnings
+
+
+def warn_if_open(settings: Settings, addresses: Iterable[tuple[Any, ...]]) -> None:
+    """Log a warning if other machines may use the proxy without restriction."""
+    if settings.upstream or settings.readers:
+        return
+    for host, port, *_ in addresses:
+        if ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+            continue
+        name = socket.gethostname() if host in ALL_ADDRESSES else host
+        message = "listen: every machine that reaches %s may use this proxy (readers is empty)"
+        logger.warning(message, uri.join_host_port(name, port))
+        return
 
 
 def check_folders(settings: Settings) -> None:
